@@ -1,0 +1,332 @@
+"""The columnar batch: what a sender builds, the broker moves, a receiver slices and Spark wraps.
+
+Layout (Arrow's variable-size binary): ``offsets`` is int32 little-endian with count + 1 values, ``data`` the values end
+to end. Value i is ``data[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]``; a slice shares its buffers, so its first
+offset may be greater than zero. docs/protocol.md, section "The batch", is the specification.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import msgpack
+
+from actors.errors import BatchError
+
+ID_BYTES = 16
+OFFSET_BYTES = 4
+MAX_COLUMN_BYTES = 2**31 - 1
+"""Offsets are int32, so no column can be larger."""
+MAX_HEADERS_PER_MESSAGE = 64
+"""Enough for tracing and routing; headers are not a second payload."""
+
+Buffer = bytes | bytearray | memoryview
+HeaderValue = str | bytes
+
+if sys.byteorder != "little":  # pragma: no cover - no such machine in CI
+    raise ImportError("penstock keeps offsets little-endian and reads them in place; this machine is big-endian")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as a sender gives it.
+
+    Attributes:
+        payload: opaque bytes.
+        key: optional grouping, routing or deduplication key.
+        headers: optional string to string or bytes map, at most ``MAX_HEADERS_PER_MESSAGE``.
+        id: optional 16 bytes; the broker derives one from the sequence number otherwise.
+    """
+
+    payload: bytes
+    key: bytes | None = None
+    headers: Mapping[str, HeaderValue] | None = None
+    id: bytes | None = None
+
+
+class BinaryColumn:
+    """Immutable sequence of byte strings in Arrow's binary layout.
+
+    Attributes:
+        offsets: memoryview of format ``i``, len(self) + 1 values.
+        data: memoryview of format ``B``, ``offsets[-1] - offsets[0]`` bytes.
+    """
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, offsets: memoryview, data: memoryview) -> None:
+        self.offsets = offsets
+        self.data = data
+
+    @classmethod
+    def from_values(cls, values: Sequence[bytes]) -> BinaryColumn:
+        """Join ``values``; raises BatchError above ``MAX_COLUMN_BYTES``."""
+        try:
+            offsets = array("i", accumulate(map(len, values), initial=0))
+        except OverflowError:
+            total = sum(map(len, values))
+            raise BatchError(
+                f"a column of {total} bytes exceeds {MAX_COLUMN_BYTES}; send the messages in smaller batches"
+            ) from None
+        return cls(memoryview(offsets), memoryview(b"".join(values)))
+
+    @classmethod
+    def from_buffers(cls, offsets: Buffer, data: Buffer) -> BinaryColumn:
+        """Wrap two buffers without copying and check them, so that no later slice can leave them.
+
+        Raises:
+            BatchError: offsets that are empty, negative, decreasing, or do not span ``data``.
+        """
+        column = cls(memoryview(offsets).cast("B").cast("i"), memoryview(data).cast("B"))
+        values = column.offsets.tolist()
+        # Sorting what is already sorted is one pass in C: the cheapest whole check there is without numpy.
+        if not values or values[0] < 0 or sorted(values) != values:
+            raise BatchError("a column's offsets must start at zero or more and never decrease")
+        if values[-1] - values[0] != len(column.data):
+            raise BatchError(f"a column's offsets span {values[-1] - values[0]} bytes, its data has {len(column.data)}")
+        return column
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> bytes:
+        if not 0 <= index < len(self.offsets) - 1:
+            raise IndexError(f"message {index} of a batch of {len(self)}")
+        base = self.offsets[0]
+        return bytes(self.data[self.offsets[index] - base : self.offsets[index + 1] - base])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.tolist())
+
+    def tolist(self) -> list[bytes]:
+        """Every value as bytes: one copy of the data, then one slice a value."""
+        ends = self.offsets.tolist()
+        data = bytes(self.data)
+        if ends[0]:
+            base = ends[0]
+            ends = [end - base for end in ends]
+        return [data[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+
+    def slice(self, start: int, stop: int) -> BinaryColumn:
+        """Values start <= i < stop, sharing the buffers."""
+        offsets = self.offsets
+        base = offsets[0]
+        return BinaryColumn(offsets[start : stop + 1], self.data[offsets[start] - base : offsets[stop] - base])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both buffers."""
+        return len(self.offsets) * OFFSET_BYTES + len(self.data)
+
+
+class MessageBatch:
+    """Immutable batch of n >= 1 messages in columns.
+
+    Attributes:
+        payloads: the payloads.
+        ids: memoryview of 16 * n bytes, or None where the broker's generated ids hold.
+        keys: one key a message, empty for none; None where no message has one.
+        headers: one msgpack map a message, empty for none; None where no message has one.
+    """
+
+    __slots__ = ("headers", "ids", "keys", "payloads")
+
+    def __init__(
+        self,
+        payloads: BinaryColumn,
+        ids: memoryview | None = None,
+        keys: BinaryColumn | None = None,
+        headers: BinaryColumn | None = None,
+    ) -> None:
+        self.payloads = payloads
+        self.ids = ids
+        self.keys = keys
+        self.headers = headers
+
+    @classmethod
+    def from_payloads(cls, payloads: Sequence[bytes]) -> MessageBatch:
+        """Build a batch of bare payloads."""
+        if not payloads:
+            raise BatchError("a batch holds at least one message")
+        return cls(BinaryColumn.from_values(payloads))
+
+    @classmethod
+    def from_messages(cls, messages: Sequence[Message]) -> MessageBatch:
+        """Build a batch with the columns that at least one message needs.
+
+        Raises:
+            BatchError: no message, ids on only some of them or not of 16 bytes, or too many headers on one.
+        """
+        batch = cls.from_payloads([message.payload for message in messages])
+        given = [message.id for message in messages if message.id is not None]
+        if given:
+            if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
+                raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
+            batch.ids = memoryview(b"".join(given))
+        if any(message.key for message in messages):
+            batch.keys = BinaryColumn.from_values([message.key or b"" for message in messages])
+        if any(message.headers for message in messages):
+            batch.headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.payloads.offsets) - 1
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MessageBatch):
+            return NotImplemented
+        return self.messages() == other.messages()
+
+    __hash__ = None  # type: ignore[assignment]  # equal by value over large buffers: never a key
+
+    def __repr__(self) -> str:
+        return f"MessageBatch(count={len(self)}, nbytes={self.nbytes})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns, which is the size of the batch's body on the wire."""
+        total = self.payloads.nbytes
+        if self.ids is not None:
+            total += len(self.ids)
+        if self.keys is not None:
+            total += self.keys.nbytes
+        if self.headers is not None:
+            total += self.headers.nbytes
+        return total
+
+    def slice(self, start: int, stop: int) -> MessageBatch:
+        """Messages start <= i < stop, sharing the buffers."""
+        if start == 0 and stop == len(self):
+            return self
+        return MessageBatch(
+            self.payloads.slice(start, stop),
+            None if self.ids is None else self.ids[start * ID_BYTES : stop * ID_BYTES],
+            None if self.keys is None else self.keys.slice(start, stop),
+            None if self.headers is None else self.headers.slice(start, stop),
+        )
+
+    def prefix_bytes(self, count: int) -> int:
+        """Bytes of the body of ``slice(0, count)``; zero for count 0."""
+        if count == 0:
+            return 0
+        total = self._column_prefix(self.payloads, count)
+        if self.ids is not None:
+            total += count * ID_BYTES
+        if self.keys is not None:
+            total += self._column_prefix(self.keys, count)
+        if self.headers is not None:
+            total += self._column_prefix(self.headers, count)
+        return total
+
+    def count_within(self, limit: int, start: int = 0) -> int:
+        """How many messages from ``start`` on a byte demand of ``limit`` lets through.
+
+        Demand lets messages through while it is not used up, so the last of them may lead beyond it: the largest k such that the first
+        k - 1 take less than ``limit`` bytes; 0 when ``limit`` is 0.
+        """
+        if limit <= 0:
+            return 0
+        remaining = len(self) - start
+        tail = self if start == 0 else self.slice(start, len(self))
+        if tail.nbytes <= limit:
+            return remaining
+        return bisect_left(range(1, remaining), limit, key=tail.prefix_bytes) + 1
+
+    def message(self, index: int) -> Message:
+        """Message ``index`` as an object, its parts copied out."""
+        return Message(
+            self.payloads[index],
+            (self.keys[index] or None) if self.keys is not None else None,
+            unpack_headers(self.headers[index]) if self.headers is not None else None,
+            bytes(self.ids[index * ID_BYTES : (index + 1) * ID_BYTES]) if self.ids is not None else None,
+        )
+
+    def messages(self) -> list[Message]:
+        """Every message as an object."""
+        return [self.message(index) for index in range(len(self))]
+
+    def descriptor(self) -> tuple[int, int, bool, int | None, int | None]:
+        """The five header fields that describe the body: count, data, ids?, keys, headers (bytes)."""
+        return (
+            len(self),
+            len(self.payloads.data),
+            self.ids is not None,
+            None if self.keys is None else len(self.keys.data),
+            None if self.headers is None else len(self.headers.data),
+        )
+
+    def buffers(self) -> list[memoryview]:
+        """The body: the columns' buffers in wire order."""
+        parts = [self.payloads.offsets, self.payloads.data]
+        if self.ids is not None:
+            parts.append(self.ids)
+        for column in (self.keys, self.headers):
+            if column is not None:
+                parts += (column.offsets, column.data)
+        return parts
+
+    @classmethod
+    def from_body(
+        cls, count: int, data_bytes: int, has_ids: bool, keys_bytes: int | None, headers_bytes: int | None, body: Buffer
+    ) -> MessageBatch:
+        """Wrap a body without copying it.
+
+        Raises:
+            BatchError: a body whose size is not what the descriptor says, or columns that do not hold together.
+        """
+        if count < 1:
+            raise BatchError(f"a batch holds at least one message, its header says {count}")
+        offsets_bytes = OFFSET_BYTES * (count + 1)
+        sizes = [offsets_bytes, data_bytes, ID_BYTES * count if has_ids else 0]
+        for column_bytes in (keys_bytes, headers_bytes):
+            sizes += [0, 0] if column_bytes is None else [offsets_bytes, column_bytes]
+        view = memoryview(body)
+        if sum(sizes) != len(view):
+            raise BatchError(f"the header describes a body of {sum(sizes)} bytes, the frame has {len(view)}")
+        ends = list(accumulate(sizes, initial=0))
+        part = [view[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return cls(
+            BinaryColumn.from_buffers(part[0], part[1]),
+            part[2] if has_ids else None,
+            None if keys_bytes is None else BinaryColumn.from_buffers(part[3], part[4]),
+            None if headers_bytes is None else BinaryColumn.from_buffers(part[5], part[6]),
+        )
+
+    @staticmethod
+    def _column_prefix(column: BinaryColumn, count: int) -> int:
+        return OFFSET_BYTES * (count + 1) + column.offsets[count] - column.offsets[0]
+
+
+def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:
+    """One message's headers as a msgpack map; empty for none.
+
+    Raises:
+        BatchError: more than ``MAX_HEADERS_PER_MESSAGE``, or a name or value of the wrong type.
+    """
+    if not headers:
+        return b""
+    if len(headers) > MAX_HEADERS_PER_MESSAGE:
+        raise BatchError(f"{len(headers)} headers on one message exceed {MAX_HEADERS_PER_MESSAGE}; put them in the payload")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str | bytes):
+            raise BatchError(f"header {name!r} must be a string with a string or bytes value, not {type(value).__name__}")
+    packed: bytes = msgpack.packb(dict(headers))
+    return packed
+
+
+def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:
+    """The reverse of `pack_headers`; raises BatchError for bytes that are no such map."""
+    if not packed:
+        return None
+    try:
+        headers = msgpack.unpackb(packed, max_map_len=MAX_HEADERS_PER_MESSAGE, max_array_len=0, max_ext_len=0)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise BatchError(f"headers that are not a msgpack map of strings: {error}") from error
+    if not isinstance(headers, dict):
+        raise BatchError(f"headers must be a msgpack map, not {type(headers).__name__}")
+    return headers

@@ -1,0 +1,225 @@
+"""Errors of the actors package: one root, one class for each thing that a caller can do something about.
+
+A dead actor is reported with pykka's own ``ActorDeadError``, so code written for pykka handles both runtimes alike.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ActorError(Exception):
+    """Root of every error that this package raises of its own."""
+
+
+class NoEventLoopError(ActorError, RuntimeError):
+    """An actor has no event loop to live on, or its loop is not known yet."""
+
+
+class BlockingCallOnLoopError(ActorError, RuntimeError):
+    """A call that would block was made on the thread of a running event loop.
+
+    Blocking there would stop every actor on that loop, in most cases the very one whose answer is awaited.
+    """
+
+
+class AsyncHandlerError(ActorError, TypeError):
+    """A handler or hook is a coroutine; messages are handled whole, so handlers are plain functions."""
+
+
+class InboxOverflowError(ActorError):
+    """A message was refused because the actor's inbox is full.
+
+    Attributes:
+        actor: the actor, as text.
+        bound: how many messages its inbox holds.
+    """
+
+    def __init__(self, actor: str, bound: int) -> None:
+        super().__init__(
+            f"the inbox of {actor} is full at {bound} messages: send it no more than it asks for, "
+            "handle its messages faster, or raise max_inbox on its class"
+        )
+        self.actor = actor
+        self.bound = bound
+
+
+class TooManyTimersError(ActorError):
+    """An actor has as many pending timers as it may have.
+
+    Attributes:
+        actor: the actor, as text.
+        bound: how many timers it may have pending.
+    """
+
+    def __init__(self, actor: str, bound: int) -> None:
+        super().__init__(
+            f"{actor} already has {bound} timers pending: keep one timer for the earliest deadline of many, "
+            "or raise max_timers on its class"
+        )
+        self.actor = actor
+        self.bound = bound
+
+
+class BatchError(ActorError, ValueError):
+    """A batch that cannot be built, or received bytes that are not one."""
+
+
+class QueueError(ActorError):
+    """A queue refused a command and is as it was before.
+
+    Attributes:
+        code: the wire code, as in docs/protocol.md, "Error codes".
+        close: whether the connection that sent the command ends with it.
+    """
+
+    code: ClassVar[str] = "internal-error"
+    close: ClassVar[bool] = True
+
+
+class InvalidRequestError(QueueError, ValueError):
+    """A command whose arguments, or whose time, the protocol does not allow."""
+
+    code = "protocol-error"
+
+
+class DemandExceededError(QueueError):
+    """A sender sent more than it was granted.
+
+    Attributes:
+        messages: how many messages the batch has.
+        size: bytes of the batch's body.
+        granted_messages: how many it might have had.
+        granted_bytes: how many bytes all but its last message had to be below.
+    """
+
+    code = "demand-exceeded"
+
+    def __init__(self, messages: int, size: int, granted_messages: int, granted_bytes: int) -> None:
+        super().__init__(
+            f"a batch of {messages} messages and {size} bytes exceeds the demand left, {granted_messages} messages and "
+            f"{granted_bytes} bytes: wait for more demand, or send smaller batches"
+        )
+        self.messages = messages
+        self.size = size
+        self.granted_messages = granted_messages
+        self.granted_bytes = granted_bytes
+
+
+class SequenceGapError(QueueError):
+    """A producer left out messages.
+
+    Attributes:
+        expected: the client number that had to come next.
+        received: the one that came.
+    """
+
+    code = "protocol-error"
+
+    def __init__(self, expected: int, received: int) -> None:
+        super().__init__(
+            f"message {received} of this producer came where {expected} had to: send the unconfirmed batches again, "
+            "with the same boundaries and numbers, before any new one"
+        )
+        self.expected = expected
+        self.received = received
+
+
+class UnknownAcknowledgementError(QueueError):
+    """A range names a message that the connection does not hold: never delivered on it, or given back already.
+
+    Attributes:
+        first: the first sequence number of the range.
+        stop: the number after its last.
+        unknown: the first number in it that is not held.
+    """
+
+    code = "unknown-acknowledgement"
+
+    def __init__(self, first: int, stop: int, unknown: int) -> None:
+        super().__init__(
+            f"messages {first} to {stop - 1} are named, but {unknown} was not delivered on this connection or was "
+            "acknowledged or returned already: name each delivered message once"
+        )
+        self.first = first
+        self.stop = stop
+        self.unknown = unknown
+
+
+class QueueLimitError(QueueError):
+    """A named limit of the queue is reached.
+
+    Attributes:
+        limit: its name.
+        bound: its value.
+    """
+
+    code = "limit-exceeded"
+
+    def __init__(self, limit: str, bound: int, advice: str) -> None:
+        super().__init__(f"{limit} of {bound} is reached: {advice}")
+        self.limit = limit
+        self.bound = bound
+
+
+class SubscriptionNotFoundError(QueueError):
+    """A subscription that nobody has opened as its owner.
+
+    Attributes:
+        subscription: its name.
+    """
+
+    code = "not-found"
+    close = False
+
+    def __init__(self, subscription: str) -> None:
+        super().__init__(f"there is no subscription {subscription!r}: open it with mode 'own' first")
+        self.subscription = subscription
+
+
+class StaleEpochError(QueueError):
+    """Another owner has taken the subscription.
+
+    Attributes:
+        subscription: its name.
+        epoch: the epoch of whoever asks.
+        current: the epoch in force.
+    """
+
+    code = "stale-epoch"
+    close = False
+
+    def __init__(self, subscription: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"epoch {epoch} of subscription {subscription!r} is over, {current} is in force: another reader has taken "
+            "it; give each reader a subscription of its own"
+        )
+        self.subscription = subscription
+        self.epoch = epoch
+        self.current = current
+
+
+class DataLossError(QueueError):
+    """A position that was acknowledged, released, or never reserved.
+
+    Attributes:
+        subscription: its name.
+        start: the first position asked for.
+        stop: the position after the last.
+        base: the lowest position that there is.
+        high: the position after the highest.
+    """
+
+    code = "data-loss"
+    close = False
+
+    def __init__(self, subscription: str, start: int, stop: int, base: int, high: int) -> None:
+        super().__init__(
+            f"positions {start} to {stop} of subscription {subscription!r} are asked for, it holds {base} to {high}: "
+            "what is missing was acknowledged or released, or was lost with a broker that held it in memory"
+        )
+        self.subscription = subscription
+        self.start = start
+        self.stop = stop
+        self.base = base
+        self.high = high
