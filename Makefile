@@ -1,0 +1,62 @@
+# Everything starts from a fresh clone: the first target that needs .venv makes it (scripts/setup).
+# PYTHON names the interpreter to make it with; by default the first of python3, python3.13, python3.12, python3.11 that will do.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?=
+INPUT ?=
+BENCH ?= throughput latency backpressure spark
+TESTS ?=
+LOCK ?=
+export PYTHON INPUT TESTS
+
+RUN := .venv/bin/python
+
+.PHONY: help setup test lint types pytest demo bench format lock clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
+
+setup: ## make .venv with the locked packages
+	@scripts/setup
+
+test: lint types pytest ## set up, then lint, types and every test
+
+lint: setup ## ruff's rules and formatting
+	@echo "penstock: lint"
+	@$(RUN) -m ruff check --quiet .
+	@$(RUN) -m ruff format --quiet --check . || { echo "penstock: not formatted; run make format" >&2; exit 1; }
+
+types: setup ## mypy --strict
+	@echo "penstock: types"
+	@$(RUN) -m mypy --no-error-summary
+	@$(RUN) -m mypy --no-error-summary $(wildcard examples benchmarks scripts)
+
+# Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
+pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
+	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
+	echo "penstock: tests"; \
+	$(RUN) -m pytest --quiet $(TESTS)
+
+demo: setup ## the whole system on real text; INPUT=path takes any file or folder
+	@java_home=$$(scripts/ensure-java) || { echo "penstock: the demo runs a Spark query, and Spark needs Java" >&2; exit 2; }; \
+	export JAVA_HOME="$$java_home"; \
+	exec $(RUN) -m examples.demo $${INPUT:+"$$INPUT"}
+
+bench: setup ## the benchmarks; BENCH=throughput for one of them
+	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home"; \
+	for bench in $(BENCH); do $(RUN) -m benchmarks "$$bench"; done
+
+format: setup ## let ruff mend what it can
+	@$(RUN) -m ruff check --quiet --fix . || true
+	@$(RUN) -m ruff format .
+
+lock: setup ## resolve requirements.lock anew; LOCK=--upgrade for the newest versions
+	@$(RUN) scripts/lock.py $(LOCK)
+	@scripts/setup
+
+clean: ## remove what the other targets made
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output benchmark-output \
+		spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,80 @@
+"""Actors on an event loop, and the queue they make: the queue actor, and one actor for each connection to it."""
+
+from __future__ import annotations
+
+from actors.batch import BinaryColumn, Message, MessageBatch
+from actors.connection_messages import (
+    Acknowledged,
+    CommitRequested,
+    DemandSignalled,
+    Extended,
+    FetchRequested,
+    OfferBatch,
+    Rejected,
+    ReserveRequested,
+    Writable,
+)
+from actors.errors import ActorError, BatchError, InboxOverflowError, QueueError
+from actors.loop_actor import LoopActor
+from actors.loop_future import LoopFuture, ask
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.messages import (
+    FetchedMessages,
+    GetStatistics,
+    MessagesReserved,
+    PurgeQueue,
+    ReceivedMessages,
+    ReleaseSubscription,
+    ReservationCommitted,
+    SubscriptionOpened,
+)
+from actors.queue_actor import QueueActor
+from actors.queue_directory import DEFAULT_MAX_QUEUES, QueueDirectory
+from actors.queue_state import QueueSettings, QueueState
+from actors.receive_from_queue_publisher import ReceiveFromQueuePublisher
+from actors.send_to_queue_subscriber import SendToQueueSubscriber
+from actors.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
+from actors.supervision import Supervision
+
+__all__ = [
+    "DEFAULT_MAX_QUEUES",
+    "Acknowledged",
+    "ActorError",
+    "BatchError",
+    "BinaryColumn",
+    "CommitRequested",
+    "DemandSignalled",
+    "Extended",
+    "FetchRequested",
+    "FetchedMessages",
+    "GetStatistics",
+    "InboxOverflowError",
+    "LoopActor",
+    "LoopActorRef",
+    "LoopActorRegistry",
+    "LoopFuture",
+    "Message",
+    "MessageBatch",
+    "MessagesReserved",
+    "OfferBatch",
+    "PurgeQueue",
+    "QueueActor",
+    "QueueDirectory",
+    "QueueError",
+    "QueueSettings",
+    "QueueState",
+    "ReceiveFromQueuePublisher",
+    "ReceivedMessages",
+    "Rejected",
+    "ReleaseSubscription",
+    "ReservationCommitted",
+    "ReserveRequested",
+    "SendToQueueSubscriber",
+    "SubscriptionOpened",
+    "SubscriptionOptions",
+    "SubscriptionPublisher",
+    "Supervision",
+    "Writable",
+    "ask",
+]

@@ -1,0 +1,88 @@
+"""What a connection tells its own actor; None is answered to the teller, answers go out through the actor's port.
+
+`SendToQueueSubscriber` takes OfferBatch; `ReceiveFromQueuePublisher` DemandSignalled, Acknowledged, Rejected, Extended and Writable;
+`SubscriptionPublisher` ReserveRequested, CommitRequested, FetchRequested, DemandSignalled and Writable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.batch import MessageBatch
+
+Ranges = list[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfferBatch:
+    """The client sent ``batch``, whose first message has the client's number ``sequence``."""
+
+    sequence: int
+    batch: MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class DemandSignalled:
+    """The client may be sent this many more messages and bytes (increments)."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The client is done with these messages."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The client gives these messages back, to be receivable after ``delay`` seconds."""
+
+    ranges: Ranges
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """The client needs ``seconds`` from now for these messages."""
+
+    ranges: Ranges
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """The client's socket takes more again, or not."""
+
+    writable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveRequested:
+    """The subscription's owner requests messages into its ledger; times are seconds."""
+
+    request: int
+    start: int
+    messages: int
+    bytes: int
+    wait: float
+    below: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequested:
+    """The subscription's owner is done with every position below ``position``."""
+
+    request: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequested:
+    """The client wants the reserved positions start <= p < stop."""
+
+    request: int
+    start: int
+    stop: int

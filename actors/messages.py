@@ -1,0 +1,335 @@
+"""What is told to a queue actor, and what it tells its connections.
+
+``connection`` is the ref of the actor that speaks: it names the connection, and the reply is told to it. When such a
+message is sent with ``ask``, the reply is returned too. A queue that refuses a message tells ``Refused`` to the connection;
+where there is none, the ask raises the ``QueueError``.
+
+Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from actors.batch import MessageBatch
+from actors.loop_ref import LoopActorRef
+from actors.queue_state.ledger import FetchedRange
+
+Ref: TypeAlias = LoopActorRef[Any]
+Pairs: TypeAlias = Sequence[tuple[int, int]]
+
+FetchedMessages = FetchedRange
+"""Reserved messages at consecutive positions; see ``FetchedRanges``."""
+
+DEFAULT_RECEIVE_BYTES = 8 * 1024 * 1024
+"""Byte demand that goes with a demand for messages when none is stated."""
+
+# --- from senders
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSender:
+    """A sender begins; ``producer`` is the name under which it may send again what it sent. Reply: SenderAttached."""
+
+    connection: Ref
+    producer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCapacity:
+    """A sender wants room for this many more messages and bytes. Reply: CapacityGranted, as often as room is found."""
+
+    connection: Ref
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessages:
+    """Store ``batch``, whose first message has the sender's number ``client_sequence``. Reply: SentMessages."""
+
+    connection: Ref
+    client_sequence: int
+    batch: MessageBatch
+
+
+# --- from receivers
+
+
+@dataclass(frozen=True, slots=True)
+class AttachReceiver:
+    """A receiver begins. Reply: ReceiverAttached."""
+
+    connection: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveMessages:
+    """Demand for this many more messages and bytes. Reply: any number of ReceivedMessages, within all demand so far."""
+
+    connection: Ref
+    messages: int
+    bytes: int = DEFAULT_RECEIVE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMessages:
+    """Acknowledge messages: they are gone for good. No reply but Refused."""
+
+    connection: Ref
+    ranges: Pairs
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnMessages:
+    """Give messages back, receivable again after ``delay`` in their old place. No reply but Refused."""
+
+    connection: Ref
+    ranges: Pairs
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendVisibility:
+    """Move the messages' visibility deadline to ``seconds`` from now. No reply but Refused."""
+
+    connection: Ref
+    ranges: Pairs
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDemand:
+    """Deliver nothing more; what is held stays held until Detach. No reply but Refused."""
+
+    connection: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Detach:
+    """A connection ends, whatever it was; what it held is receivable again at once. No reply.
+
+    A connection whose actor stops is detached without it.
+    """
+
+    connection: Ref
+
+
+# --- from subscriptions
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSubscription:
+    """Own a subscription or read one for its owner; see ``QueueState.open_subscription``. Reply: SubscriptionOpened."""
+
+    connection: Ref
+    name: str
+    mode: str = "own"
+    epoch: int | None = None
+    starting: str = "earliest"
+    owner_timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveMessages:
+    """Put ready messages into the ledger; see ``QueueState.reserve``. Reply: MessagesReserved, within ``wait``."""
+
+    connection: Ref
+    request: int
+    start: int
+    messages: int
+    bytes: int
+    wait: float = 0.0
+    below: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReservation:
+    """Acknowledge every position below ``position``. Reply: ReservationCommitted."""
+
+    connection: Ref
+    request: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchReserved:
+    """Read the positions ``start`` <= p < ``stop``. Reply: FetchedRanges."""
+
+    connection: Ref
+    request: int
+    start: int
+    stop: int
+
+
+# --- from the broker
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseSubscription:
+    """Make what a subscription reserved receivable again. Reply to an ask: how many messages."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeQueue:
+    """Drop what nobody holds. Reply to an ask: how many messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class GetStatistics:
+    """Reply to an ask: QueueStatistics."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Tell every connection QueueDeleted, and stop. Reply to an ask: how many messages were dropped."""
+
+
+QueueMessage: TypeAlias = (
+    AttachSender
+    | RequestCapacity
+    | SendMessages
+    | AttachReceiver
+    | ReceiveMessages
+    | DeleteMessages
+    | ReturnMessages
+    | ExtendVisibility
+    | CancelDemand
+    | Detach
+    | OpenSubscription
+    | ReserveMessages
+    | CommitReservation
+    | FetchReserved
+    | ReleaseSubscription
+    | PurgeQueue
+    | GetStatistics
+    | DeleteQueue
+)
+"""The closed family of what a queue actor handles."""
+
+# --- replies
+
+
+@dataclass(frozen=True, slots=True)
+class SenderAttached:
+    """``last_sequence`` is the sender's number after its last stored message; None if nothing is known of it."""
+
+    last_sequence: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityGranted:
+    """A sender may send this many more messages and bytes (increments)."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SentMessages:
+    """Everything the sender numbered below ``up_to`` is stored; one for each SendMessages, in order.
+
+    ``first`` is the queue's number of the first message of that batch; None when that message was stored before.
+    """
+
+    up_to: int
+    first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer connection carries this sender's producer id; this one is detached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverAttached:
+    """The queue knows the receiver."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessages:
+    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history."""
+
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOpened:
+    """The subscription's epoch, its positions ``base`` <= p < ``high`` reserved, and the queue's next number."""
+
+    epoch: int
+    base: int
+    high: int
+    high_water: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReserved:
+    """The ledger holds, from the position asked for, all below ``end``; ``facts`` by their names on the wire."""
+
+    request: int
+    end: int
+    facts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCommitted:
+    """Every position below ``base`` is done with."""
+
+    request: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRanges:
+    """What was asked for, in order of position: references to stored batches, made as they are iterated."""
+
+    request: int
+    ranges: Iterable[FetchedRange]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The queue refused a message, or lets the connection go.
+
+    Attributes:
+        code: the wire code.
+        text: why, and what to do.
+        request: the request that is refused; None where the message carries none.
+        close: whether the connection should end.
+    """
+
+    code: str
+    text: str
+    request: int | None = None
+    close: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeleted:
+    """The queue is gone, with everything in it."""
+
+
+QueueReply: TypeAlias = (
+    SenderAttached
+    | CapacityGranted
+    | SentMessages
+    | Superseded
+    | ReceiverAttached
+    | ReceivedMessages
+    | SubscriptionOpened
+    | MessagesReserved
+    | ReservationCommitted
+    | FetchedRanges
+    | Refused
+    | QueueDeleted
+)
+"""The closed family of what a queue actor tells its connections."""

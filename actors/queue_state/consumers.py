@@ -1,0 +1,104 @@
+"""The parties of a queue beside its receivers: senders, subscriptions' connections, owners, and waiting reservations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.errors import StaleEpochError
+from actors.queue_state.capacity import Permits
+
+if TYPE_CHECKING:
+    from actors.queue_state.effects import Connection
+    from actors.queue_state.ledger import Ledger
+
+
+class Sender:
+    """One sending connection.
+
+    Attributes:
+        producer: its name, or None.
+        expected: the client number that has to come next; None where any may.
+        permits: what it may send.
+    """
+
+    __slots__ = ("connection", "expected", "permits", "producer")
+
+    def __init__(self, connection: Connection, producer: str | None, expected: int | None) -> None:
+        self.connection = connection
+        self.producer = producer
+        self.expected = expected
+        self.permits = Permits(connection)
+
+
+class Subscriber:
+    """One connection of a subscription.
+
+    Attributes:
+        epoch: the ownership that it belongs to.
+        owns: whether it may reserve and commit, rather than only fetch.
+    """
+
+    __slots__ = ("connection", "epoch", "ledger", "owns")
+
+    def __init__(self, connection: Connection, ledger: Ledger, epoch: int, owns: bool) -> None:
+        self.connection = connection
+        self.ledger = ledger
+        self.epoch = epoch
+        self.owns = owns
+
+    def check_epoch(self) -> None:
+        """Raise StaleEpochError if another owner has taken the subscription."""
+        if self.epoch != self.ledger.epoch:
+            raise StaleEpochError(self.ledger.name, self.epoch, self.ledger.epoch)
+
+
+class Reservation:
+    """A reservation that waits for its first message: a consumer that is served once.
+
+    Attributes:
+        start: the position it was asked for at, which is the ledger's end.
+        demand: messages, at most.
+        bytes: bytes, at most, but for one message.
+        below: messages with lower numbers only; None for any.
+        deadline: when it is answered in any case.
+    """
+
+    __slots__ = ("below", "bytes", "connection", "deadline", "demand", "ledger", "request", "start")
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: int,
+        ledger: Ledger,
+        *,
+        start: int,
+        messages: int,
+        size: int,
+        below: int | None,
+    ) -> None:
+        self.connection = connection
+        self.request = request
+        self.ledger = ledger
+        self.start = start
+        self.demand = messages
+        self.bytes = size
+        self.below = below
+        self.deadline: float | None = None
+
+
+class Ownership:
+    """Who owns a subscription now.
+
+    Attributes:
+        connection: the owner's; None while none is connected.
+        deadline: when its reservations end for want of an owner; None while they do not.
+        waiting: the owner's reservation that waits.
+    """
+
+    __slots__ = ("connection", "deadline", "ledger", "waiting")
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.connection: Connection | None = None
+        self.deadline: float | None = None
+        self.waiting: Reservation | None = None

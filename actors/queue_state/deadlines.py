@@ -1,0 +1,79 @@
+"""Things with a deadline, the earliest first, and cheap to forget."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Generic, Protocol, TypeVar
+
+MIN_COMPACTED = 64
+"""Below so many items a heap is not worth rebuilding."""
+
+
+class HasDeadline(Protocol):
+    """What a heap of deadlines holds; ``deadline`` is None while no heap has it."""
+
+    deadline: float | None
+
+
+T = TypeVar("T", bound=HasDeadline)
+
+
+class DeadlineHeap(Generic[T]):
+    """A heap with lazy deletion: what is forgotten stays until it comes up or until half of the heap is like it.
+
+    So a heap is at most twice as large as what is in it, or ``MIN_COMPACTED``, and each operation costs O(log n) over
+    time. An item is in one heap at most.
+    """
+
+    __slots__ = ("_heap", "_live", "_ticket")
+
+    def __init__(self) -> None:
+        # The ticket keeps items from being compared.
+        self._heap: list[tuple[float, int, T]] = []
+        self._live = 0
+        self._ticket = count()
+
+    def __len__(self) -> int:
+        return self._live
+
+    @property
+    def slots(self) -> int:
+        """How many places the heap takes, with those of what is forgotten."""
+        return len(self._heap)
+
+    def push(self, item: T, deadline: float) -> None:
+        """Add an item that is in no heap."""
+        item.deadline = deadline
+        heappush(self._heap, (deadline, next(self._ticket), item))
+        self._live += 1
+
+    def forget(self, item: T) -> None:
+        """Take an item out; it is in this heap."""
+        item.deadline = None
+        self._live -= 1
+        if not self._live:
+            self._heap.clear()
+        elif len(self._heap) > MIN_COMPACTED and len(self._heap) > 2 * self._live:
+            self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0]]
+            heapify(self._heap)
+
+    def earliest(self) -> float | None:
+        """The next deadline."""
+        heap = self._heap
+        while heap:
+            deadline, _, item = heap[0]
+            if item.deadline == deadline:
+                return deadline
+            heappop(heap)
+        return None
+
+    def pop_due(self, now: float) -> T | None:
+        """Take out the earliest item if its deadline is not after ``now``."""
+        deadline = self.earliest()
+        if deadline is None or deadline > now:
+            return None
+        item = heappop(self._heap)[2]
+        item.deadline = None
+        self._live -= 1
+        return item

@@ -1,0 +1,82 @@
+"""What a queue wants done after a command; the actor does it. Connections are whatever the caller named them by."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from actors.batch import MessageBatch
+from actors.queue_state.statistics import ReservationFacts
+
+Connection: TypeAlias = Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Consecutive messages for a receiver, of one stored batch and with one delivery history."""
+
+    receiver: Connection
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCapacity:
+    """A sender may send this many more messages and bytes (increments)."""
+
+    sender: Connection
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """Everything the sender numbered below ``up_to`` is stored.
+
+    ``first`` is the queue's number of the first message of the batch just confirmed; None when that message was stored
+    before.
+    """
+
+    sender: Connection
+    up_to: int
+    first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """A newer connection carries this sender's producer id; the queue has forgotten this one."""
+
+    sender: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The answer to a reservation: the ledger holds, from where it was asked for, the positions below ``end``."""
+
+    consumer: Connection
+    request: int
+    end: int
+    facts: ReservationFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A connection did what it may not, or waited for what can no longer come.
+
+    Attributes:
+        request: the request that is refused, None for the connection as a whole.
+        close: whether the queue has forgotten the connection.
+    """
+
+    connection: Connection
+    code: str
+    text: str
+    request: int | None
+    close: bool
+
+
+Effect: TypeAlias = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse

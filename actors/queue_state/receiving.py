@@ -1,0 +1,149 @@
+"""The operations of receivers: demand, acknowledgement, return, extension, departure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.errors import InvalidRequestError, QueueLimitError
+from actors.queue_state.dispatch import dispatch
+from actors.queue_state.effects import Refuse
+from actors.queue_state.events import MessagesAcknowledged, QueuePurged
+from actors.queue_state.leases import Receiver
+from actors.queue_state.ranges import checked_ranges, merged
+from actors.queue_state.settings import MAX_EXPIRED_RANGES, MAX_VISIBILITY_SECONDS, TIMER_BUDGET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.queue_state.core import QueueCore
+    from actors.queue_state.effects import Connection
+    from actors.queue_state.ranges import Range
+
+
+def attach_receiver(core: QueueCore, connection: Connection) -> None:
+    """Make a receiver known."""
+    if connection in core.receivers:
+        raise InvalidRequestError("this connection is attached as a receiver already")
+    core.receivers[connection] = Receiver(connection)
+
+
+def receive(core: QueueCore, connection: Connection, messages: int, size: int, now: float) -> None:
+    """Add to a receiver's demand; see ``QueueState.receive``."""
+    if messages < 0 or size < 0:
+        raise InvalidRequestError(f"{messages} messages and {size} bytes are requested; neither may be negative")
+    receiver = core.receiver(connection)
+    receiver.byte_credit += size
+    core.ring.want_more(receiver, messages)
+    if receiver not in core.ring and receiver.demand > 0 and receiver.byte_credit > 0:
+        core.ring.join(receiver)
+        dispatch(core, now)
+
+
+def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
+    """Remove messages for good; see ``QueueState.acknowledge``."""
+    receiver = core.receiver(connection)
+    ranges = checked_ranges(pairs)
+    core.leases.check(receiver, ranges)
+    done: list[Range] = []
+    for start, stop in ranges:
+        done += [(span.start, span.stop) for span in core.leases.take(receiver, start, stop)]
+        if receiver.expired:
+            late = [part for lost in receiver.expired.remove(start, stop) for part in core.ready.remove(*lost)]
+            if late:
+                done = sorted(done + late)
+    if done:
+        core.commit(MessagesAcknowledged(merged(done)))
+        core.grant()
+
+
+def negative_acknowledge(
+    core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float
+) -> None:
+    """Give messages back; see ``QueueState.negative_acknowledge``."""
+    _check_seconds("a delay", delay)
+    receiver = core.receiver(connection)
+    ranges = checked_ranges(pairs)
+    core.leases.check(receiver, ranges)
+    for start, stop in ranges:
+        for span in core.leases.take(receiver, start, stop):
+            span.replayed = True
+            if delay > 0:
+                core.ready.delay(span, now + delay)
+            else:
+                core.ready.put_back(span)
+        if receiver.expired:
+            receiver.expired.remove(start, stop)
+    dispatch(core, now)
+
+
+def extend(
+    core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float
+) -> None:
+    """Move deadlines; see ``QueueState.extend``."""
+    _check_seconds("an extension", seconds)
+    receiver = core.receiver(connection)
+    ranges = checked_ranges(pairs)
+    core.leases.check(receiver, ranges)
+    for start, stop in ranges:
+        for span in core.leases.take(receiver, start, stop):
+            core.leases.grant(receiver, span, now + seconds)
+
+
+def cancel_demand(core: QueueCore, connection: Connection) -> None:
+    """Deliver nothing more; what the receiver holds it keeps."""
+    receiver = core.receiver(connection)
+    core.ring.leave(receiver)
+    receiver.demand = 0
+    receiver.byte_credit = min(0, receiver.byte_credit)
+
+
+def detach_receiver(core: QueueCore, connection: Connection, now: float) -> None:
+    """Forget a receiver, if it is one; what it holds is ready again at once, in its old place."""
+    receiver = core.receivers.pop(connection, None)
+    if receiver is None:
+        return
+    core.ring.leave(receiver)
+    for span in core.leases.take_all(receiver):
+        span.replayed = True
+        core.ready.put_back(span)
+    dispatch(core, now)
+
+
+def expire_leases(core: QueueCore, now: float) -> None:
+    """Make receivable again what was held too long; a receiver that has too much on its conscience is let go."""
+    excessive: list[Receiver] = []
+    for _ in range(TIMER_BUDGET):
+        expired = core.leases.expire(now)
+        if expired is None:
+            break
+        receiver, span = expired
+        span.replayed = True
+        core.ready.put_back(span)
+        if len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
+            excessive.append(receiver)
+    for receiver in excessive:
+        if receiver.connection in core.receivers:
+            detach_receiver(core, receiver.connection, now)
+            error = QueueLimitError(
+                "MAX_EXPIRED_RANGES", MAX_EXPIRED_RANGES, "acknowledge or return deliveries before they expire"
+            )
+            core.effects.append(Refuse(receiver.connection, error.code, str(error), None, close=True))
+
+
+def end_delays(core: QueueCore, now: float) -> None:
+    """Make receivable what was returned with a delay that is over."""
+    core.ready.release_due(now, TIMER_BUDGET)
+
+
+def purge(core: QueueCore) -> int:
+    """Drop what is ready or delayed; returns how many messages."""
+    ranges = merged(core.ready.clear())
+    if ranges:
+        core.commit(QueuePurged(ranges))
+        core.grant()
+    return sum(stop - start for start, stop in ranges)
+
+
+def _check_seconds(what: str, seconds: float) -> None:
+    if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(f"{what} of {seconds} s is not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")

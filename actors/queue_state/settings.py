@@ -1,0 +1,61 @@
+"""Settings of one queue, and the named limits of what a queue keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT_MAX_MESSAGES = 1_000_000
+DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+DEFAULT_VISIBILITY_TIMEOUT = 10.0
+"""Seconds until a message that was delivered and not acknowledged can be received again."""
+
+ENTRY_OVERHEAD_BYTES = 768
+"""Counted for each stored batch beside its body: its objects and views, about this much on CPython 3.11-3.13.
+
+Without it a million batches of one byte would count as a few megabytes and take most of a gigabyte.
+"""
+MAX_PRODUCERS = 10_000
+"""Producers whose last sequence number a queue remembers; the least recently heard of is forgotten first."""
+MAX_SUBSCRIPTIONS = 1_000
+"""Ledgers of one queue; each open to an owner who may never come back."""
+MAX_EXPIRED_RANGES = 4_096
+"""Ranges one receiver may let expire without a word; one that does so for longer does not acknowledge at all."""
+MAX_VISIBILITY_SECONDS = 12 * 3600.0
+"""The furthest that a visibility deadline or a delay may lie ahead."""
+MAX_RESERVE_WAIT_SECONDS = 10.0
+"""The longest that a reservation waits for its first message."""
+DISPATCH_BUDGET = 256
+"""Deliveries in one go: what a receiving connection's actor takes from its inbox in one turn of the loop.
+
+A demand for a million one-message batches is met in so many steps, with other work between them.
+"""
+TIMER_BUDGET = 4_096
+"""Expired leases or due delays handled in one tick; the next deadline is then at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Limits and times of one queue.
+
+    Attributes:
+        max_messages: messages stored and granted together.
+        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
+        visibility_timeout: seconds.
+
+    Raises:
+        ValueError: a limit below one, or a timeout outside of zero and ``MAX_VISIBILITY_SECONDS``.
+    """
+
+    max_messages: int = DEFAULT_MAX_MESSAGES
+    max_bytes: int = DEFAULT_MAX_BYTES
+    visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT
+
+    def __post_init__(self) -> None:
+        if self.max_messages < 1 or self.max_bytes < 1:
+            raise ValueError(
+                f"a queue holds at least one message and one byte, not {self.max_messages} and {self.max_bytes}"
+            )
+        if not 0 < self.visibility_timeout <= MAX_VISIBILITY_SECONDS:
+            raise ValueError(
+                f"a visibility timeout of {self.visibility_timeout} s is not above 0 and at most {MAX_VISIBILITY_SECONDS}"
+            )

@@ -1,0 +1,89 @@
+"""Immutable pictures of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationFacts:
+    """What a subscription is told about its queue with each reservation.
+
+    Attributes:
+        backlog: messages that are ready.
+        backlog_bytes: their bytes.
+        oldest_ms: age of the oldest of them, milliseconds.
+        sender_demand: messages granted to senders and not yet sent.
+        high_water: the queue's next sequence number.
+        in_flight: messages that receivers hold.
+    """
+
+    backlog: int
+    backlog_bytes: int
+    oldest_ms: int
+    sender_demand: int
+    high_water: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatistics:
+    """One connection: ``demand`` is what a receiver may still get, or a sender may still send, in messages."""
+
+    connection: Hashable
+    role: str
+    demand: int
+    in_flight: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One ledger: positions ``base`` <= p < ``high`` are reserved."""
+
+    name: str
+    epoch: int
+    base: int
+    high: int
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """One queue. ready + delayed + in_flight + reserved == stored_messages.
+
+    Attributes:
+        ready: messages that a receiver could have now.
+        in_flight: messages that receivers hold.
+        reserved: messages in ledgers.
+        delayed: messages given back with a delay that is not over.
+        demand_waiting: messages that waiting receivers and reservations would take.
+        capacity_granted: messages granted to senders and not yet sent.
+        stored_bytes: bytes that count towards the queue's limit.
+        next_sequence: the number that the next message gets.
+        total_in: messages ever stored, each once.
+        total_out: messages ever delivered or reserved, each time.
+        total_acknowledged: messages ever acknowledged or committed.
+        total_redelivered: of ``total_out`` those that had been delivered before.
+        total_purged: messages ever purged.
+        oldest_ms: age of the oldest message that is ready, milliseconds.
+    """
+
+    name: str
+    ready: int
+    in_flight: int
+    reserved: int
+    delayed: int
+    demand_waiting: int
+    capacity_granted: int
+    stored_messages: int
+    stored_bytes: int
+    next_sequence: int
+    total_in: int
+    total_out: int
+    total_acknowledged: int
+    total_redelivered: int
+    total_purged: int
+    oldest_ms: int
+    connections: tuple[ConnectionStatistics, ...]
+    subscriptions: tuple[SubscriptionStatistics, ...]

@@ -1,0 +1,240 @@
+"""The operations of subscriptions: open, reserve, commit, fetch, release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.errors import (
+    DataLossError,
+    InvalidRequestError,
+    QueueLimitError,
+    StaleEpochError,
+    SubscriptionNotFoundError,
+)
+from actors.queue_state.consumers import Ownership, Reservation, Subscriber
+from actors.queue_state.dispatch import dispatch, end_wait
+from actors.queue_state.dispatch import reserve as reserve_now
+from actors.queue_state.effects import Refuse, Reserved
+from actors.queue_state.entry import Span
+from actors.queue_state.events import ReservationCommitted, SubscriptionOpened, SubscriptionReleased
+from actors.queue_state.ledger import FetchedRanges, Ledger
+from actors.queue_state.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
+
+if TYPE_CHECKING:
+    from actors.queue_state.core import QueueCore
+    from actors.queue_state.effects import Connection
+
+OWN, READ = "own", "read"
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionFacts:
+    """An opened subscription: its epoch, positions ``base`` <= p < ``high`` reserved, the queue's next number."""
+
+    epoch: int
+    base: int
+    high: int
+    high_water: int
+
+
+def open_subscription(
+    core: QueueCore,
+    connection: Connection,
+    name: str,
+    mode: str,
+    *,
+    epoch: int | None,
+    starting: str,
+    owner_timeout: float | None,
+) -> SubscriptionFacts:
+    """Take over or join a subscription; see ``QueueState.open_subscription``."""
+    if connection in core.subscribers:
+        raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
+    if mode == OWN:
+        ledger = _take_over(core, connection, name, starting, owner_timeout)
+    elif mode == READ:
+        ledger = _join(core, name, epoch)
+    else:
+        raise InvalidRequestError(f"mode {mode!r} is neither {OWN!r} nor {READ!r}")
+    core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
+    return SubscriptionFacts(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence)
+
+
+def reserve(
+    core: QueueCore,
+    connection: Connection,
+    request: int,
+    start: int,
+    *,
+    messages: int,
+    size: int,
+    wait: float,
+    below: int | None,
+    now: float,
+) -> None:
+    """Put ready messages into a ledger; see ``QueueState.reserve``."""
+    ledger = _owner(core, connection).ledger
+    if messages < 1 or size < 1 or wait < 0:
+        raise InvalidRequestError(
+            f"{messages} messages and {size} bytes within {wait} s: a reservation is for one at least, and not in the past"
+        )
+    if not ledger.base <= start <= ledger.high:
+        raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
+    if ledger.high > start:
+        end = min(ledger.high, start + messages)
+        core.effects.append(Reserved(connection, request, end, core.facts(now)))
+        return
+    owner = core.owners[ledger.name]
+    if owner.waiting is not None:
+        _answer_empty(core, owner.waiting, now)
+    reservation = Reservation(connection, request, ledger, start=start, messages=messages, size=size, below=below)
+    if reserve_now(core, reservation, messages, now):
+        return
+    if wait == 0:
+        _answer_empty(core, reservation, now)
+        return
+    owner.waiting = reservation
+    core.ring.join(reservation)
+    core.reservation_deadlines.push(reservation, now + min(wait, MAX_RESERVE_WAIT_SECONDS))
+
+
+def commit(core: QueueCore, connection: Connection, position: int) -> int:
+    """Acknowledge every position below ``position``; see ``QueueState.commit``."""
+    ledger = _owner(core, connection).ledger
+    if position > ledger.high:
+        raise DataLossError(ledger.name, ledger.base, position, ledger.base, ledger.high)
+    if position > ledger.base:
+        core.commit(ReservationCommitted(ledger.name, position))
+        core.grant()
+    return ledger.base
+
+
+def fetch(core: QueueCore, connection: Connection, start: int, stop: int) -> FetchedRanges:
+    """What is at some positions; see ``QueueState.fetch``."""
+    subscriber = _subscriber(core, connection)
+    ledger = subscriber.ledger
+    if start > stop:
+        raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
+    if start < ledger.base or stop > ledger.high:
+        raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
+    return FetchedRanges(ledger.segments(start, stop))
+
+
+def release(core: QueueCore, name: str, now: float) -> int:
+    """Make what a subscription reserved receivable again, in its old place; returns how many messages."""
+    ledger = core.log.ledgers.get(name)
+    if ledger is None:
+        raise SubscriptionNotFoundError(name)
+    segments = ledger.segments(ledger.base, ledger.high)
+    if not segments:
+        return 0
+    released = ledger.high - ledger.base
+    core.commit(SubscriptionReleased(name, ledger.high))
+    for segment in segments:
+        core.ready.put_back(Span(segment.start, segment.stop, segment.entry, segment.delivery_count, True))
+    dispatch(core, now)
+    return released
+
+
+def detach_subscriber(core: QueueCore, connection: Connection, now: float) -> None:
+    """Forget a subscription's connection, if it is one; an owner's reservations stay for its ``owner_timeout``."""
+    subscriber = core.subscribers.pop(connection, None)
+    if subscriber is None:
+        return
+    owner = core.owners.get(subscriber.ledger.name)
+    if owner is None or owner.connection != connection:
+        return
+    owner.connection = None
+    if owner.waiting is not None:
+        end_wait(core, owner.waiting)
+    _await_owner(core, owner, now)
+
+
+def await_owners(core: QueueCore, now: float) -> None:
+    """After a start from the log: nobody owns any subscription as of now."""
+    for ledger in core.log.ledgers.values():
+        core.owners[ledger.name] = Ownership(ledger)
+        _await_owner(core, core.owners[ledger.name], now)
+
+
+def end_ownerships(core: QueueCore, now: float) -> None:
+    """Release what subscriptions hold whose owner has been away too long."""
+    for _ in range(TIMER_BUDGET):
+        owner = core.owner_deadlines.pop_due(now)
+        if owner is None:
+            return
+        release(core, owner.ledger.name, now)
+
+
+def answer_reservations(core: QueueCore, now: float) -> None:
+    """Answer the reservations that have waited long enough."""
+    for _ in range(TIMER_BUDGET):
+        reservation = core.reservation_deadlines.pop_due(now)
+        if reservation is None:
+            return
+        _answer_empty(core, reservation, now)
+
+
+def _take_over(
+    core: QueueCore, connection: Connection, name: str, starting: str, owner_timeout: float | None
+) -> Ledger:
+    if starting not in (EARLIEST, LATEST):
+        raise InvalidRequestError(f"starting {starting!r} is neither {EARLIEST!r} nor {LATEST!r}")
+    if owner_timeout is not None and owner_timeout < 0:
+        raise InvalidRequestError(f"an owner timeout of {owner_timeout} s is in the past")
+    log = core.log
+    ledger = log.ledgers.get(name)
+    if ledger is None and len(log.ledgers) >= MAX_SUBSCRIPTIONS:
+        raise QueueLimitError("MAX_SUBSCRIPTIONS", MAX_SUBSCRIPTIONS, "use one that exists, or another queue")
+    epoch = 1 if ledger is None else ledger.epoch + 1
+    core.commit(SubscriptionOpened(name, epoch, log.next_sequence if starting == LATEST else 0, owner_timeout))
+    ledger = log.ledgers[name]
+    owner = core.owners.setdefault(name, Ownership(ledger))
+    if owner.waiting is not None:
+        waiting = owner.waiting
+        end_wait(core, waiting)
+        error = StaleEpochError(name, epoch - 1, epoch)
+        core.effects.append(Refuse(waiting.connection, error.code, str(error), waiting.request, close=False))
+    if owner.deadline is not None:
+        core.owner_deadlines.forget(owner)
+    owner.connection = connection
+    return ledger
+
+
+def _join(core: QueueCore, name: str, epoch: int | None) -> Ledger:
+    ledger = core.log.ledgers.get(name)
+    if ledger is None:
+        raise SubscriptionNotFoundError(name)
+    if epoch is None:
+        raise InvalidRequestError("mode 'read' needs the epoch of the owner that it reads for")
+    if epoch != ledger.epoch:
+        raise StaleEpochError(name, epoch, ledger.epoch)
+    return ledger
+
+
+def _subscriber(core: QueueCore, connection: Connection) -> Subscriber:
+    try:
+        subscriber = core.subscribers[connection]
+    except KeyError:
+        raise InvalidRequestError("this connection has no subscription open: open one first") from None
+    subscriber.check_epoch()
+    return subscriber
+
+
+def _owner(core: QueueCore, connection: Connection) -> Subscriber:
+    subscriber = _subscriber(core, connection)
+    if not subscriber.owns:
+        raise InvalidRequestError("this connection reads for an owner; only the owner reserves and commits")
+    return subscriber
+
+
+def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
+    end_wait(core, reservation)
+    core.effects.append(Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now)))
+
+
+def _await_owner(core: QueueCore, owner: Ownership, now: float) -> None:
+    if owner.ledger.owner_timeout is not None:
+        core.owner_deadlines.push(owner, now + owner.ledger.owner_timeout)

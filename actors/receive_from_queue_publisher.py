@@ -1,0 +1,133 @@
+"""The actor of one receiving connection: a publisher of the queue's messages, under the client's demand.
+
+The client's demand reaches the queue in bounded steps and only while the socket takes what is written, so a client that requests a
+great deal and reads nothing holds no more than one step of the queue.
+When the connection goes, whatever way, the queue takes everything back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+from actors.connection_messages import Acknowledged, DemandSignalled, Extended, Rejected, Writable
+from actors.loop_actor import LoopActor
+from actors.loop_ref import LoopActorRef
+from actors.messages import (
+    AttachReceiver,
+    DeleteMessages,
+    Detach,
+    ExtendVisibility,
+    QueueDeleted,
+    ReceivedMessages,
+    ReceiveMessages,
+    ReceiverAttached,
+    Refused,
+    ReturnMessages,
+)
+
+STEP_MESSAGES = 65_536
+STEP_BYTES = 8 * 1024 * 1024
+"""Demand passed on to the queue and not yet met, at most: what can still arrive after the socket is full."""
+
+
+class ReceiverPort(TypingProtocol):
+    """The way to the client."""
+
+    def attached(self) -> None:
+        """The queue knows the receiver."""
+
+    def deliver(self, message: ReceivedMessages) -> None:
+        """Messages for the client."""
+
+    def refused(self, code: str, text: str) -> None:
+        """The client broke a rule, or the queue is gone; the connection is to end."""
+
+
+class ReceiveFromQueuePublisher(LoopActor):
+    """Takes the client's demand and answers from its connection, and the queue's messages.
+
+    Args:
+        queue: the queue actor.
+        port: the way to the client.
+    """
+
+    def __init__(self, queue: LoopActorRef[Any], port: ReceiverPort) -> None:
+        super().__init__()
+        self._queue = queue
+        self._port = port
+        self._wanted_messages = 0
+        self._wanted_bytes = 0
+        self._asked_messages = 0
+        self._asked_bytes = 0
+        self._writable = True
+        self._ended = False
+
+    def on_start(self) -> None:
+        """Make the receiver known to the queue."""
+        self._queue.tell(AttachReceiver(self.actor_ref))
+
+    def on_stop(self) -> None:
+        """The connection is gone: everything it holds goes back at once."""
+        if self._queue.is_alive():
+            self._queue.tell(Detach(self.actor_ref))
+
+    def on_failure(self, *_args: object) -> None:
+        """A defect of ours ends this connection only."""
+        self._port.refused("internal-error", "the receiving connection's actor failed; connect again")
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch by type, the frequent ones first."""
+        kind = type(message)
+        if kind is ReceivedMessages:
+            self._received(message)
+        elif kind is Acknowledged:
+            self._queue.tell(DeleteMessages(self.actor_ref, message.ranges))
+        elif kind is DemandSignalled:
+            self._wanted_messages += message.messages
+            self._wanted_bytes += message.bytes
+            self._ask()
+        elif kind is Writable:
+            self._writable = message.writable
+            self._ask()
+        elif kind is Rejected:
+            self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay))
+        elif kind is Extended:
+            self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
+        elif kind is ReceiverAttached:
+            self._port.attached()
+        elif kind is Refused:
+            self._end(message.code, message.text)
+        elif kind is QueueDeleted:
+            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+        else:
+            super().on_receive(message)
+
+    def _received(self, message: ReceivedMessages) -> None:
+        self._asked_messages -= len(message.batch)
+        self._asked_bytes -= message.batch.nbytes
+        if not self._ended:
+            self._port.deliver(message)
+            self._ask()
+
+    def _ask(self) -> None:
+        """Pass on as much of the client's demand as the step allows, in halves."""
+        if not self._writable or self._ended:
+            return
+        messages = min(self._wanted_messages, STEP_MESSAGES - self._asked_messages)
+        size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)
+        if self._asked_messages > STEP_MESSAGES // 2 and self._asked_bytes > STEP_BYTES // 2:
+            return
+        messages, size = max(0, messages), max(0, size)
+        if messages or size:
+            self._wanted_messages -= messages
+            self._wanted_bytes -= size
+            self._asked_messages += messages
+            self._asked_bytes += size
+            self._queue.tell(ReceiveMessages(self.actor_ref, messages, size))
+
+    def _end(self, code: str, text: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._port.refused(code, text)

@@ -1,0 +1,189 @@
+"""The actor of one subscription connection: the owner's reservations and commits, and the fetching of what is reserved.
+
+A fetch is answered by the queue at once with references to stored batches; this actor streams them under the client's demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+from actors.connection_messages import CommitRequested, DemandSignalled, FetchRequested, ReserveRequested, Writable
+from actors.loop_actor import LoopActor
+from actors.loop_ref import LoopActorRef
+from actors.messages import (
+    CommitReservation,
+    Detach,
+    FetchedMessages,
+    FetchedRanges,
+    FetchReserved,
+    MessagesReserved,
+    OpenSubscription,
+    QueueDeleted,
+    Refused,
+    ReservationCommitted,
+    ReserveMessages,
+    SubscriptionOpened,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOptions:
+    """How a client opens a subscription; docs/protocol.md, section "Subscriptions"."""
+
+    name: str
+    mode: str
+    epoch: int | None
+    starting: str
+    owner_timeout: float | None
+
+
+class SubscriptionPort(TypingProtocol):
+    """The way to the client."""
+
+    def opened(self, message: SubscriptionOpened) -> None:
+        """The subscription is open."""
+
+    def reserved(self, message: MessagesReserved) -> None:
+        """The answer to a reservation."""
+
+    def committed(self, message: ReservationCommitted) -> None:
+        """The answer to a commit."""
+
+    def fetched(self, request: int, message: FetchedMessages) -> None:
+        """Reserved messages."""
+
+    def fetch_ended(self, request: int, messages: int) -> None:
+        """A fetch is complete."""
+
+    def refused(self, code: str, text: str, close: bool) -> None:
+        """A request was refused; with ``close`` the connection is to end."""
+
+
+class SubscriptionPublisher(LoopActor):
+    """Takes the client's requests from its connection, and the queue's answers.
+
+    Args:
+        queue: the queue actor.
+        options: which subscription, and how.
+        port: the way to the client.
+    """
+
+    def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
+        super().__init__()
+        self._queue = queue
+        self._options = options
+        self._port = port
+        self._wanted_messages = 0
+        self._wanted_bytes = 0
+        self._writable = True
+        self._fetching: int | None = None
+        self._fetched = 0
+        self._answered = False
+        self._ranges: Iterator[FetchedMessages] = iter(())
+        self._next: FetchedMessages | None = None
+        self._ended = False
+
+    def on_start(self) -> None:
+        """Open the subscription."""
+        o = self._options
+        self._queue.tell(OpenSubscription(self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout))
+
+    def on_stop(self) -> None:
+        """The connection is gone; reservations stay."""
+        self._ranges, self._next = iter(()), None
+        if self._queue.is_alive():
+            self._queue.tell(Detach(self.actor_ref))
+
+    def on_failure(self, *_args: object) -> None:
+        """A defect of ours ends this connection only."""
+        self._port.refused("internal-error", "the subscription connection's actor failed; connect again", close=True)
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch by type."""
+        match message:
+            case DemandSignalled():
+                self._wanted_messages += message.messages
+                self._wanted_bytes += message.bytes
+                self._stream()
+            case Writable():
+                self._writable = message.writable
+                self._stream()
+            case ReserveRequested():
+                self._queue.tell(
+                    ReserveMessages(
+                        self.actor_ref,
+                        message.request,
+                        message.start,
+                        message.messages,
+                        message.bytes,
+                        message.wait,
+                        message.below,
+                    )
+                )
+            case CommitRequested():
+                self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
+            case FetchRequested():
+                self._fetch(message)
+            case FetchedRanges():
+                self._answered = True
+                self._ranges = iter(message.ranges)
+                self._next = next(self._ranges, None)
+                self._stream()
+            case MessagesReserved():
+                self._port.reserved(message)
+            case ReservationCommitted():
+                self._port.committed(message)
+            case SubscriptionOpened():
+                self._port.opened(message)
+            case Refused():
+                self._refused(message)
+            case QueueDeleted():
+                self._end("queue-deleted", "the queue was deleted, and the subscription with it")
+            case _:
+                super().on_receive(message)
+
+    def _fetch(self, message: FetchRequested) -> None:
+        if self._fetching is not None:
+            self._end("protocol-error", f"FETCH {message.request} while {self._fetching} is under way; one at a time")
+            return
+        self._fetching = message.request
+        self._fetched = 0
+        self._answered = False
+        self._queue.tell(FetchReserved(self.actor_ref, message.request, message.start, message.stop))
+
+    def _stream(self) -> None:
+        """Send what demand allows; the fetch ends with its last range."""
+        while self._next is not None and self._writable and not self._ended:
+            if self._wanted_messages <= 0 or self._wanted_bytes <= 0:
+                return
+            part = self._next
+            count = min(self._wanted_messages, part.batch.count_within(self._wanted_bytes))
+            if count < len(part.batch):
+                part, self._next = part.split(count)
+            else:
+                self._next = next(self._ranges, None)
+            self._wanted_messages -= count
+            self._wanted_bytes -= part.batch.nbytes
+            self._fetched += count
+            assert self._fetching is not None, "ranges belong to a fetch"
+            self._port.fetched(self._fetching, part)
+        if self._fetching is not None and self._answered and self._next is None and not self._ended:
+            request, self._fetching = self._fetching, None
+            self._port.fetch_ended(request, self._fetched)
+
+    def _refused(self, message: Refused) -> None:
+        if message.close:
+            self._end(message.code, message.text)
+            return
+        if message.request == self._fetching:
+            self._fetching = None
+        self._port.refused(message.code, message.text, close=False)
+
+    def _end(self, code: str, text: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._port.refused(code, text, close=True)

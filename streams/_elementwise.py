@@ -1,0 +1,191 @@
+"""Operators that look at one element at a time: all fused, none holds more than its own state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from streams._stage import ControlledStage, I, O, Stage, describe
+from streams.contract import Subscriber
+from streams.errors import null_element
+
+T = TypeVar("T")
+
+
+class Map(Stage[I, O], Generic[I, O]):
+    """One element out for each in."""
+
+    __slots__ = ("_f",)
+
+    def __init__(self, downstream: Subscriber[O], f: Callable[[I], O], name: str = "map") -> None:
+        super().__init__(downstream, name)
+        self._f = f
+
+    def on_next(self, element: I) -> None:
+        """Passes on what the function makes of ``element``."""
+        if element is None:
+            raise null_element(self._name)
+        try:
+            result = self._f(element)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error, describe(self._name, self._f))
+            return
+        if result is None:
+            self._fail(null_element("the function has returned None"), describe(self._name, self._f))
+            return
+        self._push(result)
+
+
+class Filter(Stage[T, T], Generic[T]):
+    """Drops what the predicate rejects, and asks for another in its place."""
+
+    __slots__ = ("_predicate",)
+
+    def __init__(self, downstream: Subscriber[T], predicate: Callable[[T], object]) -> None:
+        super().__init__(downstream, "filter")
+        self._predicate = predicate
+
+    def on_next(self, element: T) -> None:
+        """Passes ``element`` on or replaces it."""
+        if element is None:
+            raise null_element(self._name)
+        try:
+            keep = self._predicate(element)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error, describe(self._name, self._predicate))
+            return
+        if keep:
+            self._push(element)
+        else:
+            self._upstream.request(1)
+
+
+class Take(ControlledStage[T, T], Generic[T]):
+    """The first ``count``; never asks upstream for more than that, and completes with the last, not after it."""
+
+    __slots__ = ("_left", "_unasked")
+
+    def __init__(self, downstream: Subscriber[T], count: int) -> None:
+        super().__init__(downstream, "take")
+        self._left = count
+        self._unasked = count
+
+    def on_next(self, element: T) -> None:
+        """Passes on one of the first ``count``."""
+        if element is None:
+            raise null_element(self._name)
+        self._left -= 1
+        if self._left > 0:
+            self._push(element)
+        elif not self._done:
+            # The end is decided before the push, so that what the push causes finds it decided; it is signalled after.
+            push = self._push
+            self._upstream.cancel()
+            push(element)
+            if not self._done:
+                self._finish()
+                self._downstream.on_complete()
+
+    def _subscribed(self) -> None:
+        super()._subscribed()
+        if self._left < 1:
+            self._complete_early()
+
+    def _demanded(self, n: int) -> None:
+        asked = min(n, self._unasked)
+        if asked:
+            self._unasked -= asked
+            self._upstream.request(asked)
+
+
+class TakeWhile(Stage[T, T], Generic[T]):
+    """Elements up to the first that the predicate rejects."""
+
+    __slots__ = ("_inclusive", "_predicate")
+
+    def __init__(self, downstream: Subscriber[T], predicate: Callable[[T], object], inclusive: bool) -> None:
+        super().__init__(downstream, "take_while")
+        self._predicate = predicate
+        self._inclusive = inclusive
+
+    def on_next(self, element: T) -> None:
+        """Passes ``element`` on or ends the stream."""
+        if element is None:
+            raise null_element(self._name)
+        try:
+            keep = self._predicate(element)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error, describe(self._name, self._predicate))
+            return
+        if keep:
+            self._push(element)
+            return
+        if self._inclusive:
+            self._push(element)
+        self._complete_early()
+
+
+class Drop(Stage[T, T], Generic[T]):
+    """All but the first ``count``; each dropped one is replaced in the demand."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, downstream: Subscriber[T], count: int) -> None:
+        super().__init__(downstream, "drop")
+        self._left = count
+
+    def on_next(self, element: T) -> None:
+        """Drops ``element`` or passes it on."""
+        if element is None:
+            raise null_element(self._name)
+        if self._left:
+            self._left -= 1
+            self._upstream.request(1)
+        else:
+            self._push(element)
+
+
+class Scan(ControlledStage[I, O], Generic[I, O]):
+    """The zero, then the result of each step; the zero answers the first request."""
+
+    __slots__ = ("_completed", "_f", "_opened", "_opening", "_state")
+
+    def __init__(self, downstream: Subscriber[O], zero: O, f: Callable[[O, I], O]) -> None:
+        super().__init__(downstream, "scan")
+        self._state = zero
+        self._f = f
+        self._opening = False
+        self._opened = False
+        self._completed = False
+
+    def on_next(self, element: I) -> None:
+        """Passes on the next state."""
+        if element is None:
+            raise null_element(self._name)
+        try:
+            state = self._state = self._f(self._state, element)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error, describe(self._name, self._f))
+            return
+        if state is None:
+            self._fail(null_element("the function has returned None"), describe(self._name, self._f))
+            return
+        self._push(state)
+
+    def on_complete(self) -> None:
+        """Ends, but not before the zero is out."""
+        self._completed = True
+        if self._opened:
+            super().on_complete()
+
+    def _demanded(self, n: int) -> None:
+        if self._opened:
+            self._upstream.request(n)
+        elif not self._opening:
+            self._opening = True
+            self._push(self._state)
+            self._opened = True
+            if self._completed:
+                super().on_complete()
+            elif self._demand > 1 and not self._done:
+                self._upstream.request(self._demand - 1)

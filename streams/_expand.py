@@ -1,0 +1,167 @@
+"""One element in, any number out: map_concat, and the splitting of blocks of bytes into lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic
+
+from streams._iterable_source import EMIT_BUDGET
+from streams._stage import ControlledStage, I, O, describe
+from streams.contract import Subscriber
+from streams.errors import LineTooLongError, null_element
+
+MAX_LINE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes in one line at most: what may have to be held until its end comes. The same as a message's bound."""
+
+
+class MapConcat(ControlledStage[I, O], Generic[I, O]):
+    """Each element becomes any number of elements, emitted as downstream asks for them.
+
+    One element of upstream is asked for at a time, once the results of the one before are out. An endless iterable leaves the loop
+    its turns.
+    """
+
+    __slots__ = ("_asked", "_budget", "_busy", "_completed", "_f", "_loop", "_results")
+
+    def __init__(
+        self,
+        downstream: Subscriber[O],
+        loop: asyncio.AbstractEventLoop,
+        f: Callable[[I], Iterable[O]],
+        name: str = "map_concat",
+    ) -> None:
+        super().__init__(downstream, name)
+        self._loop = loop
+        self._f = f
+        self._results: Iterator[O] | None = None
+        self._asked = False
+        self._budget = EMIT_BUDGET
+        self._busy = False
+        self._completed = False
+
+    def on_next(self, element: I) -> None:
+        """Begins to emit the results for ``element``."""
+        if element is None:
+            raise null_element(self._name)
+        self._asked = False
+        if self._done:
+            return
+        try:
+            self._results = iter(self._f(element))
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error, describe(self._name, self._f))
+            return
+        self._drain()
+
+    def on_complete(self) -> None:
+        """Ends once the results at hand are out."""
+        self._completed = True
+        self._drain()
+
+    def _last_results(self) -> Iterator[O] | None:
+        """What comes after the last element, the first time it is asked for; for subclasses that keep something back."""
+        return None
+
+    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
+        self._drain()
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._results = None
+
+    def _drain(self) -> None:
+        """Emits while there are demand and results; a call from within only leaves its mark, so the stack stays flat."""
+        if self._busy:
+            return
+        self._busy = True
+        while not self._done:
+            if self._results is not None:
+                self._emit(self._results)
+                if not self._budget:
+                    self._loop.call_soon(self._next_turn)
+                    return
+                if self._results is not None:
+                    break  # no demand
+            elif self._completed:
+                self._results = self._last_results()
+                if self._results is None:
+                    super().on_complete()
+            elif self._demand and not self._asked:
+                self._asked = True
+                self._upstream.request(1)
+            else:
+                break
+        self._busy = False
+
+    def _next_turn(self) -> None:
+        self._budget = EMIT_BUDGET
+        self._busy = False
+        self._drain()
+
+    def _emit(self, results: Iterator[O]) -> None:
+        """Emits from ``results`` under demand and budget; lets go of them when they are out."""
+        advance = results.__next__
+        while self._demand and self._budget:
+            try:
+                result = advance()
+            except StopIteration:
+                self._results = None
+                break
+            except Exception as error:  # noqa: BLE001 - the iterable is user code
+                self._fail(error, describe(self._name, self._f))
+                break
+            if result is None:
+                self._fail(null_element("the iterable has given None"), describe(self._name, self._f))
+                break
+            self._demand -= 1
+            self._budget -= 1
+            self._push(result)
+            if self._done:
+                break
+
+
+class LineFraming(MapConcat[bytes, bytes]):
+    """Blocks of bytes in, lines out, without their newline; a last line needs none.
+
+    Args:
+        downstream: where the lines go.
+        loop: the run's loop.
+        limit: bytes in one line, at most.
+    """
+
+    __slots__ = ("_held", "_held_bytes", "_limit")
+
+    def __init__(self, downstream: Subscriber[bytes], loop: asyncio.AbstractEventLoop, limit: int) -> None:
+        super().__init__(downstream, loop, self._split, "lines")
+        self._limit = limit
+        self._held: list[bytes] = []
+        """The beginning of a line whose end has not come, in pieces: joined once, so a long line costs no more than its length."""
+        self._held_bytes = 0
+
+    def _split(self, block: bytes) -> list[bytes]:
+        lines = block.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            self._hold(lines[0])
+            lines[0] = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            if len(max(lines, key=len)) > self._limit:
+                raise LineTooLongError(self._limit)
+        if rest:
+            self._hold(rest)
+        return lines
+
+    def _hold(self, piece: bytes) -> None:
+        self._held.append(piece)
+        self._held_bytes += len(piece)
+        if self._held_bytes > self._limit:
+            raise LineTooLongError(self._limit)
+
+    def _last_results(self) -> Iterator[bytes] | None:
+        if not self._held:
+            return None
+        line = b"".join(self._held)
+        self._held.clear()
+        return iter((line,))

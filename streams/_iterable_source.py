@@ -1,0 +1,188 @@
+"""Sources that emit on the spot: iterables, and the empty and failed streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, repeat
+from typing import Final, Generic, TypeVar
+
+from streams.contract import Publisher, Subscriber, Subscription
+from streams.demand import add_demand, invalid_demand
+from streams.errors import null_element
+from streams.materialize import Materialization
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+EMIT_BUDGET: Final = 1024
+"""Elements emitted in one turn of the loop: an endless iterable under unbounded demand leaves turns for everybody else."""
+
+SIZED: Final = (tuple, list, range, bytes, str)
+"""Types whose iterators know exactly how much is left, so that the end follows the last element without another request."""
+
+
+class IterablePublisher(Publisher[T_co], Generic[T_co]):
+    """Publishes an iterable, opened anew for each subscriber.
+
+    Args:
+        m: the run.
+        opened: gives the iterable; called in the first turn after the subscription.
+    """
+
+    __slots__ = ("_m", "_opened")
+
+    def __init__(self, m: Materialization, opened: Callable[[], Iterable[T_co]]) -> None:
+        self._m = m
+        self._opened = opened
+
+    def subscribe(self, subscriber: Subscriber[T_co]) -> None:
+        """Begins in the loop's next turn, when the whole graph is together."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        emitter = _Emitter(self._m, subscriber, self._opened)
+        subscriber.on_subscribe(emitter)
+        self._m.loop.call_soon(emitter.start)
+
+
+class _Emitter(Subscription, Generic[T]):
+    """One subscription to an iterable.
+
+    ``_busy`` is held while elements are being emitted and while a turn to emit is scheduled: requests that come meanwhile only add
+    up, so a subscriber that requests in on_next does not deepen the stack (3.3). Every ``EMIT_BUDGET`` elements the loop gets a turn,
+    however the demand for them came.
+    """
+
+    __slots__ = ("_budget", "_busy", "_demand", "_done", "_iterator", "_m", "_opened", "_sized", "_subscriber")
+
+    def __init__(self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], Iterable[T]]) -> None:
+        self._m = m
+        self._subscriber = subscriber
+        self._opened = opened
+        self._iterator: Iterator[T] = iter(())
+        self._sized = False
+        self._demand = 0
+        self._budget = EMIT_BUDGET
+        self._busy = True
+        self._done = False
+
+    def request(self, n: int) -> None:
+        """Adds to the demand, and meets it unless that is happening already."""
+        if self._done:
+            return
+        if n < 1:
+            self._fail(invalid_demand(n))
+            return
+        self._demand = add_demand(self._demand, n)
+        if not self._busy:
+            self._busy = True
+            self._drain()
+
+    def cancel(self) -> None:
+        """No element follows."""
+        if not self._done:
+            self._done = True
+            if not self._busy:
+                self._close()
+
+    def start(self) -> None:
+        """The first turn: opens the iterable and emits what was requested since."""
+        if self._done:
+            return
+        try:
+            iterable = self._opened()
+            self._iterator = iter(iterable)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._fail(error)
+            return
+        self._sized = type(iterable) in SIZED
+        self._drain()
+
+    def _drain(self) -> None:
+        """Emits under demand until that, the budget or the iterable is used up."""
+        if self._done:
+            self._close()
+            return
+        try:
+            while self._budget and self._demand:
+                batch = min(self._budget, self._demand)
+                self._budget -= batch
+                self._demand -= batch
+                if not self._emit(batch):
+                    return
+        except (
+            BaseException
+        ) as error:  # a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+            self._done = True
+            self._m.fail(error)
+            self._close()
+            if not isinstance(error, Exception):
+                raise
+            return
+        if not self._budget:
+            self._m.loop.call_soon(self._next_turn)
+        else:
+            self._busy = False
+            if self._sized and self._iterator.__length_hint__() == 0:  # type: ignore[attr-defined]  # SIZED iterators have it
+                self._complete()
+
+    def _next_turn(self) -> None:
+        self._budget = EMIT_BUDGET
+        self._drain()
+
+    def _emit(self, count: int) -> bool:
+        """Emits ``count`` elements; False once the stream is over."""
+        advance = self._iterator.__next__
+        push = self._subscriber.on_next
+        for _ in repeat(None, count):
+            try:
+                element = advance()
+            except StopIteration:
+                self._complete()
+                return False
+            except Exception as error:  # noqa: BLE001 - the iterable is user code
+                self._fail(error)
+                return False
+            if element is None:
+                self._fail(null_element("the iterable of the source"))
+                return False
+            push(element)
+            if self._done:
+                self._close()
+                return False
+        return True
+
+    def _complete(self) -> None:
+        self._done = True
+        self._subscriber.on_complete()
+
+    def _fail(self, error: BaseException) -> None:
+        self._done = True
+        if not self._busy:
+            self._close()
+        self._subscriber.on_error(error)
+
+    def _close(self) -> None:
+        """Lets go of an iterable that is not used up; a generator of the stream's own runs its ``finally`` now."""
+        iterator, self._iterator = self._iterator, iter(())
+        close = getattr(iterator, "close", None)
+        if close is None:
+            return
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - nobody is subscribed any more
+            self._m.report("the iterable of a source failed while it was being closed", error)
+
+
+def opener(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Callable[[], Iterable[T]]:
+    """What opens ``iterable`` for a run. A factory is called for each run, and what it gives is closed at the end.
+
+    Raises:
+        TypeError: it is neither iterable nor callable.
+    """
+    if isinstance(iterable, Iterable):
+        if iterable is iter(iterable):
+            return lambda: chain(iterable)  # hides ``close``: the caller may go on with what the stream leaves
+        return lambda: iterable
+    if callable(iterable):
+        return iterable
+    raise TypeError(f"a source needs an iterable or a function that returns one, not {type(iterable).__name__}")

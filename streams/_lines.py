@@ -1,0 +1,244 @@
+"""Blocks of bytes from a file, a pipe or standard input, read by a thread so that the loop never waits for them.
+
+The thread reads only when it is told to, one block ahead at most. It is a daemon: a read that never returns does not keep the
+process. Where a file can block (a pipe, a terminal, a socket) the thread waits in poll() and not in read(), so cancellation wakes it
+and it holds no lock of the file that the interpreter needs when it exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import os
+import select
+import socket
+import stat
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import BinaryIO, Final
+
+from streams.contract import Publisher, Subscriber, Subscription
+from streams.demand import add_demand, invalid_demand
+from streams.errors import null_element
+from streams.materialize import Materialization
+
+BLOCK_BYTES: Final = 64 * 1024
+"""Bytes read at a time: what a pipe holds on Linux, and enough to make the change of threads cheap."""
+
+BinaryFile = BinaryIO | io.RawIOBase | io.BufferedIOBase
+"""An open binary file."""
+
+
+class BlockPublisher(Publisher[bytes]):
+    """Publishes a file block by block, each of 1 to `BLOCK_BYTES` bytes as they come.
+
+    Args:
+        m: the run.
+        file: a path, opened for each subscriber and closed after it; or an open binary file, which stays open.
+    """
+
+    __slots__ = ("_file", "_m")
+
+    def __init__(self, m: Materialization, file: str | os.PathLike[str] | BinaryFile) -> None:
+        self._m = m
+        self._file = file
+
+    def subscribe(self, subscriber: Subscriber[bytes]) -> None:
+        """Starts the thread; it reads when something is requested."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        blocks = _Blocks(self._m, subscriber, self._file)
+        self._m.on_end(blocks.cancel)
+        subscriber.on_subscribe(blocks)
+
+
+class _Blocks(Subscription):
+    """One subscription: passes on the blocks that the reader delivers, and has it read while there is demand."""
+
+    __slots__ = (
+        "_busy",
+        "_demand",
+        "_done",
+        "_ended",
+        "_error",
+        "_m",
+        "_reader",
+        "_reading",
+        "_subscriber",
+        "_waiting",
+    )
+
+    def __init__(
+        self, m: Materialization, subscriber: Subscriber[bytes], file: str | os.PathLike[str] | BinaryFile
+    ) -> None:
+        self._m = m
+        self._subscriber = subscriber
+        self._reader = _Reader(m.loop, file, self._arrived)
+        self._demand = 0
+        self._waiting: deque[bytes] = deque()
+        self._reading = False
+        self._ended = False
+        self._error: BaseException | None = None
+        self._busy = False
+        self._done = False
+
+    def request(self, n: int) -> None:
+        """Adds to the demand."""
+        if self._done:
+            return
+        if n < 1:
+            self.cancel()
+            self._subscriber.on_error(invalid_demand(n))
+            return
+        self._demand = add_demand(self._demand, n)
+        self._drain()
+
+    def cancel(self) -> None:
+        """Ends the thread."""
+        if not self._done:
+            self._done = True
+            self._waiting.clear()
+            self._reader.stop()
+
+    def _arrived(self, block: bytes, error: BaseException | None) -> None:
+        """The reader has a block, the end (an empty one) or a failure; on the loop's thread."""
+        self._reading = False
+        if self._done:
+            return
+        if block:
+            self._waiting.append(block)
+        else:
+            self._ended = True
+            self._error = error
+        self._drain()
+
+    def _drain(self) -> None:
+        """Passes on what waits, under demand, while the next is being read; a call from within only leaves its mark."""
+        if self._busy:
+            return
+        self._busy = True
+        self._read_ahead()
+        while self._demand and self._waiting and not self._done:
+            self._demand -= 1
+            block = self._waiting.popleft()
+            self._read_ahead()
+            self._pass_on(block)
+        if self._ended and not self._waiting and not self._done:
+            self.cancel()
+            if self._error is None:
+                self._subscriber.on_complete()
+            else:
+                self._subscriber.on_error(self._error)
+        self._busy = False
+
+    def _read_ahead(self) -> None:
+        if not (self._reading or self._ended or self._done or self._waiting):
+            self._reading = True
+            self._reader.read()
+
+    def _pass_on(self, block: bytes) -> None:
+        try:
+            self._subscriber.on_next(block)
+        except Exception as error:  # noqa: BLE001 - a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+            self.cancel()
+            self._m.fail(error)
+
+
+class _Reader:
+    """The thread, and the way to it: `read` asks for a block, ``deliver`` gets it on the loop's thread.
+
+    Args:
+        loop: where ``deliver`` is called.
+        file: what to read.
+        deliver: called with a block and None, or with an empty block and None (the end) or what went wrong.
+    """
+
+    __slots__ = ("_commands", "_deliver", "_file", "_loop", "_stopped", "_thread", "_wake_reader", "_wake_writer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        file: str | os.PathLike[str] | BinaryFile,
+        deliver: Callable[[bytes, BaseException | None], None],
+    ) -> None:
+        self._loop = loop
+        self._file = file
+        self._deliver = deliver
+        self._commands: SimpleQueue[bool] = SimpleQueue()
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._wake_reader = self._wake_writer = -1
+
+    def read(self) -> None:
+        """Has one block read; one at a time."""
+        if self._thread is None:
+            self._wake_reader, self._wake_writer = os.pipe()
+            self._thread = threading.Thread(target=self._run, name="stream lines", daemon=True)
+            self._thread.start()
+        self._commands.put(True)
+
+    def stop(self) -> None:
+        """Ends the thread, once a read that is under way lets it; nothing is delivered any more."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._thread is not None:
+            self._commands.put(False)
+            # Closing the pipe's end wakes a thread in poll(); that closes the other.
+            os.close(self._wake_writer)
+
+    def _run(self) -> None:
+        """The thread's work: one block for each command, until it is stopped or there is no more."""
+        opened: BinaryFile | None = None
+        try:
+            if self._commands.get():
+                file = self._file
+                if isinstance(file, (str, os.PathLike)):
+                    file = opened = open(file, "rb", buffering=0)  # noqa: SIM115 - closed below, by the thread that uses it
+                self._read_blocks(file)
+        except Exception as error:  # noqa: BLE001 - whatever reading raises goes down the stream
+            self._hand_over(b"", error)
+        finally:
+            os.close(self._wake_reader)
+            if opened is not None:
+                opened.close()
+
+    def _read_blocks(self, file: BinaryFile) -> None:
+        wait = self._waiter(file)
+        read: Callable[[int], bytes | None] = getattr(file, "read1", None) or file.read
+        more = True
+        while more and not self._stopped:
+            if wait is None or wait():
+                block = read(BLOCK_BYTES)
+                if block is None:
+                    raise BlockingIOError("the file is in non-blocking mode and cannot be waited for")
+                self._hand_over(block, None)
+                more = bool(block) and self._commands.get()
+
+    def _waiter(self, file: BinaryFile) -> Callable[[], bool] | None:
+        """What waits until ``file`` can be read or the reader is stopped, and says which; None for files that never block."""
+        raw = file.raw if isinstance(file, io.BufferedReader) else file
+        if not isinstance(raw, (io.FileIO, socket.SocketIO)):
+            return None
+        descriptor = raw.fileno()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self._wake_reader, select.POLLIN)
+
+        def wait() -> bool:
+            ready = {found for found, _ in poll.poll()}
+            return descriptor in ready and not self._stopped
+
+        return wait
+
+    def _hand_over(self, block: bytes, error: BaseException | None) -> None:
+        if self._stopped:
+            return
+        # The loop may close between the look and the call: then nobody waits for the block.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._deliver, block, error)

@@ -1,0 +1,190 @@
+"""What stages are made of: the signals every operator treats alike, so that each says only what is its own.
+
+A `Stage` passes its upstream's subscription on, so demand goes through it without a call. A `ControlledStage` stands between:
+downstream requests from it, and it requests what it needs from upstream. Neither has a queue or a task: on_next calls on_next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+from streams.contract import Publisher, Subscriber, Subscription
+from streams.demand import add_demand, invalid_demand
+from streams.errors import null_element
+from streams.materialize import Materialization
+
+I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
+I_contra = TypeVar("I_contra", contravariant=True)
+O = TypeVar("O")  # noqa: E741 - as above
+O_co = TypeVar("O_co", covariant=True)
+
+
+def discard(_element: Any) -> None:
+    """Takes the place of a stage's output once it has ended: elements still on their way go nowhere (rules 1.7 and 2.8)."""
+
+
+def describe(name: str, function: Any) -> str:
+    """A stage's name in an error: ``map(parse)``."""
+    return f"{name}({getattr(function, '__qualname__', None) or type(function).__name__})"
+
+
+class _Unsubscribed(Subscription):
+    """Stands for the subscription that has not come yet, or is over."""
+
+    __slots__ = ()
+
+    def request(self, n: int) -> None:
+        """Nobody to ask."""
+
+    def cancel(self) -> None:
+        """Nothing to stop."""
+
+
+UNSUBSCRIBED: Final = _Unsubscribed()
+
+
+def reject(subscriber: Subscriber[Any], error: BaseException) -> None:
+    """Refuses a subscriber as rule 1.9 wants it: on_subscribe first, then the error."""
+    subscriber.on_subscribe(UNSUBSCRIBED)
+    subscriber.on_error(error)
+
+
+class Stage(Subscriber[I], Generic[I, O]):
+    """An operator whose downstream requests straight from its upstream. Subclasses give ``on_next``.
+
+    Args:
+        downstream: where its output goes; it calls ``self._push(element)``, which is ``downstream.on_next``.
+        name: names it in failures.
+    """
+
+    __slots__ = ("_done", "_downstream", "_name", "_push", "_upstream")
+
+    def __init__(self, downstream: Subscriber[O], name: str) -> None:
+        self._downstream = downstream
+        self._push: Callable[[O], None] = downstream.on_next
+        self._upstream: Subscription = UNSUBSCRIBED
+        self._done = False
+        self._name = name
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        """Passes the subscription on; a second one is cancelled (2.5)."""
+        if subscription is None:
+            raise null_element(self._name)
+        if self._upstream is not UNSUBSCRIBED:
+            subscription.cancel()
+            return
+        self._upstream = subscription
+        self._subscribed()
+
+    def on_error(self, error: BaseException) -> None:
+        """Passes the failure on."""
+        if error is None:
+            raise null_element(self._name)
+        if not self._done:
+            self._finish()
+            self._downstream.on_error(error)
+
+    def on_complete(self) -> None:
+        """Passes the end on."""
+        if not self._done:
+            self._finish()
+            self._downstream.on_complete()
+
+    def _subscribed(self) -> None:
+        self._downstream.on_subscribe(self._upstream)
+
+    def _finish(self) -> None:
+        """The stage has ended; subclasses that hold something let go of it here. Called once."""
+        self._done = True
+        self._push = discard
+
+    def _fail(self, error: BaseException, where: str | None = None) -> None:
+        """Ends the stage with a failure of its own: upstream is cancelled, downstream learns why and where."""
+        if self._done:
+            return
+        error.add_note(f"in the stage {where or self._name}")
+        self._finish()
+        self._upstream.cancel()
+        self._downstream.on_error(error)
+
+    def _complete_early(self) -> None:
+        """Ends the stage before its upstream does."""
+        if self._done:
+            return
+        self._finish()
+        self._upstream.cancel()
+        self._downstream.on_complete()
+
+
+class ControlledStage(Stage[I, O], Subscription, Generic[I, O]):
+    """An operator that stands between its downstream's demand and its upstream's.
+
+    Subclasses give ``on_next`` and `_demanded`, and take what they emit off ``self._demand``.
+    """
+
+    __slots__ = ("_demand",)
+
+    def __init__(self, downstream: Subscriber[O], name: str) -> None:
+        super().__init__(downstream, name)
+        self._demand = 0
+
+    def request(self, n: int) -> None:
+        """Adds to the demand of downstream."""
+        if self._done:
+            return
+        if n < 1:
+            self._fail(invalid_demand(n))
+            return
+        self._demand = add_demand(self._demand, n)
+        self._demanded(n)
+
+    def cancel(self) -> None:
+        """Cancels upstream and lets go of what the stage holds."""
+        if not self._done:
+            self._finish()
+            self._upstream.cancel()
+
+    def _subscribed(self) -> None:
+        self._downstream.on_subscribe(self)
+
+    def _demanded(self, n: int) -> None:
+        """Downstream has asked for ``n`` more; ``self._demand`` says so already."""
+        raise NotImplementedError
+
+
+class StagePublisher(Publisher[O_co], Generic[I, O_co]):
+    """What a stage makes of a publisher: each subscriber gets a stage of its own."""
+
+    __slots__ = ("_make", "_upstream")
+
+    def __init__(self, upstream: Publisher[I], make: Callable[[Subscriber[O_co]], Subscriber[I]]) -> None:
+        self._upstream = upstream
+        self._make = make
+
+    def subscribe(self, subscriber: Subscriber[O_co]) -> None:
+        """Subscribes a new stage in front of ``subscriber``."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        self._upstream.subscribe(self._make(subscriber))
+
+
+class StageFlow(Generic[I_contra, O_co]):
+    """A flow of one stage: what `via` is given by the operators.
+
+    Args:
+        make: makes the stage that feeds the given downstream.
+    """
+
+    __slots__ = ("_make", "name")
+
+    def __init__(
+        self, make: Callable[[Subscriber[O_co], Materialization], Subscriber[I_contra]], name: str = "stage"
+    ) -> None:
+        self._make = make
+        self.name = name
+
+    def attach_flow(self, publisher: Publisher[I_contra], m: Materialization) -> Publisher[O_co]:
+        """Puts the stage behind ``publisher``."""
+        make = self._make
+        return StagePublisher(publisher, lambda downstream: make(downstream, m))

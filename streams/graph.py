@@ -1,0 +1,80 @@
+"""`RunnableGraph`: a description with no open end, ready to run any number of times."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streams.materialize import Materialization, Running, start
+from streams.shapes import SinkLike, SourceLike
+
+T = TypeVar("T")
+M = TypeVar("M")
+M_co = TypeVar("M_co", covariant=True)
+
+
+class RunnableGraph(Generic[M_co]):
+    """An immutable description of a whole stream; ``M`` is what a run results in.
+
+    Args:
+        assemble: puts one run together: returns the future of the sink's result, and the source's materialized value.
+        name: seen in handles, task names and failures.
+    """
+
+    def __init__(self, assemble: Callable[[Materialization], tuple[asyncio.Future[M_co], Any]], name: str) -> None:
+        self._assemble = assemble
+        self.name = name
+
+    def run(self) -> Running[M_co]:
+        """Starts one run on the running event loop and returns its handle at once.
+
+        Raises:
+            RuntimeError: no event loop is running in this thread.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError("run() needs a running event loop; from synchronous code use run_blocking()") from None
+        return start(loop, self._assemble, self.name)
+
+    def run_blocking(self) -> M_co:
+        """Runs to the end on an event loop of its own and returns the result: for synchronous code.
+
+        Raises:
+            RuntimeError: an event loop is running in this thread, and would be blocked.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_to_end())
+        raise RuntimeError(
+            "run_blocking() would block the event loop that runs in this thread: await graph.run() instead"
+        )
+
+    async def _run_to_end(self) -> M_co:
+        return await self.run()
+
+    def __repr__(self) -> str:
+        return f"<RunnableGraph {self.name}>"
+
+
+def connect(source: SourceLike[T], sink: SinkLike[T, M]) -> RunnableGraph[M]:
+    """The graph of a source and a sink.
+
+    Raises:
+        TypeError: the sink is none.
+    """
+    if not hasattr(sink, "attach_sink"):
+        raise TypeError(f"to() takes a sink, not {type(sink).__name__}; a flow goes into via()")
+
+    def assemble(m: Materialization) -> tuple[asyncio.Future[M], Any]:
+        publisher, value = source.create(m)
+        return sink.attach_sink(publisher, m), value
+
+    return RunnableGraph(assemble, f"{name_of(source)} -> {name_of(sink)}")
+
+
+def name_of(part: object) -> str:
+    """A part's name, or that of its class."""
+    return getattr(part, "name", None) or type(part).__name__

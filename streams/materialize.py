@@ -1,0 +1,268 @@
+"""One run of a graph: what it owns, how it ends, and the handle that its starter holds.
+
+A run owns the tasks its stages spawn and one task of its own, the supervisor, which waits for the sink and settles the rest before
+the handle is done. So a handle that is done has left nothing behind, a loop that shuts down cancels the streams on it like any task,
+and a running stream is held by its supervisor however few references its starter keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from typing import Any, Final, Generic, TypeVar
+
+from streams.errors import StreamClosedError, storable
+
+M = TypeVar("M")
+
+STOP_TIMEOUT: Final = 10.0
+"""Seconds that a run's tasks have to end once they are cancelled, and then its ``on_end`` work; it ends without them, and says so."""
+
+_supervisors: Final[set[asyncio.Task[None]]] = set()
+"""The event loop holds tasks weakly; this holds every running stream until it ends."""
+
+
+class Materialization:
+    """What one run of a graph owns. Stages get it when they are attached.
+
+    Attributes:
+        loop: the event loop all signals of this run are calls on.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_cancel_hooks",
+        "_cancelled",
+        "_end_hooks",
+        "_ended",
+        "_failure",
+        "_sink",
+        "_tasks",
+        "loop",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop: Final = loop
+        self._cancel_hooks: list[Callable[[], None]] = []
+        self._cancelled = False
+        self._end_hooks: list[Callable[[], Awaitable[None] | None]] = []
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._sink: asyncio.Future[Any] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(
+        self,
+        coro: Coroutine[Any, Any, M],
+        name: str,
+        on_done: Callable[[asyncio.Task[M]], None] | None = None,
+    ) -> asyncio.Task[M]:
+        """Starts a task that the run owns: it is cancelled, and waited for, at the end of the run.
+
+        Args:
+            coro: what to run.
+            name: the task's name, seen in debuggers.
+            on_done: called with the task when it is done, unless the run has ended; without it, a task that fails fails the run.
+
+        Raises:
+            StreamClosedError: the run has ended.
+        """
+        if self._ended:
+            coro.close()
+            raise StreamClosedError(f"cannot start {name}: the run has ended")
+        task = self.loop.create_task(coro, name=name)
+        self._tasks.add(task)
+
+        def done(task: asyncio.Task[M]) -> None:
+            self._tasks.discard(task)
+            if self._ended:
+                # Retrieves the outcome: after the end nobody is left to care for it.
+                _ = task.cancelled() or task.exception()
+            elif on_done is not None:
+                on_done(task)
+            elif not task.cancelled() and (error := task.exception()) is not None:
+                self.fail(error)
+
+        task.add_done_callback(done)
+        return task
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Registers what stops a part of the graph: called once if the run is cancelled or fails, at once if it already is."""
+        if self._cancelled:
+            callback()
+        elif not self._ended:
+            self._cancel_hooks.append(callback)
+
+    def on_end(self, finish: Callable[[], Awaitable[None] | None]) -> None:
+        """Registers last work that the handle waits for, whatever way the run ends: what a connection has still to say, for example.
+
+        It is started when the sink is done and the run's tasks are over, and has `STOP_TIMEOUT`; a plain function is called then.
+        """
+        self._end_hooks.append(finish)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the run with ``error``: upstream is cancelled and the handle raises it. The first failure counts."""
+        if self._ended or self._cancelled:
+            return
+        self._failure = error
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Stops everything upstream through the sinks' subscriptions; the second time does nothing."""
+        if self._cancelled or self._ended:
+            return
+        self._cancelled = True
+        hooks, self._cancel_hooks = self._cancel_hooks, []
+        for hook in hooks:
+            try:
+                hook()
+            except Exception as error:  # noqa: BLE001 - one stage's fault must not keep the others from stopping
+                self.report("a stage failed while it was being cancelled", error)
+        if self._sink is not None:
+            self._sink.cancel()
+
+    def report(self, message: str, error: BaseException) -> None:
+        """Tells the loop's exception handler of a fault that has no subscriber left to go to."""
+        self.loop.call_exception_handler({"message": message, "exception": error})
+
+    async def _settle(self) -> None:
+        """Ends the run: nothing may be started any more, and what was started is over when this returns."""
+        self._ended = True
+        self._cancel_hooks.clear()
+        for task in self._tasks:
+            task.cancel()
+        await self._wait_for(self._tasks, "tasks")
+        hooks, self._end_hooks = self._end_hooks, []
+        if hooks:
+            await self._wait_for({self.loop.create_task(self._end(hook)) for hook in hooks}, "on_end callbacks")
+
+    async def _end(self, hook: Callable[[], Awaitable[None] | None]) -> None:
+        try:
+            ending = hook()
+            if ending is not None:
+                await ending
+        except Exception as error:  # noqa: BLE001 - the outcome of the stream stands; this fault goes to the loop's handler
+            self.report("an on_end callback of a stream failed", error)
+
+    async def _wait_for(self, tasks: set[asyncio.Task[Any]], what: str) -> None:
+        """Waits for ``tasks`` (those, now: the set may shrink meanwhile), within STOP_TIMEOUT."""
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tuple(tasks), timeout=STOP_TIMEOUT)
+        if late:
+            names = ", ".join(sorted(task.get_name() for task in late))
+            self.report(f"{what} of a stream have not ended {STOP_TIMEOUT:g} s after it", TimeoutError(names))
+
+
+class Running(Generic[M]):
+    """The handle of a running stream: awaitable, cancellable.
+
+    Awaiting it gives the sink's result or raises the stream's failure; cancelling a task that awaits it cancels the stream. A failure
+    that nobody awaits goes to the loop's exception handler.
+
+    Attributes:
+        value: what the source materialized: the handle of a queue, say. None for most sources.
+        name: the graph's name.
+    """
+
+    __slots__ = ("__weakref__", "_m", "_result", "name", "value")
+
+    def __init__(self, m: Materialization, result: asyncio.Future[M], value: Any, name: str) -> None:
+        self._m: Final = m
+        self._result: Final = result
+        self.value: Final = value
+        self.name: Final = name
+
+    def __await__(self) -> Generator[Any, None, M]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> M:
+        result = self._result
+        if not result.done():
+            try:
+                await asyncio.wait((result,))
+            except asyncio.CancelledError:
+                self.cancel()
+                await asyncio.wait((result,))
+                _ = result.cancelled() or result.exception()
+                raise
+        return result.result()
+
+    def cancel(self) -> None:
+        """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
+        self._m.cancel()
+
+    def done(self) -> bool:
+        """Whether the stream has ended and everything it owned is gone."""
+        return self._result.done()
+
+    def __repr__(self) -> str:
+        return f"<Running {self.name} {'done' if self.done() else 'running'}>"
+
+
+def start(
+    loop: asyncio.AbstractEventLoop,
+    assemble: Callable[[Materialization], tuple[asyncio.Future[M], Any]],
+    name: str,
+) -> Running[M]:
+    """Puts a graph together on ``loop`` and sets it going.
+
+    Args:
+        loop: the loop to run on; this is its thread.
+        assemble: attaches source, flows and sink, and returns the sink's future and the source's materialized value.
+        name: seen in the handle, the supervisor's task and failures.
+    """
+    m = Materialization(loop)
+    try:
+        sink, value = assemble(m)
+    except BaseException:
+        m.cancel()
+        _keep(loop.create_task(m._settle(), name=f"undo of stream {name}"))
+        raise
+    m._sink = sink
+    if m._cancelled:
+        sink.cancel()
+    result: asyncio.Future[M] = loop.create_future()
+    _keep(loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}"))
+    return Running(m, result, value, name)
+
+
+def _keep(task: asyncio.Task[None]) -> None:
+    _supervisors.add(task)
+    task.add_done_callback(_supervisors.discard)
+
+
+async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
+    """Waits for the sink, stops what is left of the run, and only then makes the outcome known."""
+    interrupted: asyncio.CancelledError | None = None
+    try:
+        await asyncio.wait((sink,))
+    except asyncio.CancelledError as error:  # the loop is shutting down
+        interrupted = error
+        m.cancel()
+        sink.cancel()
+    if sink.cancelled() or sink.exception() is not None:
+        m.cancel()  # sinks and sources beside the one that ended the run
+    try:
+        await m._settle()
+    finally:
+        _resolve(result, sink, m._failure, name)
+    if interrupted is not None:
+        raise interrupted
+
+
+def _resolve(result: asyncio.Future[M], sink: asyncio.Future[M], failure: BaseException | None, name: str) -> None:
+    """Hands the outcome to those who await the handle."""
+    if failure is None:
+        if sink.cancelled():
+            result.cancel()
+            return
+        failure = sink.exception()
+        if failure is None:
+            result.set_result(sink.result())
+            return
+    elif not sink.cancelled():
+        _ = sink.exception()  # retrieved: the run's failure stands for it
+    failure = storable(failure)
+    failure.add_note(f"in the stream {name}")
+    result.set_exception(failure)

@@ -1,0 +1,204 @@
+"""`Source`: the beginning of a stream."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from streams._async_iterable_source import AsyncIterablePublisher
+from streams._expand import MAX_LINE_BYTES, LineFraming
+from streams._fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
+from streams._iterable_source import IterablePublisher, opener
+from streams._iterate import ITERATION_PREFETCH, iterate
+from streams._lines import BinaryFile, BlockPublisher
+from streams._operators import Operators
+from streams._stage import StageFlow
+from streams._tick import TickPublisher
+from streams.contract import Publisher
+from streams.graph import RunnableGraph, connect, name_of
+from streams.materialize import Materialization, Running
+from streams.shapes import FlowLike, SinkLike
+from streams.sink import Sink
+from streams.source_queue import SourceQueue
+
+T = TypeVar("T")
+R = TypeVar("R")
+M = TypeVar("M")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Source(Operators, Generic[T_co]):
+    """An immutable description of a stream's beginning. ``async for`` over it runs it.
+
+    Args:
+        create: gives, for one run, the publisher and the materialized value (`Running.value`).
+        name: seen in the names of graphs.
+    """
+
+    def __init__(self, create: Callable[[Materialization], tuple[Publisher[T_co], Any]], name: str = "source") -> None:
+        self._create = create
+        self.name = name
+
+    def create(self, m: Materialization, /) -> tuple[Publisher[T_co], Any]:
+        """The publisher for one run, and the materialized value."""
+        return self._create(m)
+
+    def via(self, flow: FlowLike[T_co, R]) -> Source[R]:
+        """This source with ``flow`` behind it."""
+        if not hasattr(flow, "attach_flow"):
+            raise TypeError(f"via() takes a flow, not {type(flow).__name__}; a sink goes into to()")
+
+        def create(m: Materialization) -> tuple[Publisher[R], Any]:
+            publisher, value = self._create(m)
+            return flow.attach_flow(publisher, m), value
+
+        return Source(create, f"{self.name} -> {name_of(flow)}")
+
+    def to(self, sink: SinkLike[T_co, M]) -> RunnableGraph[M]:
+        """The whole graph, ready to run."""
+        return connect(self, sink)
+
+    def run_with(self, sink: SinkLike[T_co, M]) -> Running[M]:
+        """``to(sink).run()``."""
+        return connect(self, sink).run()
+
+    def __aiter__(self) -> AsyncIterator[T_co]:
+        return self.iterate()
+
+    def iterate(self, prefetch: int = ITERATION_PREFETCH) -> AsyncGenerator[T_co, None]:
+        """What ``async for`` uses, with the number of elements asked for ahead of the loop's body.
+
+        Leaving the loop cancels the run; for that to happen at once rather than when the generator is collected, wrap it in
+        ``contextlib.aclosing``.
+        """
+        if prefetch < 1:
+            raise ValueError(f"iterate: prefetch must be at least 1, not {prefetch}")
+        return iterate(self, prefetch)
+
+    def broadcast(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
+        """Every sink gets every element, at the pace of the slowest; one that cancels leaves the others. Results in theirs, in order.
+
+        A sink that fails ends the run, here and in `balance` and `partition`.
+        """
+        return self._fan_out("broadcast", sinks, lambda: Broadcast(len(sinks)))
+
+    def balance(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
+        """Each element goes to one sink that asks for it, in turn. Results in theirs, in order."""
+        return self._fan_out("balance", sinks, lambda: Balance(len(sinks)))
+
+    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
+        """Each element goes to ``sinks[f(element)]``; those for a sink that has cancelled are dropped. Results in theirs, in order."""
+        return self._fan_out("partition", sinks, lambda: Partition(len(sinks), f))
+
+    def _fan_out(
+        self, name: str, sinks: tuple[SinkLike[Any, Any], ...], hub: Callable[[], FanOut[Any]]
+    ) -> RunnableGraph[list[Any]]:
+        if not sinks:
+            raise ValueError(f"{name}: at least one sink is needed")
+        together: Sink[Any, list[Any]] = Sink(
+            lambda publisher, m: attach_fan_out(publisher, m, hub(), sinks),
+            f"{name}({', '.join(map(name_of, sinks))})",
+        )
+        return connect(self, together)
+
+    def __repr__(self) -> str:
+        return f"<Source {self.name}>"
+
+    # Factories
+
+    @staticmethod
+    def from_publisher(factory: Callable[[], Publisher[T]]) -> Source[T]:
+        """A publisher of your own, made for each run."""
+        return Source(lambda _m: (factory(), None), "publisher")
+
+    @staticmethod
+    def of(*elements: T) -> Source[T]:
+        """The arguments."""
+        return Source.from_iterable(elements)
+
+    @staticmethod
+    def single(element: T) -> Source[T]:
+        """One element."""
+        return Source.from_iterable((element,))
+
+    @staticmethod
+    def empty() -> Source[Any]:
+        """No element: completes at once."""
+        return Source.from_iterable(())
+
+    @staticmethod
+    def failed(error: BaseException) -> Source[Any]:
+        """No element: fails at once."""
+
+        def fail() -> Iterable[Any]:
+            raise error
+
+        return Source(lambda m: (IterablePublisher(m, fail), None), "failed")
+
+    @staticmethod
+    def repeat(element: T) -> Source[T]:
+        """The same element without end."""
+        return Source.from_iterable(lambda: itertools.repeat(element))
+
+    @staticmethod
+    def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+        """What an iterable gives, as far as it is asked for.
+
+        Args:
+            iterable: an iterable, or a function called for each run that returns one. An iterator or generator can only be run through
+                once and stays the caller's; one that a function returns is closed when the run is over.
+        """
+        opened = opener(iterable)
+        return Source(lambda m: (IterablePublisher(m, opened), None), "iterable")
+
+    @staticmethod
+    def iterable(factory: Callable[[], Iterable[T]]) -> Source[T]:
+        """What the iterable gives that ``factory`` returns, anew for each run."""
+        return Source(lambda m: (IterablePublisher(m, factory), None), "iterable")
+
+    @staticmethod
+    def from_async_iterable(iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]]) -> Source[T]:
+        """What an asynchronous iterable gives, pulled one at a time as it is asked for, and closed when the run is over.
+
+        Args:
+            iterable: the iterable, or a function called for each run that returns one.
+        """
+        opened = iterable if callable(iterable) else lambda: iterable
+        return Source(lambda m: (AsyncIterablePublisher(m, opened), None), "async iterable")
+
+    @staticmethod
+    def tick(seconds: float, initial_delay: float = 0.0) -> Source[int]:
+        """0, 1, 2, ... every ``seconds``; a tick that nobody asks for is dropped, and not counted."""
+        if seconds <= 0 or initial_delay < 0:
+            raise ValueError(f"tick needs seconds > 0 and initial_delay >= 0, not {seconds} and {initial_delay}")
+        return Source(lambda m: (TickPublisher(m, seconds, initial_delay), None), "tick")
+
+    @staticmethod
+    def queue(bound: int) -> Source[Any]:
+        """What is offered to the `SourceQueue` that a run materializes (``running.value``); ``bound`` elements wait in it at most."""
+        if bound < 1:
+            raise ValueError(f"queue: bound must be at least 1, not {bound}")
+
+        def create(m: Materialization) -> tuple[Publisher[Any], SourceQueue[Any]]:
+            queue: SourceQueue[Any] = SourceQueue(m, bound)
+            return queue, queue
+
+        return Source(create, "queue")
+
+    @staticmethod
+    def lines(file: str | os.PathLike[str] | BinaryFile, *, max_line_bytes: int = MAX_LINE_BYTES) -> Source[bytes]:
+        r"""The lines of a file, a pipe or standard input, without their ``\n``, read in a thread as they are asked for.
+
+        Args:
+            file: a path, opened for each run; or an open binary file, read from where it stands and left open.
+            max_line_bytes: a longer line fails the stream with `LineTooLongError`.
+        """
+        if max_line_bytes < 1:
+            raise ValueError(f"lines: max_line_bytes must be at least 1, not {max_line_bytes}")
+        blocks = Source(lambda m: (BlockPublisher(m, file), None), "lines")
+        framing: StageFlow[bytes, bytes] = StageFlow(
+            lambda downstream, m: LineFraming(downstream, m.loop, max_line_bytes), "split"
+        )
+        return blocks.via(framing)

@@ -1,0 +1,17 @@
+"""What tests of streams need: a clock that jumps, and the two ends of a stream in the test's hands."""
+
+from streams.testkit.publisher_probe import TestPublisher, TestSource
+from streams.testkit.subscriber_probe import DEFAULT_TIMEOUT, TestSink, TestSubscriber, settle
+from streams.testkit.virtual_time import DeadlockError, VirtualTimeLoop, run_in_virtual_time
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "DeadlockError",
+    "TestPublisher",
+    "TestSink",
+    "TestSource",
+    "TestSubscriber",
+    "VirtualTimeLoop",
+    "run_in_virtual_time",
+    "settle",
+]

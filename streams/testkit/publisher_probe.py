@@ -1,0 +1,138 @@
+"""The beginning of a stream in a test's hands: it sends by hand, and says what must be asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+from streams.contract import Publisher, Subscriber, Subscription
+from streams.demand import Demand
+from streams.materialize import Materialization
+from streams.source import Source
+from streams.testkit.subscriber_probe import DEFAULT_TIMEOUT, settle
+
+T = TypeVar("T")
+
+
+class TestPublisher(Publisher[T], Subscription, Generic[T]):
+    """A publisher for one subscriber that sends only what the test sends, and refuses to send what was not asked for.
+
+    Attributes:
+        demand: what was requested and what was sent.
+        cancelled: the subscriber has cancelled.
+    """
+
+    __test__ = False  # not for pytest to collect
+
+    def __init__(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self.demand = Demand()
+        self.cancelled = False
+        self._timeout = timeout
+        self._requests: deque[int] = deque()
+        self._subscriber: Subscriber[T] | None = None
+        self._change = asyncio.Event()
+
+    # Publisher and Subscription
+
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Takes its one subscriber."""
+        assert self._subscriber is None, "a TestPublisher has one subscriber"
+        self._subscriber = subscriber
+        subscriber.on_subscribe(self)
+        self._change.set()
+
+    def request(self, n: int) -> None:
+        """Records a request."""
+        if self.cancelled:
+            return
+        if n < 1:
+            self.cancelled = True
+            self.subscriber.on_error(ValueError(f"request({n}): demand must be at least 1 (Reactive Streams 3.9)"))
+            return
+        self.demand.add(n)
+        self._requests.append(n)
+        self._change.set()
+
+    def cancel(self) -> None:
+        """Records the cancellation."""
+        self.cancelled = True
+        self._change.set()
+
+    # The test's side
+
+    @property
+    def subscriber(self) -> Subscriber[T]:
+        """The subscriber.
+
+        Raises:
+            AssertionError: there is none yet.
+        """
+        assert self._subscriber is not None, "nobody has subscribed"
+        return self._subscriber
+
+    def send_next(self, *elements: T) -> None:
+        """Sends elements.
+
+        Raises:
+            AssertionError: more than was asked for.
+        """
+        for element in elements:
+            assert self.demand.take(), f"{element!r} was not asked for: {self.demand}"
+            self.subscriber.on_next(element)
+
+    def send_complete(self) -> None:
+        """Ends the stream."""
+        self.subscriber.on_complete()
+
+    def send_error(self, error: BaseException) -> None:
+        """Fails the stream."""
+        self.subscriber.on_error(error)
+
+    async def expect_subscription(self) -> None:
+        """Waits for the subscriber."""
+        while self._subscriber is None:
+            await self._wait("a subscriber")
+
+    async def expect_request(self, n: int | None = None) -> int:
+        """Waits for the next request, which must be for ``n`` if that is given; returns how many it asks for."""
+        while not self._requests:
+            await self._wait("a request")
+        asked = self._requests.popleft()
+        assert n is None or asked == n, f"expected request({n}), got request({asked})"
+        return asked
+
+    async def expect_no_request(self, seconds: float = 0.0) -> None:
+        """Lets ``seconds`` pass, and all that is ready run; no request may come."""
+        await settle(seconds)
+        assert not self._requests, f"expected no request, got request({self._requests[0]})"
+
+    async def expect_cancellation(self) -> None:
+        """Waits until the subscriber cancels."""
+        while not self.cancelled:
+            await self._wait("a cancellation")
+
+    async def _wait(self, what: str) -> None:
+        self._change.clear()
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._change.wait()
+        except TimeoutError:
+            raise AssertionError(f"expected {what}, but nothing came for {self._timeout:g} s") from None
+
+
+class TestSource(Source[T], Generic[T]):
+    """A source for one run that sends what its ``probe`` is told to send.
+
+    Attributes:
+        probe: the publisher in the test's hands.
+    """
+
+    __test__ = False  # not for pytest to collect
+
+    def __init__(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        self.probe: TestPublisher[T] = TestPublisher(timeout)
+        super().__init__(self._materialize, "test source")
+
+    def _materialize(self, _m: Materialization) -> tuple[Publisher[T], Any]:
+        return self.probe, self.probe

@@ -1,0 +1,108 @@
+"""The files the architecture's rules are about, parsed once, and snippets that break them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PRODUCT = ("streams", "journal", "actors", "transport", "spark_bridge")
+GENERATED = {".venv", ".git", "__pycache__", "build", "dist", "demo-output", "benchmark-output", "spark-warehouse"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Python file: its path from the root of the checkout, and its text."""
+
+    path: str
+    text: str = field(repr=False)
+
+    @property
+    def tree(self) -> ast.Module:
+        return parsed(self.text)
+
+    @property
+    def package(self) -> str:
+        """The top-level folder it is in."""
+        return self.path.split("/", 1)[0]
+
+    @property
+    def is_init(self) -> bool:
+        return self.path.endswith("__init__.py")
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+@cache
+def sources_under(*folders: str) -> tuple[Source, ...]:
+    paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return tuple(Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths)
+
+
+@cache
+def text_files() -> tuple[Source, ...]:
+    """Every text file that is, or would be, under version control. Without git: every one that no tool makes."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=60).stdout.decode()
+        paths = [ROOT / name for name in listed.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        paths = [
+            path for path in ROOT.rglob("*") if not any(is_generated(part) for part in path.relative_to(ROOT).parts)
+        ]
+    found = []
+    for path in sorted(set(paths)):
+        if path.is_file():
+            try:
+                found.append(Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")))
+            except UnicodeDecodeError:
+                continue  # an image, or compressed data
+    return tuple(found)
+
+
+def is_generated(part: str) -> bool:
+    return part in GENERATED or part.endswith(("_cache", ".egg-info")) or part == ".hypothesis"
+
+
+@pytest.fixture
+def root() -> Path:
+    """The root of the checkout."""
+    return ROOT
+
+
+@pytest.fixture
+def product() -> tuple[Source, ...]:
+    """Every module of the product."""
+    return sources_under(*PRODUCT)
+
+
+@pytest.fixture
+def tests() -> tuple[Source, ...]:
+    """Every module under tests/."""
+    return sources_under("tests")
+
+
+@pytest.fixture
+def tracked() -> tuple[Source, ...]:
+    """Every text file of the checkout."""
+    return text_files()
+
+
+@pytest.fixture
+def snippet() -> Callable[..., Source]:
+    """Makes a Source of a snippet: `snippet("import x", "streams/a.py")`."""
+
+    def make(text: str, path: str = "streams/example.py") -> Source:
+        return Source(path, textwrap.dedent(text))
+
+    return make

@@ -1,0 +1,88 @@
+"""What holds for every test: hypothesis' profiles, Spark only where there is a Java, and an event loop that may not complain."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import logging
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENSURE_JAVA = Path(__file__).resolve().parent.parent / "scripts" / "ensure-java"
+ENSURE_JAVA_SECONDS = 120.0
+
+# On a shared machine how long an example takes says nothing, so neither profile has a deadline for one. In CI a run must
+# not differ from the next, or a failure is nobody's.
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def why_no_spark() -> str | None:
+    """Why tests that need Spark cannot run here, or None; sets JAVA_HOME where they can."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed (pip install 'penstock[spark]')"
+    look = subprocess.run(
+        [str(ENSURE_JAVA), "--no-install"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=ENSURE_JAVA_SECONDS,
+    )
+    if look.returncode != 0:
+        return look.stderr.strip().removeprefix("penstock: ") or "ensure-java failed and did not say why"
+    os.environ["JAVA_HOME"] = look.stdout.strip()
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what is marked `spark` where Spark cannot run, with the reason."""
+    need_spark = [item for item in items if item.get_closest_marker("spark")]
+    if need_spark and (reason := why_no_spark()):
+        for item in need_spark:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class _Reports(logging.Handler):
+    """Collects what the event loop logs at WARNING and above."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(self.format(record))
+
+
+@pytest.fixture
+def loop_reports() -> Iterator[list[str]]:
+    """What asyncio logged during the test; a test that asks for it expects such reports and asserts on them itself."""
+    handler = _Reports()
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    yield handler.messages
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(autouse=True)
+def _the_loop_has_nothing_to_report(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test in which a task's exception was lost, a pending task was dropped, or a callback raised.
+
+    Asyncio logs these instead of warning of them, so that pytest's filter does not see them. With PYTHONASYNCIODEBUG=1 the
+    same log tells of callbacks that block the loop.
+    """
+    expected = "loop_reports" in request.fixturenames
+    reports: list[str] = request.getfixturevalue("loop_reports")
+    yield
+    gc.collect(1)  # a lost task reports when it is collected; the young generations hold what this test made
+    if reports and not expected:
+        pytest.fail("the event loop reported:\n" + "\n".join(reports), pytrace=False)

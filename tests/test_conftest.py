@@ -1,0 +1,113 @@
+"""What tests/conftest.py promises, shown on tests that break it, each in a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 100.0
+
+LOST_EXCEPTION = """
+import asyncio, gc
+
+def test_it():
+    async def fail():
+        raise ValueError("lost")
+
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(fail())
+    loop.run_until_complete(asyncio.wait([task]))
+    del task
+    gc.collect()
+    loop.close()
+"""
+
+BROKEN_CALLBACK = """
+import asyncio
+
+def test_it({fixture}):
+    loop = asyncio.new_event_loop()
+    loop.call_soon(lambda: 1 / 0)
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+"""
+
+NEEDS_SPARK = """
+import os, pytest
+
+@pytest.mark.spark
+def test_it():
+    assert os.environ["JAVA_HOME"] == {home!r}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Runs a test module under a copy of our conftest and configuration; its value is what pytest printed."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    for name in ("ensure-java", "_apt.sh"):
+        shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+
+    def run_module(text: str, **environment: str) -> str:
+        (tmp_path / "tests" / "test_inner.py").write_text(text, "utf-8")
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests"],
+            cwd=tmp_path,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        ).stdout
+
+    return run_module
+
+
+def test_an_exception_that_nobody_retrieved_fails_the_test(run: Callable[..., str]) -> None:
+    output = run(LOST_EXCEPTION)
+    assert "Task exception was never retrieved" in output
+    assert "1 error" in output
+
+
+def test_a_callback_that_raised_fails_the_test(run: Callable[..., str]) -> None:
+    output = run(BROKEN_CALLBACK.format(fixture=""))
+    assert "ZeroDivisionError" in output
+    assert "1 error" in output
+
+
+def test_a_test_that_asks_for_the_reports_may_have_them(run: Callable[..., str]) -> None:
+    assert "1 passed" in run(BROKEN_CALLBACK.format(fixture="loop_reports")).splitlines()[-1]
+
+
+def test_an_unclosed_resource_fails_the_test(run: Callable[..., str]) -> None:
+    assert "ResourceWarning" in run("def test_it():\n    open(__file__)\n")
+
+
+def test_a_test_that_needs_spark_is_skipped_with_the_reason_where_no_java_is(
+    run: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "scripts" / "ensure-java").write_text("#!/bin/sh\necho 'penstock: no Java here' >&2\nexit 1\n")
+    output = run(NEEDS_SPARK.format(home=""))
+    assert "no Java here" in output
+    assert "1 skipped" in output.splitlines()[-1]
+
+
+def test_a_test_that_needs_spark_runs_with_the_java_that_was_found(run: Callable[..., str], tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="the extra is not installed")
+    (tmp_path / "scripts" / "ensure-java").write_text("#!/bin/sh\necho /the/java\n")
+    assert "1 passed" in run(NEEDS_SPARK.format(home="/the/java")).splitlines()[-1]

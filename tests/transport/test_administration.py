@@ -1,0 +1,356 @@
+"""`Administration` against a scripted broker: real sockets, the answers written out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from transport.administration import Administration
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    InvalidNameError,
+    LocalProtocolError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+)
+from transport.frames import FrameDecoder
+from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, decode, encode
+
+DEADLINE = 10.0
+WELCOME = Welcome(VERSION, 7, {"max_frame": 1 << 24, "heartbeat_ms": 5000})
+Answer = Callable[[Command], list[Frame]]
+
+
+class ScriptedBroker:
+    """Greets as told, answers commands as told, and records what it hears."""
+
+    def __init__(self, answer: Answer, greetings: list[list[Frame]] | None = None) -> None:
+        self.answer = answer
+        self.greetings = greetings if greetings is not None else [[WELCOME]]
+        self.heard: list[Frame] = []
+        self.pong = asyncio.Event()
+        self.address = ""
+        self.closed = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        try:
+            while data := await reader.read(65536):
+                for raw in decoder.receive_data(data):
+                    await self.hear(decode(raw), writer)
+        finally:
+            self.closed.set()
+            writer.close()
+
+    async def hear(self, frame: Frame, writer: asyncio.StreamWriter) -> None:
+        self.heard.append(frame)
+        replies: list[Frame] = []
+        if isinstance(frame, Hello):
+            # The last greeting is for everybody who comes after.
+            replies = self.greetings.pop(0) if len(self.greetings) > 1 else self.greetings[0]
+        elif isinstance(frame, Command):
+            replies = self.answer(frame)
+        elif isinstance(frame, Pong):
+            self.pong.set()
+        for reply in replies:
+            writer.writelines(encode(reply))
+            if isinstance(reply, Error) and reply.close:
+                writer.close()
+
+    @property
+    def commands(self) -> list[tuple[str, dict[str, Any]]]:
+        return [(frame.name, frame.arguments) for frame in self.heard if isinstance(frame, Command)]
+
+
+@asynccontextmanager
+async def listening(broker: ScriptedBroker) -> AsyncIterator[ScriptedBroker]:
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield broker
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(DEADLINE):
+            await main()
+
+    asyncio.run(bounded())
+
+
+def with_json(value: object) -> Answer:
+    return lambda command: [Result(command.request, json.dumps(value).encode())]
+
+
+def refusing(code: str, text: str) -> Answer:
+    return lambda command: [Error(code, text, close=False)]
+
+
+async def free_port() -> int:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port: int = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return port
+
+
+def test_it_says_hello_as_an_admin_of_no_queue_and_knows_the_epoch() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]))) as broker, Administration(broker.address) as administration:
+            assert administration.epoch == 7
+            assert await administration.queues() == []
+            assert broker.heard[0] == Hello(VERSION, "admin", None, None, {})
+
+    run(main)
+
+
+def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protocol() -> None:
+    def answer(command: Command) -> list[Frame]:
+        values: dict[str, object] = {
+            "queue.purge": {"purged": 3},
+            "stats": {"queues": []},
+            "subscription.list": [],
+            "subscription.release": {"released": 2},
+        }
+        return [Result(command.request, json.dumps(values.get(command.name)).encode())]
+
+    async def main() -> None:
+        async with listening(ScriptedBroker(answer)) as broker, Administration(broker.address) as administration:
+            await administration.create_queue("orders")
+            await administration.create_queue("orders", max_messages=5, max_bytes=6, visibility_timeout=1.5)
+            await administration.delete_queue("orders")
+            assert await administration.purge_queue("orders") == 3
+            assert await administration.statistics() == {"queues": []}
+            assert await administration.subscriptions() == []
+            assert await administration.release_subscription("orders", "query") == 2
+            assert broker.commands == [
+                ("queue.create", {"name": "orders"}),
+                ("queue.create", {"name": "orders", "max_messages": 5, "max_bytes": 6, "visibility_timeout_ms": 1500}),
+                ("queue.delete", {"name": "orders"}),
+                ("queue.purge", {"name": "orders"}),
+                ("stats", {}),
+                ("subscription.list", {}),
+                ("subscription.release", {"queue": "orders", "name": "query"}),
+            ]
+
+    run(main)
+
+
+def test_a_refusal_is_readable_and_the_connection_goes_on() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(refusing("not-found", "there is no queue 'orders'"))
+        async with listening(broker), Administration(broker.address) as administration:
+            with pytest.raises(BrokerError, match="not-found: there is no queue 'orders'") as refused:
+                await administration.delete_queue("orders")
+            assert refused.value.code == "not-found"
+            broker.answer = with_json([{"name": "a", "ready": 1}])
+            assert await administration.queues() == [{"name": "a", "ready": 1}]
+
+    run(main)
+
+
+def test_commands_of_several_tasks_each_get_their_own_answer() -> None:
+    def answer(command: Command) -> list[Frame]:
+        return [Result(command.request, json.dumps({"purged": len(command.arguments["name"])}).encode())]
+
+    async def main() -> None:
+        async with listening(ScriptedBroker(answer)) as broker, Administration(broker.address) as administration:
+            names = ["a" * size for size in range(1, 20)]
+            assert await asyncio.gather(*map(administration.purge_queue, names)) == list(range(1, 20))
+
+    run(main)
+
+
+def test_an_idle_client_answers_ping() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(with_json([]), [[WELCOME, Ping(42)]])
+        async with listening(broker), Administration(broker.address):
+            await broker.pong.wait()
+            assert Pong(42) in broker.heard
+
+    run(main)
+
+
+def test_an_answer_larger_than_a_handshake_frame_arrives_whole() -> None:
+    queues = [{"name": f"queue-{number}", "ready": number} for number in range(20_000)]
+
+    async def main() -> None:
+        async with (
+            listening(ScriptedBroker(with_json(queues))) as broker,
+            Administration(broker.address) as administration,
+        ):
+            assert await administration.queues() == queues
+
+    run(main)
+
+
+def test_a_command_that_is_not_answered_in_time_says_so_and_ends_the_connection() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(lambda command: [])
+        async with listening(broker), Administration(broker.address, timeout=0.02) as administration:
+            with pytest.raises(PeerTimeoutError, match=r"did not answer stats within 0\.02 s"):
+                await administration.statistics()
+            await broker.closed.wait()
+            with pytest.raises(ConnectionLostError, match="not connected"):
+                await administration.statistics()
+
+    run(main)
+
+
+def test_a_cancelled_command_does_not_leave_its_answer_to_the_next() -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        def answer(command: Command) -> list[Frame]:
+            asked.set()
+            return []
+
+        async with listening(ScriptedBroker(answer)) as broker, Administration(broker.address) as administration:
+            task = asyncio.create_task(administration.queues())
+            await asked.wait()
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+            with pytest.raises(ConnectionLostError, match=r"queue\.list was cancelled"):
+                await administration.queues()
+
+    run(main)
+
+
+def test_a_broker_that_closes_under_a_command_is_an_error_not_a_wait() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(lambda command: [Error("shutting-down", "the broker stops", close=True)])
+        async with listening(broker), Administration(broker.address) as administration:
+            with pytest.raises(BrokerError, match="shutting-down: the broker stops"):
+                await administration.queues()
+
+    run(main)
+
+
+def test_no_broker_within_the_time_allowed_is_one_error_that_names_the_address() -> None:
+    async def main() -> None:
+        port = await free_port()
+        with pytest.raises(
+            ConnectionLostError, match=rf"no connection to the broker at 127\.0\.0\.1:{port} within 0\.1 s"
+        ):
+            async with Administration(f"127.0.0.1:{port}", connect_timeout=0.1):
+                pass
+
+    run(main)
+
+
+def test_a_listener_that_never_answers_hello_is_given_up_in_time() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]), [[]])) as broker:
+            with pytest.raises(ConnectionLostError, match="no answer"):
+                async with Administration(broker.address, connect_timeout=0.05):
+                    pass
+            await broker.closed.wait()
+
+    run(main)
+
+
+def test_a_transient_refusal_is_tried_again_until_it_is_welcome() -> None:
+    async def main() -> None:
+        stopping: list[Frame] = [Error("shutting-down", "come back later", close=True)]
+        async with listening(ScriptedBroker(with_json([]), [stopping, stopping, [WELCOME]])) as broker:
+            async with Administration(broker.address) as administration:
+                assert await administration.queues() == []
+            assert sum(isinstance(frame, Hello) for frame in broker.heard) == 3
+
+    run(main)
+
+
+def test_the_wrong_port_is_refused_at_once() -> None:
+    async def main() -> None:
+        refusal: list[Frame] = [Error("unknown-role", "role 'admin' is not served on this address", close=True)]
+        async with listening(ScriptedBroker(with_json([]), [refusal])) as broker:
+            with pytest.raises(BrokerError, match="unknown-role"):
+                async with Administration(broker.address):
+                    pass
+            assert len(broker.heard) == 1
+
+    run(main)
+
+
+def test_a_peer_that_speaks_something_else_is_reported_not_retried() -> None:
+    connections = 0
+
+    async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(speak_http, "127.0.0.1", 0)
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            with pytest.raises(RemoteProtocolError, match="exceeds the limit"):
+                async with Administration(f"127.0.0.1:{port}"):
+                    pass
+        assert connections == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("body", [b"{not json", b'{"an": "object"}', b"[1, 2]"])
+def test_an_answer_of_another_shape_is_the_brokers_fault_and_named(body: bytes) -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(lambda command: [Result(command.request, body)])
+        async with listening(broker), Administration(broker.address) as administration:
+            with pytest.raises(RemoteProtocolError, match=r"queue\.list|queues"):
+                await administration.queues()
+
+    run(main)
+
+
+def test_an_answer_to_another_request_ends_the_connection() -> None:
+    async def main() -> None:
+        broker = ScriptedBroker(lambda command: [Result(command.request + 1, b"[]")])
+        async with listening(broker), Administration(broker.address) as administration:
+            with pytest.raises(RemoteProtocolError, match="RESULT for request 2; 1 was asked"):
+                await administration.queues()
+
+    run(main)
+
+
+def test_names_and_addresses_are_judged_before_anything_is_sent() -> None:
+    async def main() -> None:
+        with pytest.raises(LocalProtocolError, match="host:port"):
+            Administration("nowhere")
+        async with (
+            listening(ScriptedBroker(with_json(None))) as broker,
+            Administration(broker.address) as administration,
+        ):
+            with pytest.raises(InvalidNameError):
+                await administration.create_queue("two words")
+            with pytest.raises(InvalidNameError):
+                await administration.release_subscription("orders", "")
+            assert broker.commands == []
+
+    run(main)
+
+
+def test_a_closed_client_refuses_and_cannot_be_entered_again() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]))) as broker:
+            administration = Administration(broker.address)
+            with pytest.raises(ConnectionLostError, match="connect first"):
+                await administration.queues()
+            async with administration:
+                assert await administration.queues() == []
+            await administration.close()
+            with pytest.raises(ConnectionLostError, match="was closed"):
+                await administration.queues()
+            with pytest.raises(ConnectionLostError, match="connects once"):
+                async with administration:
+                    pass
+
+    run(main)

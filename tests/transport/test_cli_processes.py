@@ -1,0 +1,542 @@
+"""The command as its users run it: processes, sockets, pipes and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from transport.administration import Administration
+
+ROOT = Path(__file__).resolve().parents[2]
+REAL_INPUT = ROOT.parent / "shared" / "data" / "access.log.gz"
+DEADLINE = 30.0
+COMMAND = [sys.executable, "-m", "transport.cli"]
+_names = count()
+
+
+class Program:
+    """A running ``penstock``, every wait on it bounded by ``DEADLINE``."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        stdin: Any = subprocess.PIPE,
+        stdout: Any = subprocess.PIPE,
+        stderr: Any = subprocess.PIPE,
+    ) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0
+        )
+        self._buffers: dict[int, bytes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(DEADLINE)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def line(self, stream: Any) -> bytes:
+        """The next line of ``stream``, without its newline."""
+        buffer = self._buffers.get(stream.fileno(), b"")
+        while b"\n" not in buffer:
+            buffer += self._read(stream)
+        line, _, self._buffers[stream.fileno()] = buffer.partition(b"\n")
+        return line
+
+    def rest(self, stream: Any) -> bytes:
+        """Everything up to the end of ``stream``."""
+        buffer = bytearray(self._buffers.pop(stream.fileno(), b""))
+        while part := self._read(stream, at_end=b""):
+            buffer += part
+        return bytes(buffer)
+
+    def end(self) -> int:
+        return self.process.wait(DEADLINE)
+
+    def finish(self) -> tuple[int, bytes, str]:
+        """Exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, out, err.decode()
+
+    def _read(self, stream: Any, at_end: bytes | None = None) -> bytes:
+        ready, _, _ = select.select([stream], [], [], DEADLINE)
+        assert ready, "nothing came in time"
+        part = os.read(stream.fileno(), 1 << 16)
+        if not part:
+            assert at_end is not None, f"the stream ended: {self.process.stderr.read().decode()}"
+            return at_end
+        return part
+
+
+class BrokerProcess(Program):
+    """A broker on free ports that redelivers by timeout only long after any test's end."""
+
+    def __init__(self, *options: str) -> None:
+        super().__init__(
+            "broker",
+            "--send-address",
+            "127.0.0.1:0",
+            "--receive-address",
+            "127.0.0.1:0",
+            *options,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            said = self.line(self.process.stderr).decode()
+        except BaseException:
+            self.__exit__()
+            raise
+        words = said.replace(",", "").split()
+        assert words[:3] == ["penstock", "broker:", "sending"]
+        self.sending, self.receiving = words[3], words[5]
+
+    def statistics(self, queue: str) -> dict[str, Any]:
+        async def ask() -> dict[str, Any]:
+            async with Administration(self.sending) as administration:
+                found = [row for row in await administration.queues() if row["name"] == queue]
+                return found[0]
+
+        return asyncio.run(ask())
+
+    def until(self, queue: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The queue's figures once ``holds`` of them."""
+
+        async def watch() -> dict[str, Any]:
+            async with asyncio.timeout(DEADLINE), Administration(self.sending) as administration:
+                while True:
+                    for row in await administration.queues():
+                        if row["name"] == queue and holds(row):
+                            return row
+
+        return asyncio.run(watch())
+
+    def run(self, verb: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        """A whole run of ``penstock verb``."""
+        done = subprocess.run(
+            [*COMMAND, *verb.split(), *arguments, "--address", self.address_of(verb)],
+            cwd=ROOT, input=stdin, capture_output=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def start(self, verb: str, *arguments: str, **streams: Any) -> Program:
+        return Program(verb, *arguments, "--address", self.address_of(verb), **streams)
+
+    def address_of(self, verb: str) -> str:
+        return self.receiving if verb == "receive" else self.sending
+
+    def fill(self, queue: str, lines: list[bytes]) -> None:
+        code, _, err = self.run("send", "--queue", queue, stdin=b"".join(line + b"\n" for line in lines))
+        assert code == 0, err
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[BrokerProcess]:
+    with BrokerProcess("--visibility-timeout", "600") as running:
+        yield running
+
+
+@pytest.fixture
+def queue() -> str:
+    return f"queue-{next(_names)}"
+
+
+@pytest.fixture(scope="module")
+def real_lines() -> list[bytes]:
+    """A web server's log where it is at hand, else as many lines of the same kind."""
+    if REAL_INPUT.exists():
+        return gzip.decompress(REAL_INPUT.read_bytes()).splitlines()
+    return [
+        b'203.0.113.%d - - [17/May/2015:10:05:%02d +0000] "GET /page/%d HTTP/1.1" 200 %d "-" "Mozilla/5.0 (%s)"'
+        % (n % 256, n % 60, n * n % 977, n * 37, b"x" * (n % 120))
+        for n in range(10_000)
+    ]
+
+
+def numbered(amount: int) -> list[bytes]:
+    return [b"line %d" % number for number in range(amount)]
+
+
+# Round trips
+
+
+def test_a_file_sent_and_received_is_the_same_file(
+    broker: BrokerProcess, queue: str, real_lines: list[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "access.log"
+    path.write_bytes(b"\n".join(real_lines) + b"\n")
+    code, out, err = broker.run("send", "--queue", queue, str(path))
+    assert (code, out) == (0, b"")
+    assert err.startswith(f"penstock send: {len(real_lines)} messages confirmed in queue {queue} at {broker.sending}")
+    assert len(err.splitlines()) == 1
+    code, out, err = broker.run("receive", "--queue", queue, "--count", str(len(real_lines)))
+    assert (code, err) == (0, "")
+    assert out == path.read_bytes()
+    figures = broker.statistics(queue)
+    assert (figures["ready"], figures["in_flight"], figures["total_acknowledged"]) == (0, 0, len(real_lines))
+
+
+def test_two_receivers_together_get_the_whole_file_and_nothing_twice(
+    broker: BrokerProcess, queue: str, real_lines: list[bytes]
+) -> None:
+    with (
+        broker.start("receive", "--queue", queue, "--idle-exit", "1", "--max-in-flight", "100") as first,
+        broker.start("receive", "--queue", queue, "--idle-exit", "1", "--max-in-flight", "100") as second,
+    ):
+        broker.until(queue, lambda figures: figures["receivers"] == 2)
+        broker.fill(queue, real_lines)
+        # Read side by side: neither may wait for the other's pipe.
+        outs = [asyncio.run(_both(first, second))]
+    (codes, printed) = outs[0]
+    assert codes == [0, 0]
+    assert Counter(printed[0] + printed[1]) == Counter(real_lines)
+    assert printed[0]
+    assert printed[1]
+
+
+async def _both(*programs: Program) -> tuple[list[int], list[list[bytes]]]:
+    results = await asyncio.gather(*(asyncio.to_thread(program.finish) for program in programs))
+    return [code for code, _, _ in results], [out.splitlines() for _, out, _ in results]
+
+
+def test_a_receiver_killed_in_the_middle_leaves_the_rest_to_the_other(broker: BrokerProcess, queue: str) -> None:
+    lines = numbered(20_000)
+    in_flight = 500
+    with broker.start("receive", "--queue", queue, "--max-in-flight", str(in_flight)) as doomed:
+        broker.fill(queue, lines)
+        first = doomed.line(doomed.process.stdout)
+        # Its pipe is not read further, so it stops in the middle, with messages that it holds.
+        broker.until(queue, lambda figures: figures["in_flight"] > 0 and figures["total_acknowledged"] > 0)
+        doomed.process.kill()
+        # Written by itself, so whole lines but for the last.
+        *killed, _ = (first + b"\n" + doomed.rest(doomed.process.stdout)).split(b"\n")
+        code, out, _ = broker.run("receive", "--queue", queue, "--idle-exit", "0.5")
+    assert code == 0
+    union = Counter(killed) + Counter(out.splitlines())
+    assert not Counter(lines) - union, "a line is lost"
+    twice = union - Counter(lines)
+    assert sum(twice.values()) <= in_flight, "only what was written and not yet acknowledged may come twice"
+    assert broker.statistics(queue)["ready"] == 0
+
+
+def test_a_line_is_delivered_while_the_pipe_it_came_from_is_still_open(broker: BrokerProcess, queue: str) -> None:
+    with broker.start("receive", "--queue", queue) as receiver, broker.start("send", "--queue", queue, "-") as sender:
+        for line in (b"first", b"second", b""):
+            sender.process.stdin.write(line + b"\n")
+            assert receiver.line(receiver.process.stdout) == line
+        sender.process.stdin.write(b"no newline")
+        sender.process.stdin.close()
+        assert sender.end() == 0
+        assert receiver.line(receiver.process.stdout) == b"no newline"
+
+
+def test_bytes_that_are_no_text_pass_unchanged(broker: BrokerProcess, queue: str) -> None:
+    data = bytes(range(256)).replace(b"\n", b"") + b"\r\n" + b"\xff\xfe\n" + b"\0\n"
+    assert broker.run("send", "--queue", queue, stdin=data)[0] == 0
+    assert broker.run("receive", "--queue", queue, "--count", "3")[:2] == (0, data)
+
+
+# Demand
+
+
+def test_count_prints_and_acknowledges_exactly_that_many_and_requests_no_more(
+    broker: BrokerProcess, queue: str
+) -> None:
+    lines = numbered(5000)
+    broker.fill(queue, lines)
+    for part, (amount, start) in enumerate(((1, 0), (1500, 1), (999, 1501))):
+        code, out, err = broker.run("receive", "--queue", queue, "--count", str(amount))
+        assert (code, err) == (0, "")
+        assert out.splitlines() == lines[start : start + amount], f"part {part}"
+    figures = broker.statistics(queue)
+    assert figures["total_out"] == figures["total_acknowledged"] == 2500
+    assert (figures["ready"], figures["in_flight"], figures["total_redelivered"]) == (2500, 0, 0)
+
+
+def test_count_waits_for_messages_that_come_later(broker: BrokerProcess, queue: str) -> None:
+    with broker.start("receive", "--queue", queue, "--count", "3") as receiver:
+        broker.fill(queue, [b"a"])
+        assert receiver.line(receiver.process.stdout) == b"a"
+        broker.fill(queue, [b"b", b"c", b"d"])
+        assert receiver.finish()[:2] == (0, b"b\nc\n")
+    assert broker.statistics(queue)["ready"] == 1
+
+
+def test_idle_exit_ends_an_empty_wait_with_success(broker: BrokerProcess, queue: str) -> None:
+    assert broker.run("receive", "--queue", queue, "--idle-exit", "0.1") == (0, b"", "")
+
+
+def test_a_receiver_whose_output_is_not_read_holds_no_more_than_its_limit(broker: BrokerProcess, queue: str) -> None:
+    broker.fill(queue, [b"x" * 1000] * 2000)
+    with broker.start("receive", "--queue", queue, "--max-in-flight", "50") as receiver:
+        # 64 KiB of pipe, then it stops.
+        stuck = broker.until(queue, lambda figures: figures["total_acknowledged"] >= 50)
+        assert stuck["in_flight"] <= 50
+        assert receiver.line(receiver.process.stdout) == b"x" * 1000
+
+
+def test_a_full_queue_stops_the_sender_and_room_lets_it_go_on(broker: BrokerProcess, queue: str) -> None:
+    lines = numbered(3000)
+    assert broker.run("queue create", queue, "--max-messages", "1000")[0] == 0
+    with broker.start("send", "--queue", queue, "-") as sender:
+        sender.process.stdin.write(b"".join(line + b"\n" for line in lines))
+        sender.process.stdin.close()
+        full = broker.until(queue, lambda figures: figures["ready"] == 1000)
+        assert full["total_in"] == 1000
+        assert sender.process.poll() is None
+        code, out, _ = broker.run("receive", "--queue", queue, "--count", "3000")
+        assert code == 0
+        assert out.splitlines() == lines
+        assert sender.end() == 0
+
+
+def test_a_long_pipe_passes_in_bounded_memory(broker: BrokerProcess, queue: str) -> None:
+    block = (b"y" * 999 + b"\n") * 1000
+    blocks = 150
+    with (
+        broker.start("receive", "--queue", queue, "--count", str(blocks * 1000), stdout=subprocess.DEVNULL) as receiver,
+        broker.start("send", "--queue", queue, "-") as sender,
+    ):
+        for _ in range(blocks):
+            sender.process.stdin.write(block)
+        sender.process.stdin.close()
+        peaks = {}
+        for name, program in (("sender", sender), ("receiver", receiver)):
+            _, status, usage = os.wait4(program.process.pid, 0)
+            program.process.returncode = os.waitstatus_to_exitcode(status)
+            peaks[name] = usage.ru_maxrss * 1024
+            assert program.process.returncode == 0
+    # 150 MB have passed; an interpreter with its imports takes some 40 of what is allowed.
+    assert all(peak < 120_000_000 for peak in peaks.values()), peaks
+
+
+# Ends
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_receiver_in_good_order(broker: BrokerProcess, queue: str, number: signal.Signals) -> None:
+    broker.fill(queue, numbered(10))
+    with broker.start("receive", "--queue", queue) as receiver:
+        printed = [receiver.line(receiver.process.stdout) for _ in range(10)]
+        receiver.process.send_signal(number)
+        code, out, err = receiver.finish()
+    assert (code, out, err) == (0, b"", "")
+    assert printed == numbered(10)
+    figures = broker.statistics(queue)
+    assert (figures["ready"], figures["in_flight"], figures["total_acknowledged"]) == (0, 0, 10)
+
+
+def test_a_signal_before_the_count_is_reached_is_not_success(broker: BrokerProcess, queue: str) -> None:
+    broker.fill(queue, [b"a"])
+    with broker.start("receive", "--queue", queue, "--count", "2") as receiver:
+        assert receiver.line(receiver.process.stdout) == b"a"
+        receiver.process.send_signal(signal.SIGTERM)
+        code, _, err = receiver.finish()
+    assert code == 128 + signal.SIGTERM
+    assert err == "penstock receive: stopped by SIGTERM after 1 of 2 messages\n"
+
+
+def test_a_signal_ends_a_receiver_whose_output_is_stuck_and_nothing_unwritten_is_acknowledged(
+    broker: BrokerProcess, queue: str
+) -> None:
+    lines = [b"%06d" % number + b"x" * 1000 for number in range(2000)]
+    broker.fill(queue, lines)
+    with broker.start("receive", "--queue", queue, "--max-in-flight", "100") as receiver:
+        broker.until(queue, lambda figures: figures["total_acknowledged"] > 0)
+        receiver.process.send_signal(signal.SIGINT)
+        assert receiver.end() == 0
+        whole = receiver.rest(receiver.process.stdout).count(b"\n")
+    figures = broker.until(queue, lambda figures: figures["receivers"] == 0)
+    assert figures["total_acknowledged"] <= whole
+    assert figures["ready"] + figures["total_acknowledged"] == len(lines)
+    assert figures["in_flight"] == 0
+
+
+def test_a_reader_that_leaves_ends_the_receiver_and_what_was_not_written_stays(
+    broker: BrokerProcess, queue: str
+) -> None:
+    broker.fill(queue, [b"x" * 1000] * 2000)
+    with broker.start("receive", "--queue", queue) as receiver:
+        receiver.line(receiver.process.stdout)
+        receiver.process.stdout.close()
+        assert receiver.end() == 0
+        assert receiver.rest(receiver.process.stderr) == b""
+    figures = broker.until(queue, lambda figures: figures["receivers"] == 0)
+    assert figures["ready"] + figures["total_acknowledged"] == 2000
+    assert figures["ready"] > 0
+    assert figures["in_flight"] == 0
+
+
+def test_a_reader_that_leaves_is_noticed_though_no_message_comes(broker: BrokerProcess, queue: str) -> None:
+    with broker.start("receive", "--queue", queue) as receiver:
+        broker.fill(queue, [b"a"])
+        assert receiver.line(receiver.process.stdout) == b"a"
+        receiver.process.stdout.close()
+        assert receiver.end() == 0
+
+
+def test_a_sender_stopped_before_its_input_ends_says_what_is_confirmed_and_is_not_success(
+    broker: BrokerProcess, queue: str
+) -> None:
+    with broker.start("send", "--queue", queue, "-") as sender:
+        sender.process.stdin.write(b"a\nb\nc\nunfinished")
+        broker.until(queue, lambda figures: figures["ready"] == 3)
+        sender.process.send_signal(signal.SIGINT)
+        code = sender.end()
+        err = sender.rest(sender.process.stderr).decode()
+    assert code == 128 + signal.SIGINT
+    assert "messages confirmed" in err
+    assert err.endswith("penstock send: stopped by SIGINT before the end of the input\n")
+
+
+def test_an_input_that_breaks_in_the_middle_is_an_error_and_what_came_before_is_confirmed(
+    broker: BrokerProcess, queue: str
+) -> None:
+    with broker.start("send", "--queue", queue, "-") as sender:
+        sender.process.stdin.write(b"a\nb\n")
+        broker.until(queue, lambda figures: figures["ready"] == 2)
+        with contextlib.suppress(BrokenPipeError):
+            sender.process.stdin.write(b"x" * (17 * 1024 * 1024))
+        code = sender.end()
+        err = sender.rest(sender.process.stderr).decode().splitlines()
+    assert code == 1
+    assert err[0].startswith("penstock send: 2 messages confirmed")
+    assert err[1].startswith("penstock send: standard input: line 3 is longer than")
+
+
+# Errors
+
+
+def test_the_wrong_port_is_named_at_once(broker: BrokerProcess, queue: str) -> None:
+    began = time.monotonic()
+    with Program("send", "--queue", queue, "--address", broker.receiving) as sender:
+        sender.process.stdin.write(b"a\n")
+        code, _, err = sender.finish()
+    assert code == 1
+    assert "unknown-role" in err
+    assert "check --address" in err
+    assert time.monotonic() - began < 8, "a refusal is not tried again"
+
+
+def test_a_refused_command_exits_with_1_and_one_line(broker: BrokerProcess, queue: str) -> None:
+    code, out, err = broker.run("queue delete", queue)
+    assert (code, out) == (1, b"")
+    assert err.startswith("penstock queue delete: the broker answered not-found")
+    assert "penstock queue list" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_second_broker_on_the_same_address_says_so(broker: BrokerProcess) -> None:
+    with Program("broker", "--send-address", broker.sending, "--receive-address", "127.0.0.1:0") as second:
+        code, _, err = second.finish()
+    assert code == 1
+    assert broker.sending in err
+    assert "--send-address" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_broker_that_is_told_to_stop_ends_with_success_and_tells_its_clients(
+    number: signal.Signals, queue: str
+) -> None:
+    with BrokerProcess() as short_lived:
+        with short_lived.start("receive", "--queue", queue, "--connect-timeout", "0.2") as receiver:
+            short_lived.fill(queue, [b"a"])
+            assert receiver.line(receiver.process.stdout) == b"a"
+            short_lived.process.send_signal(number)
+            assert short_lived.end() == 0
+            assert short_lived.rest(short_lived.process.stderr) == b""
+            code, _, err = receiver.finish()
+        assert code == 1
+        assert "is the broker running there?" in err or "shutting-down" in err
+
+
+# What is shown
+
+
+def test_no_progress_is_drawn_where_nobody_looks(broker: BrokerProcess, queue: str) -> None:
+    code, out, err = broker.run("send", "--queue", queue, stdin=b"a\n" * 10_000)
+    assert (code, out) == (0, b"")
+    assert "\x1b" not in err
+    assert "\r" not in err
+
+
+def test_progress_is_drawn_on_a_terminal(broker: BrokerProcess, queue: str, tmp_path: Path) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b"a\n" * 10_000)
+    ours, theirs = pty.openpty()
+    try:
+        with broker.start("send", "--queue", queue, str(path), stderr=theirs) as sender:
+            assert sender.end() == 0
+        os.close(theirs)
+        shown = b""
+        while b"messages confirmed" not in shown:
+            assert select.select([ours], [], [], DEADLINE)[0]
+            shown += os.read(ours, 1 << 16)
+    finally:
+        os.close(ours)
+    assert b"\x1b[" in shown
+
+
+def test_stats_as_json_has_every_figure(broker: BrokerProcess, queue: str) -> None:
+    broker.fill(queue, [b"a", b"b", b"c"])
+    with broker.start("receive", "--queue", queue, "--max-in-flight", "10") as receiver:
+        for _ in range(3):
+            receiver.line(receiver.process.stdout)
+        broker.until(queue, lambda figures: figures["total_acknowledged"] == 3)
+        code, out, err = broker.run("stats", "--json")
+    assert (code, err) == (0, "")
+    figures = json.loads(out)
+    assert set(figures) == {"broker", "queues", "connections"}
+    assert figures["broker"]["rss_bytes"] > 0
+    (ours,) = [row for row in figures["queues"] if row["name"] == queue]
+    assert ours["total_in"] == ours["total_out"] == ours["total_acknowledged"] == 3
+    assert ours["receivers"] == 1
+    (connection,) = [row for row in figures["connections"] if row["queue"] == queue and row["role"] == "receiver"]
+    assert 0 < connection["demand"] <= 10
+    assert connection["in_flight"] == 0
+
+
+def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess) -> None:
+    name = "[red]markup[/red]"
+    assert broker.run("queue create", name, "--max-messages", "12345", "--visibility-timeout", "2.5")[0] == 0
+    broker.fill(name, [b"a", b"b"])
+    code, out, err = broker.run("stats")
+    assert (code, err) == (0, "")
+    assert any(line.split()[:2] == [name, "2"] for line in out.decode().splitlines() if line)
+    code, out, _ = broker.run("queue list")
+    (row,) = [line for line in out.decode().splitlines() if line.startswith(name)]
+    assert "12,345" in row
+    assert broker.run("queue purge", name) == (0, f"queue {name} purged of 2 messages\n".encode(), "")
+    assert broker.run("queue delete", name) == (0, f"queue {name} deleted\n".encode(), "")
+    assert name not in broker.run("queue list")[1].decode()
+
+
+def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker: BrokerProcess, queue: str) -> None:
+    code, out, _ = broker.run("subscription list")
+    assert code == 0
+    assert out.startswith(b"0 subscriptions")
+    broker.fill(queue, [b"a"])
+    code, _, err = broker.run("subscription release", queue, "query")
+    assert code == 1
+    assert "not-found" in err

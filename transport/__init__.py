@@ -1,0 +1,47 @@
+"""Framed TCP between the queue's actors and the programs that use them; docs/protocol.md is the protocol."""
+
+from __future__ import annotations
+
+from actors.batch import Message, MessageBatch
+from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
+from transport.administration import Administration
+from transport.broker import Broker
+from transport.client import Backoff
+from transport.config import BrokerConfig
+from transport.delivery import DeliveredBatch, Delivery
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+    MessageTooLargeError,
+    RemoteProtocolError,
+    TransportError,
+)
+from transport.receiver import Receiver
+from transport.sender import Sender, SendSummary
+from transport.sender_session import Confirmation
+
+__all__ = [
+    "DEFAULT_RECEIVE_ADDRESS",
+    "DEFAULT_SEND_ADDRESS",
+    "Address",
+    "Administration",
+    "Backoff",
+    "Broker",
+    "BrokerConfig",
+    "BrokerError",
+    "Confirmation",
+    "ConnectionLostError",
+    "DeliveredBatch",
+    "Delivery",
+    "LocalProtocolError",
+    "Message",
+    "MessageBatch",
+    "MessageTooLargeError",
+    "Receiver",
+    "RemoteProtocolError",
+    "SendSummary",
+    "Sender",
+    "TransportError",
+    "parse_address",
+]

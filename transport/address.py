@@ -1,0 +1,38 @@
+"""``host:port`` addresses, IPv6 in brackets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transport.errors import LocalProtocolError
+
+DEFAULT_SEND_ADDRESS = "127.0.0.1:9182"
+DEFAULT_RECEIVE_ADDRESS = "127.0.0.1:9183"
+MAX_PORT = 65535
+
+
+class Address(NamedTuple):
+    """Where a TCP end point is."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """``127.0.0.1:9182``, ``broker.example:9182`` or ``[::1]:9182``.
+
+    Raises:
+        LocalProtocolError: anything else, saying what was expected.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise LocalProtocolError(f"the address {text!r} has several colons; write an IPv6 host in brackets: [::1]:9182")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > MAX_PORT:
+        raise LocalProtocolError(f"the address {text!r} is not host:port with a port of 0-{MAX_PORT}")
+    return Address(host, int(port))

@@ -1,0 +1,189 @@
+"""The broker: two listening addresses, the queues, and the connections between them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Any, Self
+
+from actors import QueueDirectory
+from transport.address import Address, parse_address
+from transport.administration_commands import refusal, run_command
+from transport.broker_connection import BrokerConnection
+from transport.config import BrokerConfig
+from transport.connection import FrameConnection
+from transport.errors import LimitExceededError
+from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+from transport.wire import Command, Error, Result
+
+BACKLOG = 1024
+"""Connections the kernel holds while they wait to be accepted."""
+SHUTDOWN_TIMEOUT = 5.0
+"""Seconds that connections have to take their last frame when the broker stops."""
+EPOCH_START = 1_577_836_800
+"""2020-01-01 in Unix time, where epochs are counted from."""
+EPOCHS_A_SECOND = 8
+"""No broker restarts faster, and 32 bits last until 2037. The journal will count its starts instead."""
+MAX_COMMANDS = 64
+"""Administrative commands under way at one time."""
+
+logger = logging.getLogger("penstock.broker")
+
+
+class Broker:
+    """A broker on the running event loop; an async context manager.
+
+    ``async with Broker(config) as broker: await broker.serve_forever()``
+
+    Attributes:
+        config: its options.
+        queues: its queues.
+        connections: every connection by number.
+        epoch: greater at each start; 32 bits of it go into generated message ids.
+        version: the distribution's version.
+    """
+
+    def __init__(self, config: BrokerConfig | None = None) -> None:
+        self.config = config or BrokerConfig()
+        self.connections: dict[int, BrokerConnection] = {}
+        self.epoch = int((time.time() - EPOCH_START) * EPOCHS_A_SECOND)
+        self.version = _version()
+        self.queues: QueueDirectory
+        self._loop: asyncio.AbstractEventLoop
+        self._servers: list[asyncio.Server] = []
+        self._next_number = 0
+        self._started_at = 0.0
+        self._commands: set[asyncio.Task[None]] = set()
+        self._stopping: asyncio.Future[None]
+        self._drained: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Bind both addresses; raises OSError where one is taken."""
+        self._loop = asyncio.get_running_loop()
+        self._started_at = self._loop.time()
+        self._stopping = self._loop.create_future()
+        self.queues = QueueDirectory(self.config.queue_settings(), time.time, self.config.max_queues)
+        try:
+            for address, roles in (
+                (self.config.send_address, SENDING_ROLES),
+                (self.config.receive_address, RECEIVING_ROLES),
+            ):
+                self._servers.append(await self._listen(parse_address(address), roles))
+        except OSError:
+            await self._close_servers()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Tell every client and stop."""
+        await self._close_servers()
+        for task in self._commands:
+            task.cancel()
+        for connection in list(self.connections.values()):
+            connection.refused("shutting-down", "the broker is stopping; connect again later")
+        if self.connections:
+            self._drained = self._loop.create_future()
+            await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
+        for queue in self.queues.values():
+            await queue.stop(block=False)
+        if not self._stopping.done():
+            self._stopping.set_result(None)
+
+    async def serve_forever(self) -> None:
+        """Wait until the broker is stopped or this is cancelled."""
+        await asyncio.shield(self._stopping)
+
+    @property
+    def send_address(self) -> str:
+        """Where senders connect, with the port that was really bound."""
+        return self._bound(0)
+
+    @property
+    def receive_address(self) -> str:
+        """Where receivers connect, with the port that was really bound."""
+        return self._bound(1)
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        return self.now() - self._started_at
+
+    def now(self) -> float:
+        """Monotonic seconds, the loop's."""
+        return self._loop.time()
+
+    def id_prefix(self, queue: str) -> bytes:
+        """The first 8 bytes of the ids generated for ``queue``'s messages."""
+        return self.epoch.to_bytes(4, "big") + self.queues.number_of(queue).to_bytes(4, "big")
+
+    # For its connections
+
+    def add_connection(self, connection: BrokerConnection) -> None:
+        """Take it in; raises LimitExceededError where there is no room."""
+        if len(self.connections) >= self.config.max_connections:
+            limit = self.config.max_connections
+            raise LimitExceededError(
+                f"{limit} connections are open, which is the limit; close some, or raise max_connections"
+            )
+        self.connections[connection.number] = connection
+
+    def remove_connection(self, connection: BrokerConnection) -> None:
+        """Forget it."""
+        self.connections.pop(connection.number, None)
+        if not self.connections and self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+
+    def command(self, connection: BrokerConnection, frame: Command) -> None:
+        """Run an administrative command and answer it."""
+        if len(self._commands) >= MAX_COMMANDS:
+            connection.send(Error("limit-exceeded", f"{MAX_COMMANDS} commands are under way; try again", close=False))
+            return
+        task = self._loop.create_task(self._run_command(connection, frame), name=f"command {frame.name:.40}")
+        self._commands.add(task)
+        task.add_done_callback(self._commands.discard)
+
+    # Inside
+
+    async def _run_command(self, connection: BrokerConnection, frame: Command) -> None:
+        try:
+            value: Any = await run_command(self, frame.name, frame.arguments)
+            connection.send(Result(frame.request, json.dumps(value, separators=(",", ":")).encode()))
+        except Exception as error:
+            known = refusal(error)
+            if known is None:
+                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
+                known = ("internal-error", "the command failed; the broker's log has the reason")
+            connection.send(Error(*known, close=False))
+
+    async def _listen(self, address: Address, roles: frozenset[str]) -> asyncio.Server:
+        return await self._loop.create_server(
+            lambda: self._accept(roles), address.host, address.port, backlog=BACKLOG, reuse_address=True
+        )
+
+    def _accept(self, roles: frozenset[str]) -> FrameConnection:
+        protocol = Protocol(Side.BROKER, roles)
+        number = self._next_number
+        self._next_number += 1
+        handler = BrokerConnection(self, protocol, number, self._loop.time())
+        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat)
+
+    async def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    def _bound(self, index: int) -> str:
+        host, port = self._servers[index].sockets[0].getsockname()[:2]
+        return str(Address(host, port))
+
+
+def _version() -> str:
+    try:
+        return version("penstock")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,381 @@
+"""The broker's end of one connection: the handshake, then frames to its actor and the actor's words to frames.
+
+Each role has a port: it starts the connection's actor, translates what the client says for it, and writes what it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
+
+from actors import (
+    Acknowledged,
+    CommitRequested,
+    DemandSignalled,
+    Extended,
+    FetchedMessages,
+    FetchRequested,
+    InboxOverflowError,
+    LoopActorRef,
+    MessagesReserved,
+    OfferBatch,
+    ReceivedMessages,
+    ReceiveFromQueuePublisher,
+    Rejected,
+    ReservationCommitted,
+    ReserveRequested,
+    SendToQueueSubscriber,
+    SubscriptionOpened,
+    SubscriptionOptions,
+    SubscriptionPublisher,
+    Writable,
+)
+from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError
+from transport.frames import MAX_FRAME_BYTES
+from transport.protocol import Protocol
+from transport.wire import (
+    VERSION,
+    Ack,
+    Cancel,
+    Command,
+    Commit,
+    Committed,
+    Deliver,
+    Demand,
+    Error,
+    Extend,
+    Fetch,
+    Fetched,
+    FetchEnd,
+    Frame,
+    Hello,
+    Nack,
+    Options,
+    Request,
+    Reserve,
+    Reserved,
+    Send,
+    Sent,
+    Welcome,
+    check_name,
+)
+
+if TYPE_CHECKING:
+    from transport.broker import Broker
+    from transport.connection import FrameConnection
+
+MAX_WAIT_MS = 10_000
+MAX_EXTENSION_MS = 12 * 3600 * 1000
+"""The longest visibility deadline or delay that a client may ask for."""
+
+
+class RefusalError(BrokerError):
+    """An actor's refusal on its way to the client; the text goes as it is."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(code, text)
+        self.args = (text,)
+
+
+class BrokerConnection:
+    """Handler of one accepted connection.
+
+    Attributes:
+        number: this connection's number in the broker's life.
+        role: the role, once HELLO has named it.
+        queue: the queue's name, once HELLO has named it.
+        client_id: the client's name, if it gave one.
+        opened_at: monotonic seconds.
+        actor: the connection's actor, once there is one.
+    """
+
+    def __init__(self, broker: Broker, protocol: Protocol, number: int, now: float) -> None:
+        self._broker = broker
+        self._protocol = protocol
+        self.number = number
+        self.opened_at = now
+        self.role: str | None = None
+        self.queue: str | None = None
+        self.client_id: str | None = None
+        self.connection: FrameConnection | None = None
+        self.actor: LoopActorRef[Any] | None = None
+        self._port: Port | None = None
+
+    # ConnectionHandler
+
+    def connection_opened(self, connection: FrameConnection) -> None:
+        """Take the connection in, or say that there are too many."""
+        self.connection = connection
+        self._broker.add_connection(self)
+
+    def frame_received(self, frame: Frame) -> None:
+        """HELLO opens; everything else is the role's."""
+        if isinstance(frame, Hello):
+            self._open(frame)
+        elif isinstance(frame, Error):
+            if self.connection is not None:
+                self.connection.close()
+        elif self._port is None:
+            raise RemoteProtocolError(f"{type(frame).__name__.upper()} came before WELCOME")
+        else:
+            try:
+                self._port.received(frame)
+            except InboxOverflowError as error:
+                raise LimitExceededError(f"more requests than this connection may have waiting: {error}") from error
+            except ActorDeadError:
+                # Its actor has failed and is about to say so, or the broker is closing.
+                self.refused("internal-error", "this connection's actor has stopped; connect again")
+
+    def writable_changed(self, writable: bool) -> None:
+        """Back-pressure from the socket reaches the actor that publishes."""
+        if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
+            self.actor.tell(Writable(writable))
+
+    def connection_closed(self, error: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing here
+        """Stop the actor, which gives everything back to its queue."""
+        self._broker.remove_connection(self)
+        if self.actor is not None:
+            self.actor.stop_nowait()
+
+    # For the ports
+
+    def send(self, frame: Frame) -> None:
+        """Write ``frame``."""
+        if self.connection is not None:
+            self.connection.send(frame)
+
+    def welcome(self, options: Options) -> None:
+        """Answer HELLO; what every role is told is added to ``options``."""
+        config = self._broker.config
+        options |= {"max_frame": MAX_FRAME_BYTES, "heartbeat_ms": max(1, round(config.heartbeat * 1000))}
+        self.send(Welcome(VERSION, self._broker.epoch, options))
+
+    def refused(self, code: str, text: str) -> None:
+        """End the connection with ERROR."""
+        if self.connection is not None:
+            self.connection.fail(RefusalError(code, text))
+
+    def finished(self) -> None:
+        """The client has said its last word: close in good order."""
+        if self.connection is not None:
+            self.connection.close()
+
+    def _open(self, hello: Hello) -> None:
+        assert self._protocol.role is not None, "the protocol has checked HELLO"
+        self.role = hello.role
+        self.queue = hello.queue
+        self.client_id = hello.client_id
+        self._port = PORTS[hello.role](self, self._broker, hello)
+        self.actor = self._port.actor
+
+
+class Port:
+    """One role's translation; `received` is told only frames that the protocol allows the role."""
+
+    actor: LoopActorRef[Any] | None = None
+
+    def received(self, frame: Frame) -> None:
+        """Translate what the client says for the actor."""
+        raise RemoteProtocolError(f"{type(frame).__name__.upper()} means nothing in this role")
+
+
+class SendingPort(Port):
+    """Role ``sender``."""
+
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+        self._connection = connection
+        self._messages = 0
+        self._bytes = 0
+        self.actor = SendToQueueSubscriber.start(broker.queues.get_or_create(hello.queue or ""), hello.client_id, self)
+
+    def received(self, frame: Frame) -> None:
+        """SEND."""
+        assert isinstance(frame, Send), "the protocol allows no other"
+        if frame.properties:
+            raise RemoteProtocolError(f"SEND has properties {sorted(frame.properties)[:5]}; this version knows none")
+        assert self.actor is not None
+        self.actor.tell(OfferBatch(frame.sequence, frame.batch))
+
+    def attached(self, last_sequence: int | None) -> None:
+        """The queue knows the sender."""
+        self._connection.welcome({"last_sequence": last_sequence})
+
+    def demand(self, messages: int, size: int) -> None:
+        """Cumulative on the wire."""
+        self._messages += messages
+        self._bytes += size
+        self._connection.send(Demand(self._messages, self._bytes))
+
+    def sent(self, up_to: int, first: int | None) -> None:
+        """A confirmation."""
+        self._connection.send(Sent(up_to, first))
+
+    def refused(self, code: str, text: str) -> None:
+        """End the connection."""
+        self._connection.refused(code, text)
+
+
+class ReceivingPort(Port):
+    """Role ``receiver``."""
+
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._queue = hello.queue or ""
+        self._protocol = connection._protocol
+        self.actor = ReceiveFromQueuePublisher.start(broker.queues.get_or_create(self._queue), self)
+
+    def received(self, frame: Frame) -> None:
+        """REQUEST, ACK, NACK, EXTEND, CANCEL."""
+        assert self.actor is not None
+        match frame:
+            case Ack():
+                self.actor.tell(Acknowledged(frame.ranges))
+            case Request():
+                self.actor.tell(DemandSignalled(*self._protocol.increment(frame)))
+            case Nack():
+                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms")))
+            case Extend():
+                self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms")))
+            case Cancel():
+                self._connection.finished()
+
+    def attached(self) -> None:
+        """The queue knows the receiver."""
+        timeout = self._broker.queues.settings_of(self._queue).visibility_timeout
+        prefix = self._broker.id_prefix(self._queue)
+        self._connection.welcome({"visibility_timeout_ms": round(timeout * 1000), "id_prefix": prefix})
+
+    def deliver(self, message: ReceivedMessages) -> None:
+        """Messages for the client."""
+        self._connection.send(
+            Deliver(
+                message.first, message.enqueued_us, message.delivery_count, message.possibly_replayed, message.batch
+            )
+        )
+
+    def refused(self, code: str, text: str) -> None:
+        """End the connection."""
+        self._connection.refused(code, text)
+
+
+class SubscribingPort(Port):
+    """Role ``subscription``."""
+
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+        self._connection = connection
+        self._broker = broker
+        self._queue = hello.queue or ""
+        self._protocol = connection._protocol
+        options = _subscription_options(hello.options)
+        self.actor = SubscriptionPublisher.start(broker.queues.get_or_create(self._queue), options, self)
+
+    def received(self, frame: Frame) -> None:
+        """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
+        assert self.actor is not None
+        match frame:
+            case Reserve():
+                wait = _seconds(min(frame.wait_ms, MAX_WAIT_MS), "wait_ms")
+                self.actor.tell(
+                    ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
+                )
+            case Commit():
+                self.actor.tell(CommitRequested(frame.request, frame.position))
+            case Fetch():
+                self.actor.tell(FetchRequested(frame.request, frame.start, frame.stop))
+            case Request():
+                self.actor.tell(DemandSignalled(*self._protocol.increment(frame)))
+            case Cancel():
+                self._connection.finished()
+
+    def opened(self, message: SubscriptionOpened) -> None:
+        """The subscription is open."""
+        facts = {
+            "epoch": message.epoch,
+            "base": message.base,
+            "high": message.high,
+            "high_water": message.high_water,
+            "id_prefix": self._broker.id_prefix(self._queue),
+        }
+        self._connection.welcome(facts)
+
+    def reserved(self, message: MessagesReserved) -> None:
+        """The answer to RESERVE."""
+        self._connection.send(Reserved(message.request, message.end, dict(message.facts)))
+
+    def committed(self, message: ReservationCommitted) -> None:
+        """The answer to COMMIT."""
+        self._connection.send(Committed(message.request, message.base))
+
+    def fetched(self, request: int, message: FetchedMessages) -> None:
+        """Reserved messages."""
+        self._connection.send(
+            Fetched(
+                request,
+                message.position,
+                message.first,
+                message.enqueued_us,
+                message.delivery_count,
+                message.possibly_replayed,
+                message.batch,
+            )
+        )
+
+    def fetch_ended(self, request: int, messages: int) -> None:
+        """A fetch is complete."""
+        self._connection.send(FetchEnd(request, messages))
+
+    def refused(self, code: str, text: str, close: bool) -> None:
+        """Refuse one request, or end the connection."""
+        if close:
+            self._connection.refused(code, text)
+        else:
+            self._connection.send(Error(code, text, close=False))
+
+
+class AdministrationPort(Port):
+    """Role ``admin``: commands are the broker's own business, there is no actor."""
+
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:  # noqa: ARG002 - as its siblings
+        self._connection = connection
+        self._broker = broker
+        connection.welcome({})
+
+    def received(self, frame: Frame) -> None:
+        """COMMAND."""
+        assert isinstance(frame, Command), "the protocol allows no other"
+        self._broker.command(self._connection, frame)
+
+
+PORTS: dict[str, Callable[[BrokerConnection, Any, Hello], Port]] = {
+    "sender": SendingPort,
+    "receiver": ReceivingPort,
+    "subscription": SubscribingPort,
+    "admin": AdministrationPort,
+}
+
+
+def _seconds(ms: int, what: str) -> float:
+    if ms > MAX_EXTENSION_MS:
+        raise RemoteProtocolError(f"{what} is {ms}; at most {MAX_EXTENSION_MS} (12 hours) can be asked for")
+    return ms / 1000
+
+
+def _subscription_options(options: Options) -> SubscriptionOptions:
+    name = options.get("subscription")
+    mode = options.get("mode", "own")
+    epoch = options.get("epoch")
+    starting = options.get("starting", "earliest")
+    timeout_ms = options.get("owner_timeout_ms")
+    if not isinstance(name, str):
+        raise RemoteProtocolError("HELLO: a subscription needs the option subscription, its name")
+    check_name(name, "subscription")
+    for value, allowed, what in ((mode, ("own", "read"), "mode"), (starting, ("earliest", "latest"), "starting")):
+        if value not in allowed:
+            raise RemoteProtocolError(f"HELLO: {what} is {value!r:.40}, not one of {', '.join(allowed)}")
+    for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
+        if number is not None and (type(number) is not int or number < 0):
+            raise RemoteProtocolError(f"HELLO: {what} is {number!r:.40}, not a number of zero or more")
+    return SubscriptionOptions(name, mode, epoch, starting, None if timeout_ms is None else timeout_ms / 1000)

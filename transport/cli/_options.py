@@ -1,0 +1,49 @@
+"""Options that several verbs share, checked before anything is connected: a wrong one is a usage error (exit code 2)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from transport.address import parse_address
+from transport.errors import TransportError
+from transport.wire import check_name
+
+DEFAULT_CONNECT_TIMEOUT = 10.0
+
+
+def address(text: str) -> str:
+    """Typer callback: ``text`` when it is host:port."""
+    try:
+        parse_address(text)
+    except TransportError as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def name(text: str) -> str:
+    """Typer callback: ``text`` when it can name a queue or a subscription."""
+    try:
+        return check_name(text, "queue or subscription")
+    except TransportError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+SendAddress = Annotated[
+    str, typer.Option("--address", metavar="H:P", help="The broker's sending address.", callback=address)
+]
+ReceiveAddress = Annotated[
+    str, typer.Option("--address", metavar="H:P", help="The broker's receiving address.", callback=address)
+]
+QueueOption = Annotated[str, typer.Option("--queue", metavar="Q", help="The queue's name.", callback=name)]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=name)]
+ConnectTimeout = Annotated[
+    float,
+    typer.Option(
+        "--connect-timeout",
+        metavar="S",
+        min=0.001,
+        help="Seconds without a connection to the broker after which to give up.",
+    ),
+]

@@ -1,0 +1,86 @@
+"""How every verb runs: one event loop, errors as one line on stderr, signals as an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from transport.errors import BrokerError, ConnectionLostError, TransportError
+
+EXIT_FAILED = 1
+"""The broker refused, or could not be reached in time, or the input could not be read."""
+SIGNAL_EXIT_BASE = 128
+"""A command that a signal ended before its work was done exits with this plus the signal's number, as shells have it."""
+
+HINTS = {
+    "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
+    "not-found": "`penstock queue list` and `penstock subscription list` show what there is",
+    "unsupported-version": "broker and command are of different versions",
+}
+"""What a refusal's own text cannot know: what to do on the command line."""
+
+
+def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:
+    """Run ``main`` to its end and exit with the code it returns; what fails is told in one line."""
+    factory = _uvloop_factory() if uvloop else None
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            code = runner.run(main())
+    except (TransportError, OSError) as error:
+        tell(verb, explain(error))
+        code = EXIT_FAILED
+    except KeyboardInterrupt:
+        tell(verb, "interrupted")
+        code = SIGNAL_EXIT_BASE + signal.SIGINT
+    raise typer.Exit(code)
+
+
+def tell(verb: str, text: str) -> None:
+    """One line on stderr."""
+    typer.echo(f"penstock {verb}: {' '.join(text.split())}", err=True)
+
+
+def explain(error: TransportError | OSError) -> str:
+    """What went wrong, and where it can be said what to do about it."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, ConnectionLostError):
+        return f"{text}; is the broker running there? (penstock broker)"
+    if isinstance(error, BrokerError) and error.code in HINTS:
+        return f"{text}; {HINTS[error.code]}"
+    return text
+
+
+@contextmanager
+def on_signal(act: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Call ``act`` on the loop at the first SIGINT or SIGTERM; a second one has its ordinary effect at once."""
+    loop = asyncio.get_running_loop()
+
+    def take(number: signal.Signals) -> None:
+        release()
+        act(number)
+
+    def release() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, take, number)
+    try:
+        yield
+    finally:
+        release()
+
+
+def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's, where there is one; the standard loop serves as well, a little slower."""
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform, and not needed for --help
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,117 @@
+"""``penstock send``: lines of files or of the standard input become messages, no faster than the broker takes them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transport.address import DEFAULT_SEND_ADDRESS
+from transport.cli._input import STDIN, LineInput, Window
+from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueOption, SendAddress
+from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.errors import TransportError
+
+if TYPE_CHECKING:
+    from transport.cli._progress import SendProgress
+    from transport.sender_session import Confirmation
+
+VERB = "send"
+
+
+def _readable(paths: list[str] | None) -> list[str] | None:
+    """Typer callback: an input that cannot be there is a usage error, before anything is sent."""
+    for path in paths or []:
+        if path == STDIN:
+            continue
+        if not Path(path).exists():
+            raise typer.BadParameter(f"{path} does not exist")
+        if Path(path).is_dir():
+            raise typer.BadParameter(f"{path} is a folder; name the files in it")
+        if not os.access(path, os.R_OK):
+            raise typer.BadParameter(f"{path} may not be read")
+    return paths
+
+
+def send(
+    queue: QueueOption,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE ...|-]", help="What to send; the standard input by default.", callback=_readable),
+    ] = None,
+    address: SendAddress = DEFAULT_SEND_ADDRESS,
+    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+) -> None:
+    """Send lines, one message a line. Exits with 0 only when every one is confirmed by the broker."""
+    run(VERB, lambda: _send(queue, files or [], address, connect_timeout))
+
+
+async def _send(queue: str, files: list[str], address: str, connect_timeout: float) -> int:
+    from streams import Sink, Source  # noqa: PLC0415 - not needed for --help
+    from transport.client import Backoff  # noqa: PLC0415
+    from transport.sender import Sender  # noqa: PLC0415
+
+    window = Window()
+    lines = LineInput(files, window)
+    sender = Sender(address, queue=queue, reconnect=Backoff(give_up_after=connect_timeout))
+    stopped_by: list[Signals] = []
+
+    with _progress(lines) as progress:
+
+        def confirmed(confirmation: Confirmation) -> None:
+            window.confirmed(confirmation.count)
+            if progress is not None:
+                progress.show(window)
+
+        began = time.monotonic()
+        running = Source.from_async_iterable(lines.batches).via(sender).to(Sink.foreach(confirmed)).run()
+
+        def stop(number: Signals) -> None:
+            stopped_by.append(number)
+            running.cancel()
+
+        failure: Exception | None = None
+        with on_signal(stop):
+            try:
+                await running
+            except asyncio.CancelledError:
+                if not stopped_by:
+                    raise
+            except (TransportError, OSError) as error:
+                failure = error
+    tell(VERB, _summary(window, queue, address, time.monotonic() - began))
+    if failure is not None:
+        raise failure
+    if stopped_by:
+        tell(VERB, f"stopped by {stopped_by[0].name} before the end of the input")
+        return SIGNAL_EXIT_BASE + stopped_by[0]
+    if lines.error is not None:
+        raise lines.error
+    return 0
+
+
+def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
+    messages, rate = window.confirmed_messages, window.confirmed_messages / max(seconds, 1e-6)
+    megabytes = window.confirmed_bytes / 1e6
+    text = (
+        f"{messages} messages confirmed in queue {queue} at {address}, "
+        f"{megabytes:.1f} MB in {seconds:.2f} s ({rate:,.0f} messages/s)"
+    )
+    open_ones = window.read_messages - messages
+    return text if not open_ones else f"{text}; {open_ones} read and not confirmed, which may or may not be stored"
+
+
+def _progress(lines: LineInput) -> AbstractContextManager[SendProgress | None]:
+    """A progress bar where somebody looks: on a terminal only."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from transport.cli._progress import SendProgress  # noqa: PLC0415 - rich is only loaded where it is shown
+
+    return SendProgress(lines.total_bytes())

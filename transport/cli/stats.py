@@ -1,0 +1,77 @@
+"""``penstock stats``: what waits, what is wanted, who is connected."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transport.address import DEFAULT_SEND_ADDRESS
+from transport.cli._admin import Column, administer, console, show
+from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress
+
+if TYPE_CHECKING:
+    from transport.administration import Administration, Facts
+
+QUEUE_COLUMNS: list[Column] = [
+    ("name", "queue"),
+    ("ready", "ready"),
+    ("in_flight", "in flight"),
+    ("reserved", "reserved"),
+    ("delayed", "delayed"),
+    ("demand_waiting", "demand"),
+    ("capacity_granted", "granted"),
+    ("stored_bytes", "bytes"),
+    ("total_in", "in"),
+    ("total_out", "out"),
+    ("total_acknowledged", "acked"),
+    ("total_redelivered", "redelivered"),
+    ("oldest_ms", "oldest ms"),
+    ("senders", "senders"),
+    ("receivers", "receivers"),
+    ("subscriptions", "subscriptions"),
+]
+CONNECTION_COLUMNS: list[Column] = [
+    ("id", "connection"),
+    ("role", "role"),
+    ("queue", "queue"),
+    ("client_id", "client"),
+    ("peer", "peer"),
+    ("demand", "demand"),
+    ("in_flight", "in flight"),
+    ("connected_s", "seconds"),
+    ("bytes_in", "bytes in"),
+    ("bytes_out", "bytes out"),
+]
+
+
+def stats(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    address: SendAddress = DEFAULT_SEND_ADDRESS,
+    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+) -> None:
+    """Show per queue what is ready, in flight, wanted and moved, and per connection its demand."""
+
+    async def talk(administration: Administration) -> None:
+        figures = await administration.statistics()
+        if as_json:
+            typer.echo(json.dumps(figures, indent=2))
+        else:
+            _show(figures, address)
+
+    administer("stats", address, connect_timeout, talk)
+
+
+def _show(figures: Facts, address: str) -> None:
+    broker = figures.get("broker") or {}
+    console().print(
+        f"broker {address}: version {broker.get('version', '?')}, epoch {broker.get('epoch', '?')}, "
+        f"up {broker.get('uptime_s') or 0:,.0f} s, {(broker.get('rss_bytes') or 0) / 2**20:,.1f} MiB resident, "
+        f"{broker.get('connections', '?')} connections",
+        markup=False,
+    )
+    queues = sorted(figures.get("queues") or [], key=lambda queue: str(queue.get("name")))
+    show(f"{len(queues)} queues", queues, QUEUE_COLUMNS)
+    connections = figures.get("connections") or []
+    show(f"{len(connections)} connections", connections, CONNECTION_COLUMNS)

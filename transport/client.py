@@ -1,0 +1,233 @@
+"""The client's side of a connection that is meant to last: connect, say HELLO, reconnect with back-off.
+
+`BrokerLink` owns the sockets; its user (a sender's or receiver's stage) sees only: opened, frame, lost, failed, closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol as TypingProtocol
+
+from transport.address import parse_address
+from transport.connection import FrameConnection
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TruncatedFrameError,
+)
+from transport.protocol import Protocol, Side
+from transport.wire import Error, Frame, Hello, Welcome
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds for one TCP connection attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long to wait between attempts to reach a broker.
+
+    Attributes:
+        minimum: seconds before the first retry.
+        maximum: seconds that a wait grows to.
+        factor: by which each wait exceeds the one before.
+        jitter: share by which a wait is varied at random, so that many clients do not come back as one.
+        give_up_after: seconds without a connection after which the stream fails; None for never.
+    """
+
+    minimum: float = 0.1
+    maximum: float = 5.0
+    factor: float = 2.0
+    jitter: float = 0.2
+    give_up_after: float | None = 60.0
+
+    def delay(self, attempt: int, chance: float) -> float:
+        """Seconds to wait before retry ``attempt`` (0 the first); ``chance`` in 0..1 picks within the jitter."""
+        # The exponent is capped only to keep the power finite; the maximum has long been reached by then.
+        plain = min(self.maximum, self.minimum * self.factor ** min(attempt, 64))
+        return plain * (1 + self.jitter * (2 * chance - 1))
+
+
+class LinkUser(TypingProtocol):
+    """What a link tells its user, on the loop's thread."""
+
+    def link_opened(self, welcome: Welcome) -> None:
+        """The broker has answered HELLO; everything cumulative begins at zero again."""
+
+    def link_frame(self, frame: Frame) -> None:
+        """A frame for the role."""
+
+    def link_lost(self) -> None:
+        """The connection broke; another is being sought."""
+
+    def link_failed(self, error: Exception) -> None:
+        """No other will be sought. Comes once, and nothing after it."""
+
+    def link_closed(self) -> None:
+        """The link was closed as asked. Comes once, and nothing after it."""
+
+
+class BrokerLink:
+    """A connection to one of ``addresses``, made again when it breaks.
+
+    Attributes:
+        reconnects: how often a connection was made again.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        hello: Callable[[], Hello],
+        user: LinkUser,
+        backoff: Backoff,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        texts = [addresses] if isinstance(addresses, str) else list(addresses)
+        self._addresses = [parse_address(text) for text in texts]
+        if not self._addresses:
+            raise LocalProtocolError("at least one broker address is needed, as host:port")
+        self._hello = hello
+        self._user = user
+        self._backoff = backoff
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._connection: FrameConnection | None = None
+        self._attempt = 0
+        self._opened = False
+        self._ended = False
+        self._down_since = self._loop.time()
+        self._retry: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self.reconnects = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether HELLO has been answered and the connection stands."""
+        return self._opened
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._connecting = self._loop.create_task(self._connect(), name="penstock-connect")
+
+    def send(self, frame: Frame) -> None:
+        """Write ``frame``; without an open connection it is dropped, for everything is said again after a reconnect."""
+        if self._opened and self._connection is not None:
+            self._connection.send(frame)
+
+    def close(self) -> None:
+        """End in good order: what was sent leaves first. Answered by ``link_closed``."""
+        if self._ended:
+            return
+        self._stop_trying()
+        if self._connection is None:
+            self._end_later()
+        else:
+            self._connection.close()
+
+    def finish(self) -> None:
+        """Expect the broker to close: its end of stream is then ``link_closed``, not a loss."""
+        self._stop_trying()
+        if self._connection is None:
+            self._end_later()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._stop_trying()
+        if self._connection is not None:
+            self._connection.abort(ConnectionLostError("aborted by this side"))
+        else:
+            self._end_later()
+
+    # Called by the connection
+
+    def connection_opened(self, connection: FrameConnection) -> None:
+        """The TCP connection stands: say HELLO."""
+        self._connection = connection
+        connection.send(self._hello())
+
+    def frame_received(self, frame: Frame) -> None:
+        """WELCOME opens the link; everything else is the user's."""
+        if isinstance(frame, Welcome):
+            self._opened = True
+            self._attempt = 0
+            self._user.link_opened(frame)
+        elif isinstance(frame, Error):
+            # Not closing: the refusal of one request.
+            raise BrokerError(frame.code, frame.text)
+        else:
+            self._user.link_frame(frame)
+
+    def writable_changed(self, writable: bool) -> None:
+        """Demand bounds what a client writes, so there is nothing to hold back."""
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """Decide between closed, lost and failed."""
+        self._connection = None
+        if self._opened:
+            self._opened = False
+            self._down_since = self._loop.time()
+            self.reconnects += 1
+            self._user.link_lost()
+        if self._ended:
+            self._end_later()
+            return
+        self._retry_or_fail(error or ConnectionLostError("the broker closed the connection"))
+
+    # Inside
+
+    async def _connect(self) -> None:
+        address = self._addresses[self._attempt % len(self._addresses)]
+        hello_role = self._hello().role
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._loop.create_connection(
+                    lambda: FrameConnection(Protocol(Side.CLIENT, frozenset({hello_role})), self, self._loop),
+                    address.host,
+                    address.port,
+                )
+        except (OSError, TimeoutError) as error:
+            if not self._ended:
+                reason = str(error) or type(error).__name__
+                self._retry_or_fail(ConnectionLostError(f"no connection to the broker at {address}: {reason}"))
+
+    def _retry_or_fail(self, error: Exception) -> None:
+        self._error = error
+        if not _transient(error):
+            self._fail(error)
+            return
+        patience = self._backoff.give_up_after
+        delay = self._backoff.delay(self._attempt, self._chance())
+        down = self._loop.time() - self._down_since
+        if patience is not None and down + delay > patience:
+            self._fail(ConnectionLostError(f"given up after {down:.1f} s without a connection: {error}"))
+            return
+        self._attempt += 1
+        self._retry = self._loop.call_later(delay, self.start)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._ended:
+            self._stop_trying()
+            self._user.link_failed(error)
+
+    def _stop_trying(self) -> None:
+        self._ended = True
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._connecting is not None and self._connection is None:
+            self._connecting.cancel()
+
+    def _end_later(self) -> None:
+        # In a turn of its own: the user that is closing is still inside its own call.
+        self._loop.call_soon(self._user.link_closed)
+
+
+def _transient(error: Exception) -> bool:
+    """Whether connecting again may help: network trouble does, a refusal or a broken protocol does not."""
+    if isinstance(error, BrokerError):
+        return error.transient
+    return isinstance(error, TruncatedFrameError) or not isinstance(error, RemoteProtocolError)

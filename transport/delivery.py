@@ -1,0 +1,181 @@
+"""What a receiver hands over: one message, or one batch of them, with the facts of its delivery and the way to answer."""
+
+from __future__ import annotations
+
+from typing import Protocol as TypingProtocol
+
+from actors.batch import ID_BYTES, HeaderValue, MessageBatch, unpack_headers
+from transport.wire import Deliver
+
+
+class Settlement(TypingProtocol):
+    """Where answers go: the session that delivered."""
+
+    def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
+        """These are done."""
+
+    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float) -> None:
+        """These are to come again after ``delay`` seconds."""
+
+    def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
+        """These need ``seconds`` from now."""
+
+
+class DeliveredBatch:
+    """A contiguous run of messages as the broker delivered them.
+
+    Attributes:
+        batch: the messages, in columns.
+        queue: the queue's name.
+        first: the queue sequence number of the first message.
+        enqueued_us: when the broker took them, microseconds since the epoch.
+        delivery_count: how often they have been delivered, this time included.
+        possibly_replayed: whether they may have been delivered before.
+        generation: the connection they came on; answers on a later one are void.
+        unsettled: how many of them are not answered yet.
+    """
+
+    __slots__ = (
+        "_id_prefix",
+        "_settlement",
+        "batch",
+        "delivery_count",
+        "enqueued_us",
+        "first",
+        "generation",
+        "nbytes",
+        "possibly_replayed",
+        "queue",
+        "unsettled",
+    )
+
+    def __init__(
+        self, frame: Deliver, queue: str, settlement: Settlement, generation: int = 0, id_prefix: bytes = b""
+    ) -> None:
+        self.batch: MessageBatch = frame.batch
+        self.queue = queue
+        self.first = frame.first
+        self.enqueued_us = frame.enqueued_us
+        self.delivery_count = frame.delivery_count
+        self.possibly_replayed = frame.possibly_replayed
+        self.generation = generation
+        self.nbytes = frame.batch.nbytes
+        self.unsettled = len(frame.batch)
+        self._settlement = settlement
+        self._id_prefix = id_prefix
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def __repr__(self) -> str:
+        return f"DeliveredBatch({self.queue!r}, {self.first}-{self.first + len(self) - 1})"
+
+    def payloads(self) -> list[bytes]:
+        """The payloads as bytes, in order."""
+        return self.batch.payloads.tolist()
+
+    def acknowledge(self) -> None:
+        """Every message of it is done; without effect the second time."""
+        if self.unsettled:
+            self.unsettled = 0
+            self._settlement.acknowledge(self, self.first, len(self.batch))
+
+    def reject(self, delay: float = 0.0) -> None:
+        """Every message of it is to come again, after ``delay`` seconds."""
+        if self.unsettled:
+            self.unsettled = 0
+            self._settlement.reject(self, self.first, len(self.batch), delay)
+
+    def extend(self, seconds: float) -> None:
+        """Handling needs ``seconds`` from now: do not redeliver before."""
+        if self.unsettled:
+            self._settlement.extend(self, self.first, len(self.batch), seconds)
+
+    def message_id(self, index: int) -> bytes:
+        """The 16-byte id of message ``index``: the sender's, or epoch, queue number and sequence number."""
+        if self.batch.ids is not None:
+            return bytes(self.batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
+        return self._id_prefix + (self.first + index).to_bytes(8, "big")
+
+
+class Delivery:
+    """One message.
+
+    Attributes:
+        payload: the bytes that were sent.
+    """
+
+    __slots__ = ("_batch", "_index", "_settled", "payload")
+
+    def __init__(self, batch: DeliveredBatch, index: int, payload: bytes) -> None:
+        self.payload = payload
+        self._batch = batch
+        self._index = index
+        self._settled = False
+
+    def __repr__(self) -> str:
+        return f"Delivery({self._batch.queue!r}, {self.sequence}, {self.payload!r:.60})"
+
+    def acknowledge(self) -> None:
+        """It is done and is never delivered again; without effect the second time."""
+        if not self._settled:
+            self._settled = True
+            batch = self._batch
+            batch.unsettled -= 1
+            batch._settlement.acknowledge(batch, batch.first + self._index, 1)
+
+    def reject(self, delay: float = 0.0) -> None:
+        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone."""
+        if not self._settled:
+            self._settled = True
+            batch = self._batch
+            batch.unsettled -= 1
+            batch._settlement.reject(batch, batch.first + self._index, 1, delay)
+
+    def extend(self, seconds: float) -> None:
+        """Handling needs ``seconds`` from now: do not redeliver before."""
+        if not self._settled:
+            batch = self._batch
+            batch._settlement.extend(batch, batch.first + self._index, 1, seconds)
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._batch.queue
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the queue."""
+        return self._batch.first + self._index
+
+    @property
+    def id(self) -> bytes:
+        """Its 16-byte id."""
+        return self._batch.message_id(self._index)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key the sender gave, if any."""
+        keys = self._batch.batch.keys
+        return (keys[self._index] or None) if keys is not None else None
+
+    @property
+    def headers(self) -> dict[str, HeaderValue]:
+        """The headers the sender gave; empty for none."""
+        headers = self._batch.batch.headers
+        return (unpack_headers(headers[self._index]) or {}) if headers is not None else {}
+
+    @property
+    def enqueued_us(self) -> int:
+        """When the broker took it, microseconds since the epoch."""
+        return self._batch.enqueued_us
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered, this time included."""
+        return self._batch.delivery_count
+
+    @property
+    def possibly_replayed(self) -> bool:
+        """Whether it may have been delivered before."""
+        return self._batch.possibly_replayed

@@ -1,0 +1,120 @@
+"""Errors of the transport: one root, the peer's fault and ours kept apart.
+
+``code`` is the wire code (docs/protocol.md, "Error codes"); the text says what exceeded what and what to do.
+"""
+
+from __future__ import annotations
+
+
+class TransportError(Exception):
+    """Root of every error of this package."""
+
+    code = "internal-error"
+
+
+class LocalProtocolError(TransportError):
+    """Our own program asked for what the protocol does not allow (a message too large, a bad name)."""
+
+    code = "protocol-error"
+
+
+class RemoteProtocolError(TransportError):
+    """The peer sent what the protocol does not allow. The connection ends; nothing else is touched."""
+
+    code = "protocol-error"
+
+
+class FrameTooLargeError(RemoteProtocolError):
+    """A frame's announced length is over the limit in force."""
+
+    code = "frame-too-large"
+
+    def __init__(self, length: int, limit: int) -> None:
+        super().__init__(f"a frame of {length} bytes exceeds the limit of {limit}; send smaller batches")
+        self.length = length
+        self.limit = limit
+
+
+class MessageTooLargeError(LocalProtocolError):
+    """One message does not fit a frame."""
+
+    code = "frame-too-large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"a message of {size} bytes exceeds the {limit} that fit a frame; split it or send a reference to it"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class TruncatedFrameError(RemoteProtocolError, ConnectionError):
+    """The stream ended inside a frame: the peer or the network broke off."""
+
+
+class UnsupportedVersionError(RemoteProtocolError):
+    """HELLO names a version that this side does not speak."""
+
+    code = "unsupported-version"
+
+
+class UnknownRoleError(RemoteProtocolError):
+    """HELLO names a role that this address does not serve."""
+
+    code = "unknown-role"
+
+
+class InvalidNameError(RemoteProtocolError, ValueError):
+    """A queue, client or subscription name out of its limits."""
+
+    code = "invalid-name"
+
+
+class LimitExceededError(TransportError):
+    """A named limit of the broker is reached."""
+
+    code = "limit-exceeded"
+
+
+class NotFoundError(TransportError):
+    """An administrative command about something that does not exist."""
+
+    code = "not-found"
+
+
+class AlreadyExistsError(TransportError):
+    """An administrative command would create what exists with other settings."""
+
+    code = "already-exists"
+
+
+class PeerTimeoutError(TransportError):
+    """The peer was silent for longer than the protocol allows."""
+
+    code = "timeout"
+
+
+class ConnectionLostError(TransportError, ConnectionError):
+    """The connection ended before the work on it did, and may be tried again."""
+
+
+class BrokerError(TransportError):
+    """The broker refused something and said why.
+
+    Attributes:
+        code: the wire code.
+        text: the broker's words.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"the broker answered {code}: {text}")
+        self.code = code
+        self.text = text
+
+    @property
+    def transient(self) -> bool:
+        """Whether connecting again may help."""
+        return self.code in TRANSIENT_CODES
+
+
+TRANSIENT_CODES = frozenset({"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted"})

@@ -1,0 +1,212 @@
+"""Framing without I/O: bytes in, frames out. docs/protocol.md, section "Frames", is the specification.
+
+A connection's shell asks the decoder for a buffer, receives into it and reports how much came (the shape of
+``asyncio.BufferedProtocol``). Between frames every connection of a thread receives into one shared buffer; a frame that is
+only partly there moves to a buffer of its own, which grows with what has really arrived, never with what was announced.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgpack
+
+from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
+
+HANDSHAKE_FRAME_BYTES = 4 * 1024
+"""Largest frame before HELLO is answered: a stranger gets no more of our memory than this."""
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Largest frame after that: bounds what one connection makes us hold, and one message's size."""
+MAX_HEADER_BYTES = 4 * 1024
+"""Headers describe; what is large goes into the body."""
+MAX_HEADER_ITEMS = 1024
+"""Elements of one array or map in a header."""
+MIN_FRAME_BYTES = 7
+"""Length, header length and the one byte of an empty array."""
+PREFIX_BYTES = 6
+SHARED_BUFFER_BYTES = 256 * 1024
+"""One receive takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
+FIRST_PARTIAL_BYTES = 64 * 1024
+"""First size of an unfinished frame's own buffer; it doubles as bytes arrive."""
+
+_PREFIX = struct.Struct(">IH")
+
+Part = bytes | bytearray | memoryview
+
+
+class RawFrame(NamedTuple):
+    """One complete frame: its header's array (type first) and its body, which owns its memory."""
+
+    header: list[Any]
+    body: memoryview
+
+
+class FrameDecoder:
+    """Cuts a TCP stream into frames, whatever way it was fragmented.
+
+    Attributes:
+        max_frame_bytes: the limit in force; raised by the shell once HELLO is answered.
+        error: what ended the stream behind frames that were still good; the shell acts on it after those.
+    """
+
+    __slots__ = ("_filled", "_partial", "_view", "error", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._partial: bytearray | None = None
+        self._filled = 0
+        self._view: memoryview | None = None
+        self.error: RemoteProtocolError | None = None
+
+    @property
+    def mid_frame(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return self._partial is not None
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; valid until `buffer_updated`, which must follow on the same thread at once."""
+        if self._partial is None:
+            self._view = _shared_view()
+        else:
+            self._view = memoryview(self._partial)[self._filled :]
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> list[RawFrame]:
+        """Take the ``nbytes`` just received; returns the frames they complete, in order.
+
+        Raises:
+            RemoteProtocolError: bytes that are no frame, or one over a limit. The stream cannot be read on. Behind
+                good frames it is not raised but left in `error`, and raised by the next call.
+        """
+        if self.error is not None:
+            raise self.error
+        if self._partial is None:
+            assert self._view is not None, "get_buffer comes first"
+            return self._cut(self._view, nbytes)
+        self._filled += nbytes
+        return self._continue_partial()
+
+    def receive_data(self, data: Part) -> list[RawFrame]:
+        """The same for bytes already at hand."""
+        frames: list[RawFrame] = []
+        view = memoryview(data)
+        while view:
+            buffer = self.get_buffer()
+            taken = min(len(buffer), len(view))
+            buffer[:taken] = view[:taken]
+            view = view[taken:]
+            frames += self.buffer_updated(taken)
+        return frames
+
+    def _cut(self, view: memoryview, end: int) -> list[RawFrame]:
+        """Frames that lie whole in ``view[:end]``; the rest becomes the partial frame."""
+        frames: list[RawFrame] = []
+        start = 0
+        try:
+            while end - start >= PREFIX_BYTES:
+                length, header_length = self._prefix(view, start)
+                if end - start < length:
+                    break
+                body_at = start + PREFIX_BYTES + header_length
+                header = _unpack_header(bytes(view[start + PREFIX_BYTES : body_at]))
+                # The shared buffer is reused at once: a body is copied out of it.
+                frames.append(RawFrame(header, memoryview(bytes(view[body_at : start + length]))))
+                start += length
+            if start < end:
+                self._begin_partial(view[start:end])
+        except RemoteProtocolError as error:
+            if not frames:
+                raise
+            self.error = error
+        return frames
+
+    def _begin_partial(self, received: memoryview) -> None:
+        self._filled = len(received)
+        self._partial = bytearray(self._partial_size(received))
+        self._partial[: self._filled] = received
+
+    def _partial_size(self, received: memoryview) -> int:
+        """The frame's length where known, but no more than twice what is there."""
+        if len(received) < PREFIX_BYTES:
+            return PREFIX_BYTES
+        length, _ = self._prefix(received, 0)
+        return min(length, max(FIRST_PARTIAL_BYTES, 2 * len(received)))
+
+    def _continue_partial(self) -> list[RawFrame]:
+        partial = self._partial
+        assert partial is not None
+        if self._filled < len(partial):
+            return []
+        received = memoryview(partial)
+        length, header_length = self._prefix(received, 0)
+        if self._filled < length:
+            # A new buffer, not a resized one: the event loop still holds the view that it received into.
+            self._begin_partial(received)
+            return []
+        self._partial = None
+        body_at = PREFIX_BYTES + header_length
+        return [RawFrame(_unpack_header(bytes(received[PREFIX_BYTES:body_at])), received[body_at:length].toreadonly())]
+
+    def _prefix(self, view: memoryview, start: int) -> tuple[int, int]:
+        length, header_length = _PREFIX.unpack_from(view, start)
+        if length > self.max_frame_bytes:
+            raise FrameTooLargeError(length, self.max_frame_bytes)
+        if length < MIN_FRAME_BYTES:
+            raise RemoteProtocolError(f"a frame of {length} bytes is shorter than the shortest of {MIN_FRAME_BYTES}")
+        if header_length > MAX_HEADER_BYTES:
+            raise RemoteProtocolError(f"a header of {header_length} bytes exceeds {MAX_HEADER_BYTES}")
+        if PREFIX_BYTES + header_length > length:
+            raise RemoteProtocolError(f"a header of {header_length} bytes does not fit its frame of {length}")
+        return length, header_length
+
+
+def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
+    """The buffers of one frame, to be written one after another; the body's are passed on uncopied.
+
+    Raises:
+        LocalProtocolError: a header over ``MAX_HEADER_BYTES``, or a frame over ``MAX_FRAME_BYTES``.
+    """
+    packed = msgpack.packb(header)
+    if len(packed) > MAX_HEADER_BYTES:
+        raise LocalProtocolError(f"a header of {len(packed)} bytes exceeds {MAX_HEADER_BYTES}")
+    parts: list[Part] = [b"", *body]
+    length = PREFIX_BYTES + len(packed)
+    for part in parts:
+        length += part.nbytes if isinstance(part, memoryview) else len(part)
+    if length > MAX_FRAME_BYTES:
+        raise LocalProtocolError(f"a frame of {length} bytes exceeds {MAX_FRAME_BYTES}")
+    parts[0] = _PREFIX.pack(length, len(packed)) + packed
+    return parts
+
+
+def _unpack_header(packed: bytes) -> list[Any]:
+    try:
+        header = msgpack.unpackb(
+            packed, max_array_len=MAX_HEADER_ITEMS, max_map_len=MAX_HEADER_ITEMS, max_ext_len=0, strict_map_key=True
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise RemoteProtocolError(
+            f"a header that is not msgpack within its limits: {error or type(error).__name__}"
+        ) from error
+    if not isinstance(header, list) or not header:
+        raise RemoteProtocolError(
+            f"a header must be a msgpack array that begins with its type, not {type(header).__name__}"
+        )
+    return header
+
+
+class _ThreadLocal(threading.local):
+    """One receive buffer a thread: an event loop, or a blocking client, finishes with it before the next receive."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(SHARED_BUFFER_BYTES))
+
+
+_local = _ThreadLocal()
+
+
+def _shared_view() -> memoryview:
+    return _local.view

@@ -1,0 +1,170 @@
+"""The connection's state machine without I/O: which frame may come when, from whom.
+
+Both sides run one `Protocol`. It is fed raw frames and answers values, or raises the error that ends the connection; it also
+turns what is cumulative on the wire (DEMAND, REQUEST) into increments. docs/protocol.md is the specification.
+
+    CONNECTED --HELLO--> OPENING --WELCOME--> OPEN --ERROR(close), end of stream--> CLOSED
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from transport.errors import BrokerError, RemoteProtocolError, UnknownRoleError, UnsupportedVersionError
+from transport.frames import RawFrame
+from transport.wire import (
+    VERSION,
+    Ack,
+    Cancel,
+    Command,
+    Commit,
+    Committed,
+    Deliver,
+    Demand,
+    Error,
+    Extend,
+    Fetch,
+    Fetched,
+    FetchEnd,
+    Frame,
+    Hello,
+    Nack,
+    Ping,
+    Pong,
+    Request,
+    Reserve,
+    Reserved,
+    Result,
+    Send,
+    Sent,
+    Welcome,
+    check_name,
+    decode,
+)
+
+
+class Side(Enum):
+    """Which end of the connection this is."""
+
+    CLIENT = "client"
+    BROKER = "broker"
+
+
+class State(Enum):
+    """Where the connection is in its life."""
+
+    CONNECTED = "connected"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+ALWAYS: frozenset[type[Frame]] = frozenset({Ping, Pong, Error})
+
+FROM_CLIENT: dict[str, frozenset[type[Frame]]] = {
+    "sender": frozenset({Send}),
+    "receiver": frozenset({Request, Ack, Nack, Extend, Cancel}),
+    "subscription": frozenset({Reserve, Commit, Fetch, Request, Cancel}),
+    "admin": frozenset({Command}),
+}
+"""What an open client of each role may send."""
+
+FROM_BROKER: dict[str, frozenset[type[Frame]]] = {
+    "sender": frozenset({Demand, Sent}),
+    "receiver": frozenset({Deliver}),
+    "subscription": frozenset({Reserved, Committed, Fetched, FetchEnd}),
+    "admin": frozenset({Result}),
+}
+"""What the broker may send to an open client of each role."""
+
+SENDING_ROLES = frozenset({"sender", "admin"})
+RECEIVING_ROLES = frozenset({"receiver", "subscription"})
+
+
+class Protocol:
+    """One side of one connection.
+
+    Attributes:
+        side: which side.
+        roles: the roles that this address serves (broker) or the one role asked for (client).
+        role: the role, once HELLO has named it.
+        state: where the connection is.
+    """
+
+    __slots__ = ("_allowed", "_bytes", "_messages", "role", "roles", "side", "state")
+
+    def __init__(self, side: Side, roles: frozenset[str]) -> None:
+        self.side = side
+        self.roles = roles
+        self.role: str | None = None
+        self.state = State.CONNECTED
+        self._allowed: frozenset[type[Frame]] = frozenset({Hello}) if side is Side.BROKER else frozenset()
+        self._messages = 0
+        self._bytes = 0
+
+    def receive(self, raw: RawFrame) -> Frame:
+        """The value of the next frame.
+
+        Raises:
+            RemoteProtocolError: it is malformed, or not allowed now.
+            BrokerError: on the client's side, the broker's ERROR that closes.
+        """
+        frame = decode(raw)
+        if type(frame) not in self._allowed:
+            raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
+        if isinstance(frame, Hello):
+            self._hello(frame)
+        elif isinstance(frame, Welcome):
+            self._opened()
+        elif isinstance(frame, Error) and frame.close:
+            self.state = State.CLOSED
+            raise BrokerError(frame.code, frame.text)
+        return frame
+
+    def said_hello(self, role: str) -> None:
+        """The client's shell has sent HELLO for ``role``."""
+        self.role = role
+        self.state = State.OPENING
+        self._allowed = frozenset({Welcome, Error})
+
+    def said_welcome(self) -> None:
+        """The broker's shell has sent WELCOME."""
+        self._opened()
+
+    def increment(self, frame: Demand | Request) -> tuple[int, int]:
+        """How much more (messages, bytes) a cumulative ``frame`` grants than all before it; lower numbers grant nothing."""
+        messages = max(0, frame.messages - self._messages)
+        size = max(0, frame.bytes - self._bytes)
+        self._messages += messages
+        self._bytes += size
+        return messages, size
+
+    def _hello(self, hello: Hello) -> None:
+        if hello.version != VERSION:
+            raise UnsupportedVersionError(
+                f"version {hello.version} is not spoken here; this broker speaks version {VERSION}"
+            )
+        if hello.role not in self.roles:
+            raise UnknownRoleError(
+                f"role {hello.role!r:.40} is not served on this address; it serves {', '.join(sorted(self.roles))}"
+            )
+        if hello.role != "admin":
+            check_name(hello.queue or "", "queue")
+        if hello.client_id is not None:
+            check_name(hello.client_id, "client")
+        self.role = hello.role
+        self.state = State.OPENING
+        self._allowed = ALWAYS
+
+    def _opened(self) -> None:
+        assert self.role is not None, "WELCOME answers HELLO"
+        self.state = State.OPEN
+        table = FROM_CLIENT if self.side is Side.BROKER else FROM_BROKER
+        self._allowed = ALWAYS | table[self.role]
+
+    def _where(self) -> str:
+        if self.state is State.OPEN:
+            return f"from the {'client' if self.side is Side.BROKER else 'broker'} in the role {self.role}"
+        return f"while the connection is {self.state.value}; " + (
+            "HELLO comes first" if self.state is State.CONNECTED else "WELCOME comes first"
+        )

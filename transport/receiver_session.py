@@ -1,0 +1,185 @@
+"""What a receiver knows, without I/O: its demand, what it holds unacknowledged, and the answers that wait to leave.
+
+docs/protocol.md, section "Receiving". Everything here belongs to one connection at a time: on a new one demand begins at zero, and
+what was held has gone back to the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams import RequestStrategy
+from transport.delivery import DeliveredBatch
+from transport.errors import RemoteProtocolError
+from transport.wire import Ack, Deliver, Extend, Frame, Nack, Ranges, Request, split_ranges
+
+DEFAULT_MAX_IN_FLIGHT = 1000
+DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
+MAX_EXTENSION_MS = 12 * 3600 * 1000
+"""The longest visibility deadline that the protocol allows."""
+
+
+class ReceiverSession:
+    """The state of one receiver.
+
+    ``notify`` is called when the first answer since the last `answers` waits to leave.
+
+    Attributes:
+        generation: which connection this is; answers to an earlier one's deliveries are void.
+        in_flight: messages delivered and not acknowledged.
+        received: messages delivered on this connection.
+        acknowledged: messages acknowledged in all.
+    """
+
+    __slots__ = (
+        "_ack_first",
+        "_ack_next",
+        "_acks",
+        "_extends",
+        "_free_bytes",
+        "_limit",
+        "_max_bytes",
+        "_nacks",
+        "_notify",
+        "_pending",
+        "_requested",
+        "_requested_bytes",
+        "_strategy",
+        "acknowledged",
+        "generation",
+        "id_prefix",
+        "in_flight",
+        "queue",
+        "received",
+    )
+
+    def __init__(
+        self,
+        queue: str,
+        strategy: RequestStrategy,
+        notify: Callable[[], None],
+        max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES,
+        limit: int | None = None,
+    ) -> None:
+        self.queue = queue
+        self._strategy = strategy
+        self._max_bytes = max_in_flight_bytes
+        self._limit = limit
+        self._notify = notify
+        self._pending = False
+        self.generation = 0
+        self.acknowledged = 0
+        self.id_prefix = b""
+        self.received = 0
+        self.in_flight = 0
+        self._requested = 0
+        self._requested_bytes = 0
+        self._free_bytes = 0
+        self._acks: Ranges = []
+        self._nacks: dict[int, Ranges] = {}
+        self._extends: dict[int, Ranges] = {}
+        self._ack_first = 0
+        self._ack_next = 0
+
+    def connected(self, id_prefix: bytes) -> None:
+        """A new connection: nothing is requested, nothing is held."""
+        self.generation += 1
+        self.id_prefix = id_prefix
+        self._reset()
+
+    def delivered(self, frame: Deliver) -> DeliveredBatch:
+        """Take a delivery.
+
+        Raises:
+            RemoteProtocolError: more than was requested.
+        """
+        count = len(frame.batch)
+        if self.received + count > self._requested:
+            raise RemoteProtocolError(f"{count} messages delivered, {self._requested - self.received} were requested")
+        self.received += count
+        self.in_flight += count
+        return DeliveredBatch(frame, self.queue, self, self.generation, self.id_prefix)
+
+    def demand(self) -> Request | None:
+        """The REQUEST that is due now, by the strategy and the limits; None when none is."""
+        outstanding = self._requested - self.received
+        more = self._strategy.request_demand(outstanding, self.in_flight)
+        if self._limit is not None:
+            more = min(more, self._limit - self.acknowledged - self.in_flight - outstanding)
+        allowed_bytes = self._free_bytes + self._max_bytes
+        byte_step = allowed_bytes - self._requested_bytes
+        if more <= 0 and byte_step * 2 < self._max_bytes:
+            return None
+        self._requested += max(0, more)
+        self._requested_bytes = allowed_bytes
+        return Request(self._requested, self._requested_bytes)
+
+    def answers(self) -> list[Frame]:
+        """EXTEND, NACK and ACK frames for everything answered since the last call, runs joined.
+
+        EXTEND comes first: a message that was extended and then acknowledged is still held when the EXTEND arrives.
+        """
+        self._pending = False
+        frames: list[Frame] = []
+        for ms, ranges in self._extends.items():
+            frames += [Extend(part, ms) for part in split_ranges(ranges)]
+        for delay_ms, ranges in self._nacks.items():
+            frames += [Nack(part, delay_ms) for part in split_ranges(ranges)]
+        self._extends, self._nacks = {}, {}
+        if self._ack_next > self._ack_first:
+            self._acks.append((self._ack_first, self._ack_next - self._ack_first))
+            self._ack_first = self._ack_next = 0
+        if self._acks:
+            frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
+            self._acks = []
+        return frames
+
+    # Settlement: called by deliveries
+
+    def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
+        """Acknowledge ``count`` messages from ``first`` on; runs in order join into one range."""
+        if batch.generation != self.generation:
+            return
+        if first == self._ack_next:
+            self._ack_next += count
+        else:
+            if self._ack_next > self._ack_first:
+                self._acks.append((self._ack_first, self._ack_next - self._ack_first))
+            self._ack_first = first
+            self._ack_next = first + count
+        self.acknowledged += count
+        self.in_flight -= count
+        if not batch.unsettled:
+            self._free_bytes += batch.nbytes
+        if not self._pending:
+            self._pending = True
+            self._notify()
+
+    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float) -> None:
+        """Give ``count`` messages back."""
+        if batch.generation != self.generation:
+            return
+        self._nacks.setdefault(max(0, round(delay * 1000)), []).append((first, count))
+        self.in_flight -= count
+        if not batch.unsettled:
+            self._free_bytes += batch.nbytes
+        self._note_pending()
+
+    def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
+        """Ask for more time."""
+        if batch.generation != self.generation:
+            return
+        ms = min(MAX_EXTENSION_MS, max(1, round(seconds * 1000)))
+        self._extends.setdefault(ms, []).append((first, count))
+        self._note_pending()
+
+    def _note_pending(self) -> None:
+        if not self._pending:
+            self._pending = True
+            self._notify()
+
+    def _reset(self) -> None:
+        self._requested = self._requested_bytes = self._free_bytes = 0
+        self.received = self.in_flight = 0
+        self._acks, self._nacks, self._extends = [], {}, {}
+        self._ack_first = self._ack_next = 0

@@ -1,0 +1,270 @@
+"""A receiver at work: the publisher that hands deliveries on as downstream demands, and the link they come on."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from streams import Publisher, Subscriber, Subscription
+from transport.client import BrokerLink
+from transport.delivery import DeliveredBatch, Delivery
+from transport.errors import RemoteProtocolError
+from transport.receiver_session import ReceiverSession
+from transport.wire import VERSION, Cancel, Deliver, Frame, Hello, Welcome
+
+if TYPE_CHECKING:
+    from transport.receiver import Receiver
+
+T = TypeVar("T")
+
+EMIT_BUDGET = 1024
+"""Elements handed on in one turn of the loop, so that a fast receiver leaves turns for everybody else."""
+CANCEL_TIMEOUT = 5.0
+"""Seconds that the broker has to close after CANCEL; by then the acknowledgements have arrived, or never will."""
+EXTENSIONS_PER_TIMEOUT = 3
+"""How often within a visibility timeout what waits here, not yet handed on, is extended."""
+
+
+class ReceiverStage(Publisher[T], Subscription, Generic[T]):
+    """One run of a `Receiver`; subclasses say what an element is."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._receiver = receiver
+        self.session = ReceiverSession(
+            receiver.queue_name, receiver.strategy, self._schedule_turn, receiver.max_in_flight_bytes, receiver.limit
+        )
+        self.link = BrokerLink(receiver.addresses, self._hello, self, receiver.reconnect)
+        self._downstream: Subscriber[T] | None = None
+        self._subscribed = False
+        self._started = False
+        self._wanted = 0
+        self._waiting: deque[DeliveredBatch] = deque()
+        self._batch: DeliveredBatch | None = None
+        self._current: list[T] = []
+        self._position = 0
+        self._turn_scheduled = False
+        self._ended = False
+        self._visibility = 0.0
+        self._extension: asyncio.TimerHandle | None = None
+        self._closed = self._loop.create_future()
+
+    # What an element is
+
+    @abstractmethod
+    def _elements(self, batch: DeliveredBatch) -> list[T]:
+        """The elements of ``batch``, in order."""
+
+    # Publisher and Subscription
+
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Serve the one subscriber of this run."""
+        if self._subscribed:
+            raise RuntimeError("a materialized receiver has one subscriber")
+        self._subscribed = True
+        self._downstream = subscriber
+        subscriber.on_subscribe(self)
+
+    def request(self, n: int) -> None:
+        """Rule 3.8: n more elements may come; the first request connects. Rule 3.9: n <= 0 is an error signal."""
+        if n <= 0:
+            self._fail(ValueError(f"request({n}): rule 3.9 of Reactive Streams wants a positive number"))
+            return
+        self._wanted += n
+        if not self._started:
+            self._started = True
+            self.link.start()
+        self._schedule_turn()
+
+    def cancel(self) -> None:
+        """Downstream takes no more. What waits here goes back at once; what it has taken it may still acknowledge."""
+        self._downstream = None
+        self._give_back()
+        self._schedule_turn()
+
+    async def finish(self) -> None:
+        """Send the answers that wait, give back everything else and wait until the broker has taken note."""
+        self._downstream = None
+        self._stop_extending()
+        if not self._started or self._closed.done():
+            return
+        self._ended = True
+        if self.link.is_open:
+            self._send_answers()
+            self.link.send(Cancel())
+            self.link.finish()
+        else:
+            self.link.abort()
+        try:
+            async with asyncio.timeout(CANCEL_TIMEOUT):
+                await asyncio.shield(self._closed)
+        except TimeoutError:
+            self.link.abort()
+
+    # LinkUser
+
+    def link_opened(self, welcome: Welcome) -> None:
+        """Request anew: what an earlier connection held has gone back to the queue."""
+        prefix = welcome.options.get("id_prefix", b"")
+        visibility_ms = welcome.options.get("visibility_timeout_ms", 0)
+        if not isinstance(prefix, bytes) or type(visibility_ms) is not int:
+            raise RemoteProtocolError("WELCOME: id_prefix is not binary, or visibility_timeout_ms no integer")
+        self._drop_waiting()
+        self.session.connected(prefix)
+        self._visibility = visibility_ms / 1000
+        self._extend_later()
+        self._schedule_turn()
+
+    def link_frame(self, frame: Frame) -> None:
+        """Deliveries wait here until downstream wants them; demand has bounded them."""
+        if not isinstance(frame, Deliver):
+            return
+        batch = self.session.delivered(frame)
+        if self._downstream is None:
+            batch.reject()
+        else:
+            self._waiting.append(batch)
+        self._schedule_turn()
+
+    def link_lost(self) -> None:
+        """What waits here is not ours any more."""
+        self._drop_waiting()
+        self._stop_extending()
+
+    def link_failed(self, error: Exception) -> None:
+        """No broker: downstream learns why."""
+        self._note_closed()
+        self._fail(error)
+
+    def link_closed(self) -> None:
+        """The broker has taken note of everything."""
+        self._note_closed()
+
+    # Inside
+
+    def _hello(self) -> Hello:
+        return Hello(VERSION, "receiver", self._receiver.queue_name, self._receiver.client_id, {})
+
+    def _schedule_turn(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Hand on what is wanted, then say what was answered and request what is free."""
+        self._turn_scheduled = False
+        if self._ended:
+            return
+        self._emit()
+        self._send_answers()
+        if self._downstream is None or not self.link.is_open:
+            return
+        request = self.session.demand() if self._wanted or self.session.in_flight else None
+        if request is not None:
+            self.link.send(request)
+        limit = self._receiver.limit
+        if limit is not None and self.session.acknowledged >= limit:
+            self._complete()
+
+    def _emit(self) -> None:
+        """Hand on as much as is wanted, within this turn's budget."""
+        budget = EMIT_BUDGET
+        while self._wanted > 0 and self._downstream is not None:
+            position = self._position
+            current = self._current
+            if position == len(current):
+                if not self._waiting:
+                    return
+                self._batch = self._waiting.popleft()
+                current = self._current = self._elements(self._batch)
+                position = self._position = 0
+            end = min(len(current), position + self._wanted, position + budget)
+            budget -= end - position
+            self._hand_on(current, position, end)
+            if budget <= 0:
+                self._schedule_turn()
+                return
+
+    def _hand_on(self, current: list[T], position: int, end: int) -> None:
+        downstream = self._downstream
+        assert downstream is not None, "the caller has looked"
+        on_next = downstream.on_next
+        while position < end:
+            element = current[position]
+            position += 1
+            self._position = position
+            self._wanted -= 1
+            on_next(element)
+            # on_next may have cancelled, or run the loop's callbacks that lost the connection.
+            if self._downstream is None or self._current is not current:
+                return
+
+    def _send_answers(self) -> None:
+        if self.link.is_open:
+            for frame in self.session.answers():
+                self.link.send(frame)
+
+    def _extend_later(self) -> None:
+        self._stop_extending()
+        if self._visibility > 0:
+            self._extension = self._loop.call_later(self._visibility / EXTENSIONS_PER_TIMEOUT, self._extend)
+
+    def _extend(self) -> None:
+        """The clock of a message's handling starts when it is handed on, not while it waits here."""
+        for batch in self._waiting:
+            batch.extend(self._visibility)
+        if self._batch is not None and 0 < self._position < len(self._current):
+            rest = len(self._current) - self._position
+            self.session.extend(self._batch, self._batch.first + self._position, rest, self._visibility)
+        self._schedule_turn()
+        self._extend_later()
+
+    def _stop_extending(self) -> None:
+        if self._extension is not None:
+            self._extension.cancel()
+            self._extension = None
+
+    def _give_back(self) -> None:
+        for batch in self._waiting:
+            batch.reject()
+        for element in self._current[self._position :]:
+            element.reject()  # type: ignore[attr-defined]  # both kinds of element can be rejected
+        self._drop_waiting()
+
+    def _drop_waiting(self) -> None:
+        self._waiting.clear()
+        self._batch = None
+        self._current = []
+        self._position = 0
+
+    def _complete(self) -> None:
+        downstream, self._downstream = self._downstream, None
+        if downstream is not None:
+            downstream.on_complete()
+
+    def _fail(self, error: Exception) -> None:
+        downstream, self._downstream = self._downstream, None
+        if downstream is not None:
+            downstream.on_error(error)
+
+    def _note_closed(self) -> None:
+        self._ended = True
+        self._stop_extending()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+
+class DeliveryStage(ReceiverStage[Delivery]):
+    """One element a message."""
+
+    def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
+        return [Delivery(batch, index, payload) for index, payload in enumerate(batch.payloads())]
+
+
+class BatchStage(ReceiverStage[DeliveredBatch]):
+    """One element a delivered batch."""
+
+    def _elements(self, batch: DeliveredBatch) -> list[DeliveredBatch]:
+        return [batch]

@@ -1,0 +1,261 @@
+"""A sender at work: the subscriber that takes from upstream what the broker's demand allows, and the link it sends on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streams import Publisher, Subscriber, Subscription
+from transport.client import BrokerLink
+from transport.errors import RemoteProtocolError
+from transport.protocol import Protocol, Side
+from transport.sender_session import Confirmation, Sendable, SenderSession
+from transport.wire import VERSION, Demand, Frame, Hello, Sent, Welcome
+
+if TYPE_CHECKING:
+    from transport.sender import Sender
+
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""Bytes taken from upstream and not yet sent above which no more is requested."""
+MAX_REQUEST = 4096
+"""Elements requested from upstream and not yet received, at most: bounds what a burst of large ones can take."""
+
+
+class SenderStage(Subscriber[Sendable]):
+    """One run of a `Sender`.
+
+    Args:
+        sender: what to do.
+        on_confirmed: called with each confirmation; returns whether more may be taken from upstream.
+        on_done: called once, with the failure or None, when everything is confirmed or nothing more will be.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        on_confirmed: Callable[[Confirmation], None],
+        on_done: Callable[[Exception | None], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sender = sender
+        self.session = SenderSession(sender.max_batch_messages, sender.max_batch_bytes)
+        self._on_confirmed = on_confirmed
+        self._on_done = on_done
+        self._upstream: Subscription | None = None
+        self._requested = 0
+        self._completed = False
+        self._done = False
+        self._turn_scheduled = False
+        self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
+        self.held_back = False
+        self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
+
+    def start(self) -> None:
+        """Begin to connect; elements are requested when the broker grants demand."""
+        self.link.start()
+
+    # Subscriber
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        """Rule 2.5: a second subscription is cancelled."""
+        if self._upstream is not None:
+            subscription.cancel()
+            return
+        self._upstream = subscription
+
+    def on_next(self, element: Sendable) -> None:
+        """Take one element; the batch leaves at the end of the loop's turn, or when it is full."""
+        self._requested -= 1
+        if element.__class__ is bytes:
+            self.session.offer_payload(element)
+        else:
+            try:
+                self.session.offer(element)
+            except Exception as error:  # noqa: BLE001 - whatever the element was, it fails the stream, not the upstream's call
+                self._finish(error)
+                return
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def on_error(self, error: BaseException) -> None:
+        """Upstream failed: what it gave is still sent and confirmed, then the failure goes on."""
+        self._completed = True
+        self._finish(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    def on_complete(self) -> None:
+        """Upstream is through; done when the last message is confirmed."""
+        self._completed = True
+        self._turn()
+
+    def cancel(self) -> None:
+        """Stop taking, and end the link."""
+        self._completed = True
+        if self._upstream is not None:
+            self._upstream.cancel()
+        if not self._done:
+            self._done = True
+            self.link.close()
+
+    def hold_back(self, held: bool) -> None:
+        """Take nothing more from upstream while ``held``: downstream has not taken the confirmations."""
+        if self.held_back and not held:
+            self.held_back = False
+            self._request()
+        self.held_back = held
+
+    # LinkUser
+
+    def link_opened(self, welcome: Welcome) -> None:
+        """Send again what is unconfirmed, as demand comes."""
+        last = welcome.options.get("last_sequence")
+        if last is not None and type(last) is not int:
+            raise RemoteProtocolError(f"WELCOME: last_sequence is {last!r:.40}")
+        self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
+        self._confirm(self.session.connected(last))
+        self._turn()
+
+    def link_frame(self, frame: Frame) -> None:
+        """DEMAND lets more out, SENT confirms."""
+        if isinstance(frame, Demand):
+            self.session.granted(*self._demand.increment(frame))
+        elif isinstance(frame, Sent):
+            self._confirm(self.session.sent(frame))
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def link_lost(self) -> None:
+        """No demand until there is a connection again."""
+        self.session.credit_messages = self.session.credit_bytes = 0
+
+    def link_failed(self, error: Exception) -> None:
+        """Nothing more can be sent."""
+        self._finish(error)
+
+    def link_closed(self) -> None:
+        """As asked."""
+
+    # Inside
+
+    def _hello(self) -> Hello:
+        return Hello(VERSION, "sender", self._sender.queue, self._sender.client_id, {})
+
+    def _turn(self) -> None:
+        """Send what may be sent, request what may be requested, notice the end."""
+        self._turn_scheduled = False
+        if self._done:
+            return
+        if self.link.is_open:
+            send = self.link.send
+            for frame in self.session.sends(self._completed):
+                send(frame)
+        if self._completed:
+            if self.session.idle:
+                self._finish(None)
+        else:
+            self._request()
+
+    def _request(self) -> None:
+        """Request upstream no more than the broker has granted beyond what is already taken."""
+        session = self.session
+        if self._upstream is None or self.held_back or self._done or session.unsent_bytes > MAX_UNSENT_BYTES:
+            return
+        if session.unconfirmed_messages >= self._sender.max_in_flight or session.credit_bytes <= 0:
+            return
+        room = min(
+            session.credit_messages - session.unsent_messages,
+            self._sender.max_in_flight - session.unconfirmed_messages - session.unsent_messages,
+            MAX_REQUEST,
+        )
+        more = room - self._requested
+        # In steps of half: a request for every element would cost as much as the element.
+        if more > 0 and self._requested <= room // 2:
+            self._requested += more
+            self._upstream.request(more)
+
+    def _confirm(self, confirmations: list[Confirmation]) -> None:
+        for confirmation in confirmations:
+            self._on_confirmed(confirmation)
+
+    def _finish(self, error: Exception | None) -> None:
+        if self._done:
+            return
+        self._done = True
+        if error is not None and self._upstream is not None and not self._completed:
+            self._upstream.cancel()
+        self.link.close()
+        self._on_done(error)
+
+
+class ConfirmationPublisher(Publisher[Confirmation], Subscription):
+    """The Flow side of a sender: its confirmations, under downstream's demand.
+
+    Upstream is held back while a confirmation waits for demand, so what waits is bounded by what was in flight.
+    """
+
+    def __init__(self, sender: Sender, upstream: Publisher[Sendable]) -> None:
+        self._upstream = upstream
+        self._stage = SenderStage(sender, self._confirmed, self._finished)
+        self._waiting: deque[Confirmation] = deque()
+        self._wanted = 0
+        self._ended = False
+        self._error: Exception | None = None
+        self._downstream: Subscriber[Confirmation] | None = None
+        self._emitting = False
+
+    def subscribe(self, subscriber: Subscriber[Confirmation]) -> None:
+        """Start the sender for its one subscriber."""
+        if self._downstream is not None:
+            raise RuntimeError("a materialized sender flow has one subscriber")
+        self._downstream = subscriber
+        subscriber.on_subscribe(self)
+        self._upstream.subscribe(self._stage)
+        self._stage.start()
+
+    def request(self, n: int) -> None:
+        """Rule 3.8: n more confirmations may come; rule 3.9: n <= 0 is an error signal."""
+        if n <= 0:
+            self.cancel()
+            self._end(ValueError(f"request({n}): rule 3.9 of Reactive Streams wants a positive number"))
+            return
+        self._wanted += n
+        self._emit()
+
+    def cancel(self) -> None:
+        """Stop sending; what was sent stays sent."""
+        self._downstream = None if self._ended else self._downstream
+        self._waiting.clear()
+        self._stage.cancel()
+
+    def _confirmed(self, confirmation: Confirmation) -> None:
+        self._waiting.append(confirmation)
+        self._emit()
+
+    def _finished(self, error: Exception | None) -> None:
+        self._ended = True
+        self._error = error
+        self._emit()
+
+    def _emit(self) -> None:
+        if self._emitting:
+            return
+        self._emitting = True
+        while self._waiting and self._wanted > 0 and self._downstream is not None:
+            self._wanted -= 1
+            self._downstream.on_next(self._waiting.popleft())
+        self._emitting = False
+        self._stage.hold_back(bool(self._waiting))
+        if self._ended and not self._waiting:
+            self._end(self._error)
+
+    def _end(self, error: Exception | None) -> None:
+        downstream, self._downstream = self._downstream, None
+        if downstream is None:
+            return
+        if error is None:
+            downstream.on_complete()
+        else:
+            downstream.on_error(error)

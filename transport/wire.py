@@ -1,0 +1,417 @@
+"""The frames of protocol version 1 as values. docs/protocol.md is the specification; names and field order are its.
+
+`encode` turns a value into the buffers of one frame, `decode` a raw frame into a value, checking the type of every field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from actors.batch import MessageBatch
+from actors.errors import BatchError
+from transport.errors import InvalidNameError, RemoteProtocolError
+from transport.frames import Part, RawFrame, encode_frame
+
+VERSION = 1
+MAX_NAME_BYTES = 255
+MAX_RANGES_PER_FRAME = 512
+"""Pairs in one ACK, NACK or EXTEND: what a header of bounded arrays holds."""
+MAX_INTEGER = 2**63 - 1
+
+Options = dict[str, Any]
+Ranges = list[tuple[int, int]]
+"""(first sequence number, count) pairs."""
+
+
+class Frame:
+    """Base of all frames; a subclass is a frozen dataclass whose fields are the header's, in order."""
+
+    __slots__ = ()
+    TYPE: ClassVar[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Frame):
+    """Client to broker, first."""
+
+    TYPE: ClassVar[int] = 1
+    version: int
+    role: str
+    queue: str | None
+    client_id: str | None
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome(Frame):
+    """The broker's answer to HELLO."""
+
+    TYPE: ClassVar[int] = 2
+    version: int
+    epoch: int
+    options: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Error(Frame):
+    """A refusal; with ``close`` the last frame."""
+
+    TYPE: ClassVar[int] = 3
+    code: str
+    text: str
+    close: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Frame):
+    """Are you there? Answered at once by PONG with the same token."""
+
+    TYPE: ClassVar[int] = 4
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pong(Frame):
+    """The answer to PING."""
+
+    TYPE: ClassVar[int] = 5
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand(Frame):
+    """What may have been sent in total since the connection opened."""
+
+    TYPE: ClassVar[int] = 16
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Send(Frame):
+    """A batch for the queue; ``sequence`` is the client's number of its first message."""
+
+    TYPE: ClassVar[int] = 17
+    sequence: int
+    properties: Options | None
+    batch: MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Sent(Frame):
+    """Everything below the client's number ``up_to`` is stored."""
+
+    TYPE: ClassVar[int] = 18
+    up_to: int
+    first: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Frame):
+    """What may have been delivered in total since the connection opened."""
+
+    TYPE: ClassVar[int] = 32
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver(Frame):
+    """Messages with consecutive sequence numbers from ``first`` on."""
+
+    TYPE: ClassVar[int] = 33
+    first: int
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+    batch: MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Ack(Frame):
+    """These messages are done."""
+
+    TYPE: ClassVar[int] = 34
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Nack(Frame):
+    """These messages are to be receivable again after ``delay_ms``."""
+
+    TYPE: ClassVar[int] = 35
+    ranges: Ranges
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extend(Frame):
+    """These messages' visibility deadline moves to ``ms`` from now."""
+
+    TYPE: ClassVar[int] = 36
+    ranges: Ranges
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel(Frame):
+    """The receiver wants no more; the broker takes everything back and closes."""
+
+    TYPE: ClassVar[int] = 37
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve(Frame):
+    """Request messages into a subscription's ledger."""
+
+    TYPE: ClassVar[int] = 48
+    request: int
+    start: int
+    messages: int
+    bytes: int
+    wait_ms: int
+    below: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved(Frame):
+    """Positions up to ``end`` are reserved."""
+
+    TYPE: ClassVar[int] = 49
+    request: int
+    end: int
+    facts: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Commit(Frame):
+    """Every position below ``position`` is done: cumulative, idempotent."""
+
+    TYPE: ClassVar[int] = 50
+    request: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed(Frame):
+    """The ledger's base is now ``base``."""
+
+    TYPE: ClassVar[int] = 51
+    request: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Frame):
+    """Deliver the reserved positions start <= p < stop, under this connection's demand."""
+
+    TYPE: ClassVar[int] = 52
+    request: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched(Frame):
+    """Reserved messages from ``position`` on."""
+
+    TYPE: ClassVar[int] = 53
+    request: int
+    position: int
+    first: int
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+    batch: MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class FetchEnd(Frame):
+    """A FETCH is complete: ``messages`` were delivered for it."""
+
+    TYPE: ClassVar[int] = 54
+    request: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Frame):
+    """An administrative request."""
+
+    TYPE: ClassVar[int] = 64
+    request: int
+    name: str
+    arguments: Options
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Frame):
+    """A command's answer: UTF-8 JSON in the body."""
+
+    TYPE: ClassVar[int] = 65
+    request: int
+    json: bytes
+
+
+def encode(frame: Frame) -> list[Part]:
+    """The buffers of ``frame``, a batch's uncopied.
+
+    Raises:
+        LocalProtocolError: a frame over its limits.
+    """
+    header: list[Any] = [frame.TYPE]
+    body: list[Part] = []
+    for name in _LAYOUT[frame.TYPE].names:
+        value = getattr(frame, name)
+        if name == "batch":
+            header += value.descriptor()
+            body += value.buffers()
+        elif name == "json":
+            body.append(value)
+        elif name == "ranges":
+            header.append([number for pair in value for number in pair])
+        else:
+            header.append(value)
+    return encode_frame(header, body)
+
+
+def decode(raw: RawFrame) -> Frame:
+    """The value of a raw frame.
+
+    Raises:
+        RemoteProtocolError: an unknown type, a missing field or one of the wrong type, or a body that is not as described.
+    """
+    header = raw.header
+    layout = _LAYOUT.get(header[0]) if type(header[0]) is int else None
+    if layout is None:
+        raise RemoteProtocolError(f"a frame of unknown type {header[0]!r:.40}")
+    cls = layout.frame
+    if len(header) < layout.header_items:
+        raise RemoteProtocolError(f"{cls.__name__.upper()} has {len(header)} header fields, not {layout.header_items}")
+    values: list[Any] = []
+    for index, (name, check) in enumerate(layout.checks, 1):
+        value = header[index]
+        if not check(value):
+            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {value!r:.60}")
+        values.append(value)
+    if layout.has_batch:
+        values.append(
+            _decode_batch(cls.__name__.upper(), header[layout.header_items - 5 : layout.header_items], raw.body)
+        )
+    elif layout.frame is Result:
+        values.append(bytes(raw.body))
+    elif raw.body:
+        raise RemoteProtocolError(f"{cls.__name__.upper()} has a body of {len(raw.body)} bytes; it has none")
+    if layout.has_ranges:
+        values[0] = _decode_ranges(values[0])
+    frame: Frame = cls(*values)
+    return frame
+
+
+def check_name(name: str, what: str = "queue") -> str:
+    """``name`` if it is within the limits of a name; ``what`` it names appears in the error.
+
+    Raises:
+        InvalidNameError: empty, over ``MAX_NAME_BYTES``, not printable, or with white space.
+    """
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise InvalidNameError(f"a {what} name of {size} bytes is outside 1-{MAX_NAME_BYTES}")
+    if not name.isprintable() or any(character.isspace() for character in name):
+        raise InvalidNameError(f"the {what} name {name!r:.60} has white space or unprintable characters")
+    return name
+
+
+def split_ranges(ranges: Ranges) -> list[Ranges]:
+    """``ranges`` in pieces that fit one frame each."""
+    return [ranges[start : start + MAX_RANGES_PER_FRAME] for start in range(0, len(ranges), MAX_RANGES_PER_FRAME)]
+
+
+def _decode_batch(what: str, descriptor: list[Any], body: memoryview) -> MessageBatch:
+    count, data_bytes, has_ids, keys_bytes, headers_bytes = descriptor
+    if not (
+        _uint(count) and _uint(data_bytes) and _boolean(has_ids) and _opt_uint(keys_bytes) and _opt_uint(headers_bytes)
+    ):
+        raise RemoteProtocolError(f"{what}: a batch described by {descriptor!r:.80}")
+    try:
+        return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body)
+    except BatchError as error:
+        raise RemoteProtocolError(f"{what}: {error}") from error
+
+
+def _decode_ranges(flat: list[int]) -> Ranges:
+    pairs = list(zip(flat[::2], flat[1::2], strict=True))
+    if any(count < 1 or first + count > MAX_INTEGER for first, count in pairs):
+        raise RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
+    return pairs
+
+
+def _uint(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_INTEGER
+
+
+def _opt_uint(value: object) -> bool:
+    return value is None or _uint(value)
+
+
+def _boolean(value: object) -> bool:
+    return type(value) is bool
+
+
+def _string(value: object) -> bool:
+    return type(value) is str
+
+
+def _opt_string(value: object) -> bool:
+    return value is None or type(value) is str
+
+
+def _options(value: object) -> bool:
+    return type(value) is dict and all(type(key) is str for key in value)
+
+
+def _opt_options(value: object) -> bool:
+    return value is None or _options(value)
+
+
+def _flat_ranges(value: object) -> bool:
+    return (
+        type(value) is list
+        and len(value) % 2 == 0
+        and 2 <= len(value) <= 2 * MAX_RANGES_PER_FRAME
+        and all(map(_uint, value))
+    )
+
+
+Check = Callable[[object], bool]
+_CHECKS: dict[str, Check] = {
+    "int": _uint,
+    "int | None": _opt_uint,
+    "bool": _boolean,
+    "str": _string,
+    "str | None": _opt_string,
+    "Options": _options,
+    "Options | None": _opt_options,
+    "Ranges": _flat_ranges,
+}
+
+
+class _Layout:
+    """What encode and decode need of one frame class, read from its fields once."""
+
+    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names")
+
+    def __init__(self, frame: type[Any]) -> None:
+        self.frame = frame
+        self.names = [field.name for field in fields(frame)]
+        self.has_batch = "batch" in self.names
+        self.has_ranges = "ranges" in self.names
+        plain = [field for field in fields(frame) if field.name not in ("batch", "json")]
+        # Annotations are strings here (from __future__ import annotations), which is what _CHECKS is keyed by.
+        self.checks: list[tuple[str, Check]] = [(field.name, _CHECKS[str(field.type)]) for field in plain]
+        self.header_items = 1 + len(plain) + (5 if self.has_batch else 0)
+
+
+_LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in Frame.__subclasses__()}
