@@ -9,6 +9,7 @@ from streams._stage import ControlledStage
 from streams.contract import Subscriber
 from streams.demand import multiply_demand
 from streams.errors import null_element
+from streams.materialize import Materialization
 
 T = TypeVar("T")
 
@@ -56,13 +57,12 @@ class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
     clock runs only while elements wait.
     """
 
-    __slots__ = ("_busy", "_completed", "_due", "_group", "_loop", "_seconds", "_size", "_started", "_timer")
+    __slots__ = ("_busy", "_completed", "_due", "_group", "_loop", "_m", "_seconds", "_size", "_started", "_timer")
 
-    def __init__(
-        self, downstream: Subscriber[list[T]], loop: asyncio.AbstractEventLoop, size: int, seconds: float
-    ) -> None:
+    def __init__(self, downstream: Subscriber[list[T]], m: Materialization, size: int, seconds: float) -> None:
         super().__init__(downstream, "grouped_within")
-        self._loop = loop
+        self._m = m
+        self._loop = m.loop
         self._size = size
         self._seconds = seconds
         self._group: list[T] = []
@@ -96,7 +96,7 @@ class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
     def _time_is_up(self) -> None:
         self._timer = None
         self._due = True
-        self._drain()
+        self._m.call(self._drain)
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         if not self._started:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic
 
-from streams._iterable_source import EMIT_BUDGET
+from streams._iterable_source import EMIT_BUDGET, SIZED
 from streams._stage import ControlledStage, I, O, describe
 from streams.contract import Subscriber
 from streams.errors import LineTooLongError, null_element
+from streams.materialize import Materialization
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one line at most: what may have to be held until its end comes. The same as a message's bound."""
@@ -22,19 +22,20 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
     its turns.
     """
 
-    __slots__ = ("_asked", "_budget", "_busy", "_completed", "_f", "_loop", "_results")
+    __slots__ = ("_asked", "_budget", "_busy", "_completed", "_f", "_m", "_results", "_sized")
 
     def __init__(
         self,
         downstream: Subscriber[O],
-        loop: asyncio.AbstractEventLoop,
+        m: Materialization,
         f: Callable[[I], Iterable[O]],
         name: str = "map_concat",
     ) -> None:
         super().__init__(downstream, name)
-        self._loop = loop
+        self._m = m
         self._f = f
         self._results: Iterator[O] | None = None
+        self._sized = False
         self._asked = False
         self._budget = EMIT_BUDGET
         self._busy = False
@@ -48,7 +49,9 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
         if self._done:
             return
         try:
-            self._results = iter(self._f(element))
+            results = self._f(element)
+            self._results = iter(results)
+            self._sized = type(results) in SIZED
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
             self._fail(error, describe(self._name, self._f))
             return
@@ -79,7 +82,7 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             if self._results is not None:
                 self._emit(self._results)
                 if not self._budget:
-                    self._loop.call_soon(self._next_turn)
+                    self._m.loop.call_soon(self._m.call, self._next_turn)
                     return
                 if self._results is not None:
                     break  # no demand
@@ -118,7 +121,9 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             self._budget -= 1
             self._push(result)
             if self._done:
-                break
+                return
+        if self._sized and results.__length_hint__() == 0:  # type: ignore[attr-defined]  # SIZED iterators have it
+            self._results = None
 
 
 class LineFraming(MapConcat[bytes, bytes]):
@@ -126,14 +131,14 @@ class LineFraming(MapConcat[bytes, bytes]):
 
     Args:
         downstream: where the lines go.
-        loop: the run's loop.
+        m: the run.
         limit: bytes in one line, at most.
     """
 
     __slots__ = ("_held", "_held_bytes", "_limit")
 
-    def __init__(self, downstream: Subscriber[bytes], loop: asyncio.AbstractEventLoop, limit: int) -> None:
-        super().__init__(downstream, loop, self._split, "lines")
+    def __init__(self, downstream: Subscriber[bytes], m: Materialization, limit: int) -> None:
+        super().__init__(downstream, m, self._split, "lines")
         self._limit = limit
         self._held: list[bytes] = []
         """The beginning of a line whose end has not come, in pieces: joined once, so a long line costs no more than its length."""

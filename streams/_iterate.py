@@ -92,5 +92,4 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
                 yield elements.take()
         await running
     finally:
-        if not running.done():
-            running.cancel()
+        running.abandon()

@@ -84,7 +84,7 @@ class _MapAsync(ControlledStage[I, O], Generic[I, O]):
             return
         self._tasks.discard(task)
         self._worked(task)
-        self._drain()
+        self._m.call(self._drain)
 
     def _drain(self) -> None:
         """Emits what is done, under demand, and asks for as much again; a call from within only leaves its mark."""

@@ -60,7 +60,7 @@ class Operators:
     def map_concat(self: FlowLike[I, T], f: Callable[[T], Iterable[R]]) -> Flow[I, R]: ...
     def map_concat(self, f: Callable[[Any], Iterable[Any]]) -> Any:
         """The elements of ``f(element)``, for each element."""
-        return self.via(StageFlow(lambda downstream, m: MapConcat(downstream, m.loop, f), "map_concat"))
+        return self.via(StageFlow(lambda downstream, m: MapConcat(downstream, m, f), "map_concat"))
 
     @overload
     def take(self: SourceLike[T], count: int) -> Source[T]: ...
@@ -137,9 +137,7 @@ class Operators:
         """Lists of ``size`` elements, or of those that have come within ``seconds`` of the first of them."""
         _positive("grouped_within", "size", size)
         _positive("grouped_within", "seconds", seconds)
-        return self.via(
-            StageFlow(lambda downstream, m: GroupedWithin(downstream, m.loop, size, seconds), "grouped_within")
-        )
+        return self.via(StageFlow(lambda downstream, m: GroupedWithin(downstream, m, size, seconds), "grouped_within"))
 
     @overload
     def buffer(self: SourceLike[T], size: int, overflow: OverflowStrategy = ...) -> Source[T]: ...
@@ -188,7 +186,7 @@ class Operators:
     def watch_termination(self: FlowLike[I, T], callback: Callable[[BaseException | None], object]) -> Flow[I, T]: ...
     def watch_termination(self, callback: Callable[[BaseException | None], object]) -> Any:
         """Calls ``callback`` once: with None at completion, with the failure, or with ``CancelledError`` when downstream cancels."""
-        return self.via(StageFlow(lambda downstream, _m: WatchTermination(downstream, callback), "watch_termination"))
+        return self.via(StageFlow(lambda downstream, m: WatchTermination(downstream, m, callback), "watch_termination"))
 
 
 def _positive(operator: str, name: str, value: float) -> None:

@@ -82,8 +82,7 @@ class Stage(Subscriber[I], Generic[I, O]):
         if error is None:
             raise null_element(self._name)
         if not self._done:
-            self._finish()
-            self._downstream.on_error(error)
+            self._failed(error)
 
     def on_complete(self) -> None:
         """Passes the end on."""
@@ -93,6 +92,11 @@ class Stage(Subscriber[I], Generic[I, O]):
 
     def _subscribed(self) -> None:
         self._downstream.on_subscribe(self._upstream)
+
+    def _failed(self, error: BaseException) -> None:
+        """Upstream has failed."""
+        self._finish()
+        self._downstream.on_error(error)
 
     def _finish(self) -> None:
         """The stage has ended; subclasses that hold something let go of it here. Called once."""

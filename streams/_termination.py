@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams._stage import ControlledStage, describe
 from streams.contract import Subscriber
 from streams.errors import null_element
+from streams.materialize import Materialization
 
 T = TypeVar("T")
 NONE: Final[Any] = object()
@@ -32,18 +33,15 @@ class Recover(ControlledStage[T, T], Generic[T]):
         self._demand -= 1
         self._push(element)
 
-    def on_error(self, error: BaseException) -> None:
-        """Asks the function; what it gives waits for demand."""
-        if self._done:
-            return
+    def _failed(self, error: BaseException) -> None:
         try:
             last = self._f(error)
         except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
             failure.add_note(f"in the stage {describe(self._name, self._f)}")
-            super().on_error(failure)
+            super()._failed(failure)
             return
         if last is None:
-            super().on_error(error)
+            super()._failed(error)
             return
         self._last = last
         self._emit_last()
@@ -64,30 +62,31 @@ class Recover(ControlledStage[T, T], Generic[T]):
 
 
 class WatchTermination(ControlledStage[T, T], Generic[T]):
-    """Calls a function once, with how the stream ended at this place."""
+    """Calls a function once, with how the stream ended at this place; a fault of the function is reported and changes nothing."""
 
-    __slots__ = ("_callback",)
+    __slots__ = ("_callback", "_m")
 
-    def __init__(self, downstream: Subscriber[T], callback: Callable[[BaseException | None], object]) -> None:
+    def __init__(
+        self, downstream: Subscriber[T], m: Materialization, callback: Callable[[BaseException | None], object]
+    ) -> None:
         super().__init__(downstream, "watch_termination")
+        self._m = m
         self._callback = callback
 
     def on_next(self, element: T) -> None:
         """Passes on ``element``."""
+        if element is None:
+            raise null_element(self._name)
         self._push(element)
 
-    def on_error(self, error: BaseException) -> None:
-        """It failed."""
-        if not self._done and self._tell(error):
-            super().on_error(error)
-
     def on_complete(self) -> None:
-        """It completed."""
-        if not self._done and self._tell(None):
+        """It has completed."""
+        if not self._done:
+            self._tell(None)
             super().on_complete()
 
     def cancel(self) -> None:
-        """Downstream cancelled."""
+        """Downstream has cancelled."""
         if not self._done:
             super().cancel()
             self._tell(asyncio.CancelledError("downstream has cancelled"))
@@ -95,11 +94,17 @@ class WatchTermination(ControlledStage[T, T], Generic[T]):
     def _demanded(self, n: int) -> None:
         self._upstream.request(n)
 
-    def _tell(self, error: BaseException | None) -> bool:
-        """Calls the function; False if it failed, which then is how the stream ends."""
+    def _failed(self, error: BaseException) -> None:
+        self._tell(error)
+        super()._failed(error)
+
+    def _fail(self, error: BaseException, where: str | None = None) -> None:
+        if not self._done:
+            self._tell(error)
+            super()._fail(error, where)
+
+    def _tell(self, error: BaseException | None) -> None:
         try:
             self._callback(error)
-        except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(failure, describe(self._name, self._callback))
-            return False
-        return True
+        except Exception as fault:  # noqa: BLE001 - how the stream ended is settled; the function's fault is another matter
+            self._m.report(f"{describe(self._name, self._callback)} failed", fault)

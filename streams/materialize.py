@@ -121,6 +121,13 @@ class Materialization:
         if self._sink is not None:
             self._sink.cancel()
 
+    def call(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Calls what signals downstream from a timer, a task or the program: what a subscriber raises there (against rule 2.13) fails the run."""
+        try:
+            callback(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever a subscriber raises, it must not get lost in the loop
+            self.fail(error)
+
     def report(self, message: str, error: BaseException) -> None:
         """Tells the loop's exception handler of a fault that has no subscriber left to go to."""
         self.loop.call_exception_handler({"message": message, "exception": error})
@@ -191,6 +198,11 @@ class Running(Generic[M]):
     def cancel(self) -> None:
         """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
         self._m.cancel()
+
+    def abandon(self) -> None:
+        """Cancels, and forgets how the stream ends: a failure is not reported either."""
+        self.cancel()
+        self._result.add_done_callback(lambda result: result.cancelled() or result.exception())
 
     def done(self) -> bool:
         """Whether the stream has ended and everything it owned is gone."""

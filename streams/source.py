@@ -199,6 +199,6 @@ class Source(Operators, Generic[T_co]):
             raise ValueError(f"lines: max_line_bytes must be at least 1, not {max_line_bytes}")
         blocks = Source(lambda m: (BlockPublisher(m, file), None), "lines")
         framing: StageFlow[bytes, bytes] = StageFlow(
-            lambda downstream, m: LineFraming(downstream, m.loop, max_line_bytes), "split"
+            lambda downstream, m: LineFraming(downstream, m, max_line_bytes), "split"
         )
         return blocks.via(framing)

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Generic, TypeVar
 
+from streams._stage import reject
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
@@ -100,7 +101,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         if subscriber is None:
             raise null_element("subscribe")
         if self._subscriber is not None:
-            raise StreamClosedError("a materialized queue has one subscriber")
+            reject(subscriber, StreamClosedError("a materialized queue has one subscriber"))
+            return
         self._subscriber = subscriber
         subscriber.on_subscribe(self)
         self._drain()
@@ -143,7 +145,11 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         elements = self._elements
         while self._demand and elements:
             self._demand -= 1
-            subscriber.on_next(elements.popleft())
+            try:
+                subscriber.on_next(elements.popleft())
+            except Exception as error:  # noqa: BLE001 - a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+                self.cancel()
+                self._m.fail(error)
             self._move_up()
         if self._closed and not self._over and not elements and not self._offering:
             self._over = True

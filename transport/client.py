@@ -184,7 +184,7 @@ class BrokerLink:
         address = self._addresses[self._attempt % len(self._addresses)]
         hello_role = self._hello().role
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)):
                 await self._loop.create_connection(
                     lambda: FrameConnection(Protocol(Side.CLIENT, frozenset({hello_role})), self, self._loop),
                     address.host,

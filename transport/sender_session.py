@@ -56,12 +56,15 @@ class SenderSession:
     __slots__ = (
         "_max_bytes",
         "_max_messages",
+        "_measured_bytes",
+        "_measured_messages",
         "_next",
         "_open",
         "_open_bytes",
         "_open_plain",
         "_ready",
         "_ready_messages",
+        "_taken_bytes",
         "_unconfirmed",
         "confirmed_messages",
         "credit_bytes",
@@ -88,6 +91,9 @@ class SenderSession:
         self._ready_messages = 0
         self._unconfirmed: deque[tuple[int, MessageBatch]] = deque()
         self._next = 0
+        self._taken_bytes = 0
+        self._measured_messages = 0
+        self._measured_bytes = 0
         self.credit_messages = 0
         self.credit_bytes = 0
         self.unsent_bytes = 0
@@ -169,6 +175,15 @@ class SenderSession:
             frames.append(Send(sequence, None, batch))
         return frames
 
+    def take_measure(self) -> tuple[int, int]:
+        """Messages and bytes taken since the last call."""
+        messages = self._next + len(self._open) - self._measured_messages
+        total = self._taken_bytes + self._open_bytes
+        size = total - self._measured_bytes
+        self._measured_messages += messages
+        self._measured_bytes = total
+        return messages, size
+
     def granted(self, messages: int, size: int) -> None:
         """More demand from the broker (increments)."""
         self.credit_messages += messages
@@ -197,7 +212,7 @@ class SenderSession:
         self.credit_messages = self.credit_bytes = 0
         if self._next == 0 and last_sequence is not None:
             # An earlier session of the same name sent before this one: number on from there.
-            self._next = last_sequence
+            self._next = self._measured_messages = last_sequence
         confirmations = self.sent(Sent(last_sequence, None)) if last_sequence is not None else []
         self.resent += self.unconfirmed_messages
         self._ready_messages += self.unconfirmed_messages
@@ -247,7 +262,9 @@ class SenderSession:
         self._ready.append((self._next, batch))
         self._ready_messages += len(batch)
         self._next += len(batch)
-        self.unsent_bytes += batch.nbytes
+        size = batch.nbytes
+        self.unsent_bytes += size
+        self._taken_bytes += size
 
 
 def _header_bytes(message: Message) -> int:

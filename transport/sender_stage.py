@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """Bytes taken from upstream and not yet sent above which no more is requested."""
-MAX_REQUEST = 4096
+MAX_REQUEST = 1024
 """Elements requested from upstream and not yet received, at most: bounds what a burst of large ones can take."""
+FIRST_REQUEST = 16
+"""Elements requested before it is known how large they are."""
+SEND_AT_ONCE_BYTES = 128 * 1024
+"""Bytes in closed batches that leave before the turn of the loop is over, so that the broker works while this side still takes."""
+SIZE_MEMORY = 0.9
+"""How much of the largest element's size is remembered from turn to turn."""
 
 
 class SenderStage(Subscriber[Sendable]):
@@ -45,7 +52,11 @@ class SenderStage(Subscriber[Sendable]):
         self._on_done = on_done
         self._upstream: Subscription | None = None
         self._requested = 0
+        self._taken = 0
+        self._element_messages = 1.0
+        self._element_bytes = 0.0
         self._completed = False
+        self._failure: Exception | None = None
         self._done = False
         self._turn_scheduled = False
         self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
@@ -68,22 +79,27 @@ class SenderStage(Subscriber[Sendable]):
     def on_next(self, element: Sendable) -> None:
         """Take one element; the batch leaves at the end of the loop's turn, or when it is full."""
         self._requested -= 1
+        self._taken += 1
+        session = self.session
         if element.__class__ is bytes:
-            self.session.offer_payload(element)
+            session.offer_payload(element)
         else:
             try:
-                self.session.offer(element)
+                session.offer(element)
             except Exception as error:  # noqa: BLE001 - whatever the element was, it fails the stream, not the upstream's call
                 self._finish(error)
                 return
+        if session.unsent_bytes >= SEND_AT_ONCE_BYTES and session.credit_messages > 0:
+            self._send()
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
 
     def on_error(self, error: BaseException) -> None:
         """Upstream failed: what it gave is still sent and confirmed, then the failure goes on."""
+        self._failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
         self._completed = True
-        self._finish(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        self._turn()
 
     def on_complete(self) -> None:
         """Upstream is through; done when the last message is confirmed."""
@@ -148,15 +164,26 @@ class SenderStage(Subscriber[Sendable]):
         self._turn_scheduled = False
         if self._done:
             return
+        self._send()
+        if self._completed:
+            if self.session.idle:
+                self._finish(self._failure)
+        else:
+            self._request()
+
+    def _send(self) -> None:
         if self.link.is_open:
             send = self.link.send
             for frame in self.session.sends(self._completed):
                 send(frame)
-        if self._completed:
-            if self.session.idle:
-                self._finish(None)
-        else:
-            self._request()
+
+    def _measure(self) -> None:
+        """Learn how large elements are: demand upstream is in elements, room is in messages and bytes."""
+        if self._taken:
+            messages, size = self.session.take_measure()
+            self._element_messages = max(messages / self._taken, self._element_messages * SIZE_MEMORY, 1.0)
+            self._element_bytes = max(size / self._taken, self._element_bytes * SIZE_MEMORY, 1.0)
+            self._taken = 0
 
     def _request(self) -> None:
         """Request upstream no more than the broker has granted beyond what is already taken."""
@@ -165,14 +192,17 @@ class SenderStage(Subscriber[Sendable]):
             return
         if session.unconfirmed_messages >= self._sender.max_in_flight or session.credit_bytes <= 0:
             return
-        room = min(
-            session.credit_messages - session.unsent_messages,
-            self._sender.max_in_flight - session.unconfirmed_messages - session.unsent_messages,
-            MAX_REQUEST,
-        )
-        more = room - self._requested
+        self._measure()
+        messages = min(session.credit_messages, self._sender.max_in_flight - session.unconfirmed_messages)
+        room = (messages - session.unsent_messages) / self._element_messages
+        if self._element_bytes:
+            byte_room = MAX_UNSENT_BYTES - session.unsent_bytes
+            room = min(room, MAX_REQUEST, max(1.0, byte_room / self._element_bytes))
+        else:
+            room = min(room, FIRST_REQUEST)
+        more = math.ceil(room) - self._requested
         # In steps of half: a request for every element would cost as much as the element.
-        if more > 0 and self._requested <= room // 2:
+        if more > 0 and self._requested <= room / 2:
             self._requested += more
             self._upstream.request(more)
 

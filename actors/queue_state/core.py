@@ -38,12 +38,13 @@ class QueueCore:
         owners: whose subscription is connected, or since when it is not.
         effects: what is to be done.
         events: what has happened, where it is recorded.
+        clocks: the last send's time on the clock of deadlines and on that of enqueue times.
         unfinished_at: when a dispatch used up its budget; None while none is under way.
     """
 
     __slots__ = (
-        "_wall_offset_us",
         "capacity",
+        "clocks",
         "effects",
         "events",
         "leases",
@@ -83,7 +84,7 @@ class QueueCore:
         self.events: list[Event] | None = [] if record_events else None
         self.total_out = 0
         self.total_redelivered = 0
-        self._wall_offset_us: int | None = None
+        self.clocks: tuple[float, int] | None = None
         self.reset()
 
     def reset(self) -> None:
@@ -128,16 +129,13 @@ class QueueCore:
         except KeyError:
             raise InvalidRequestError("this connection is not attached as a receiver: attach it first") from None
 
-    def note_time(self, now: float, wall_us: int) -> None:
-        """Learn how the clock of deadlines and the one of enqueue times compare."""
-        self._wall_offset_us = wall_us - int(now * US_PER_SECOND)
-
     def oldest_ms(self, now: float) -> int:
         """The age of the message that is next, milliseconds; 0 if none is ready or no time of day is known."""
         entry = self.ready.oldest()
-        if entry is None or self._wall_offset_us is None:
+        if entry is None or self.clocks is None:
             return 0
-        return max(0, int(now * US_PER_SECOND) + self._wall_offset_us - entry.enqueued_us) // 1000
+        then, wall_us = self.clocks
+        return max(0, wall_us + int((now - then) * US_PER_SECOND) - entry.enqueued_us) // 1000
 
     def facts(self, now: float) -> ReservationFacts:
         """What a subscription is told with a reservation."""

@@ -28,7 +28,8 @@ def dispatch(core: QueueCore, now: float) -> None:
         available, total = ready.messages, ring.total
         for _ in range(len(ring)):
             consumer = ring.next()
-            share = min(consumer.demand, -(-available * consumer.demand // total))
+            # At most its demand either way: what is ready is shared out only where it does not suffice.
+            share = -(-available * consumer.demand // total) if available < total else consumer.demand
             if isinstance(consumer, Receiver):
                 deliver(core, consumer, share, limit, now)
                 if consumer.demand > 0 and consumer.byte_credit > 0:
@@ -61,7 +62,9 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         if span is None:
             return
         entry, start = span.entry, span.start
-        count = min(share, span.stop - start)
+        count = span.stop - start
+        if count > share:
+            count = share
         if count == entry.stop - entry.first:
             batch, size = entry.batch, entry.size
         else:

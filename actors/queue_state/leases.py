@@ -85,6 +85,16 @@ class LeaseTable:
                         raise UnknownAcknowledgementError(start, stop, position)
                 position = reached
 
+    def take_exactly(self, receiver: Receiver, start: int, stop: int) -> bool:
+        """End the lease of just this range, as most acknowledgements do; False, and nothing done, if there is none."""
+        span = receiver.held.pop_exactly(start, stop)
+        if span is None:
+            return False
+        self._deadlines.forget(span)
+        receiver.in_flight -= stop - start
+        self.in_flight -= stop - start
+        return True
+
     def take(self, receiver: Receiver, start: int, stop: int) -> list[Span]:
         """End the leases on a range; returns the spans in it. What is not leased is passed over."""
         taken, rest = receiver.held.cut(start, stop)

@@ -151,6 +151,13 @@ class QueueLog:
         removed = 0
         entries, firsts = self.entries, self._firsts
         for start, stop in ranges:
+            entry = entries.get(start)
+            if entry is not None and entry.stop == stop and entry.acknowledged is None:
+                # The usual case: an entry acknowledged as it was delivered, whole.
+                removed += entry.remaining
+                del entries[start]
+                self.stored_bytes -= entry.size + ENTRY_OVERHEAD_BYTES
+                continue
             index = max(0, bisect_right(firsts, start) - 1)
             while index < len(firsts) and firsts[index] < stop:
                 entry = entries.get(firsts[index])

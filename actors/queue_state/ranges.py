@@ -18,6 +18,10 @@ def checked_ranges(pairs: Sequence[tuple[int, int]]) -> list[Range]:
         InvalidRequestError: a pair that names no message.
         UnknownAcknowledgementError: two that name the same one, which is to give it back twice.
     """
+    if len(pairs) == 1:
+        first, count = pairs[0]
+        if first >= 0 and count > 0:
+            return [(first, first + count)]
     ranges = [(first, first + count) for first, count in pairs]
     if len(ranges) > 1:
         ranges.sort()

@@ -43,6 +43,10 @@ def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[i
     """Remove messages for good; see ``QueueState.acknowledge``."""
     receiver = core.receiver(connection)
     ranges = checked_ranges(pairs)
+    if len(ranges) == 1 and core.leases.take_exactly(receiver, *ranges[0]):
+        core.commit(MessagesAcknowledged((ranges[0],)))
+        core.grant()
+        return
     core.leases.check(receiver, ranges)
     done: list[Range] = []
     for start, stop in ranges:

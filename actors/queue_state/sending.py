@@ -60,7 +60,7 @@ def send(
         first = log.next_sequence
         # What was cut off stays in memory with the rest, whose buffers it shares, until that is acknowledged.
         stored = batch.slice(known, len(batch)) if known else batch
-        core.note_time(now, wall_us)
+        core.clocks = now, wall_us
         core.commit(MessagesAdded(first, stored, wall_us, sender.producer, client_sequence + known))
         sender.expected = up_to
         core.ready.add(log.entries[first])

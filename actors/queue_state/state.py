@@ -270,14 +270,16 @@ class QueueState:
     def next_deadline(self) -> float | None:
         """When ``tick`` has something to do; it may have been already, and None is never."""
         core = self._core
-        deadlines = (
-            core.leases.next_deadline(),
+        earliest = core.leases.next_deadline()
+        for deadline in (
             core.ready.next_due(),
             core.owner_deadlines.earliest(),
             core.reservation_deadlines.earliest(),
             core.unfinished_at,
-        )
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        ):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
 
     def statistics(self, now: float) -> QueueStatistics:
         """An immutable picture of the queue; costs as much as there are connections and subscriptions."""

@@ -67,5 +67,5 @@ def test_max_in_flight_is_never_exceeded_and_never_stalls(limit: int, choices: l
 )
 def test_strategies_that_could_stall_or_overrun_are_refused(make: object) -> None:
     assert callable(make)
-    with pytest.raises(ValueError, match="must|need"):
+    with pytest.raises(ValueError, match=r"must|need"):
         make()

@@ -32,7 +32,7 @@ class ScriptedBroker:
 
     def __init__(self, answer: Answer, greetings: list[list[Frame]] | None = None) -> None:
         self.answer = answer
-        self.greetings = greetings if greetings is not None else [[WELCOME]]
+        self.greetings: list[list[Frame]] = greetings or [[WELCOME]]
         self.heard: list[Frame] = []
         self.pong = asyncio.Event()
         self.address = ""
@@ -53,7 +53,7 @@ class ScriptedBroker:
         replies: list[Frame] = []
         if isinstance(frame, Hello):
             # The last greeting is for everybody who comes after.
-            replies = self.greetings.pop(0) if len(self.greetings) > 1 else self.greetings[0]
+            replies = list(self.greetings.pop(0) if len(self.greetings) > 1 else self.greetings[0])
         elif isinstance(frame, Command):
             replies = self.answer(frame)
         elif isinstance(frame, Pong):

@@ -149,17 +149,30 @@ def test_an_input_that_fails_in_the_middle_completes_with_what_it_gave_and_the_r
     run(main)
 
 
+class WatchedWindow(Window):
+    """Tells when it is asked for room, which is before anything is read."""
+
+    def __init__(self, max_messages: int) -> None:
+        super().__init__(max_messages)
+        self.asked = asyncio.Event()
+
+    async def room(self) -> None:
+        self.asked.set()
+        await super().room()
+
+
 def test_nothing_is_read_beyond_the_window(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"line\n" * 100)
 
     async def main() -> None:
-        window = Window(max_messages=10)
+        window = WatchedWindow(max_messages=10)
         batches = LineInput([str(path)], window, block_bytes=50).batches()
         assert len(await anext(batches)) == 10
+        window.asked.clear()
         second = asyncio.ensure_future(anext(batches))
-        done, _ = await asyncio.wait({second}, timeout=0)
-        assert not done
+        await window.asked.wait()
+        assert not second.done()
         assert window.read_messages == 10
         window.confirmed(10)
         assert len(await second) == 10

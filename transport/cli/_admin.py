@@ -45,21 +45,22 @@ def console() -> Console:
 
 
 def show(title: str, rows: Sequence[Facts], columns: Sequence[Column] | None = None) -> None:
-    """Print a table of ``rows``; without ``columns``, of every key they have."""
+    """Print ``title`` and a table of ``rows``; without ``columns``, of every key they have."""
     from rich import box  # noqa: PLC0415 - not needed for --help
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     if columns is None:
         columns = [(key, key.replace("_", " ")) for key in dict.fromkeys(key for row in rows for key in row)]
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for key, heading in columns:
         numeric = any(isinstance(row.get(key), int | float) for row in rows)
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         # Text, not markup: a queue may be called "[red]".
         table.add_row(*(Text(_cell(row.get(key))) for key, _ in columns))
-    console().print(table)
+    # The title is a line of its own: a table's title is folded to the table's width.
+    console().print(title, table, "", sep="\n", markup=False)
 
 
 def _cell(value: object) -> str:

@@ -41,7 +41,7 @@ def receive(
     run(VERB, lambda: _receive(queue, address, count, idle_exit, max_in_flight, connect_timeout))
 
 
-async def _receive(  # noqa: PLR0917 - the verb's options, in its order
+async def _receive(
     queue: str, address: str, count: int | None, idle_exit: float | None, max_in_flight: int, connect_timeout: float
 ) -> int:
     from transport.cli._printing import Printer  # noqa: PLC0415 - not needed for --help

@@ -1,0 +1,157 @@
+"""The outside of a benchmark's processes: start a role, hear what it says, look at what it uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from transport import Administration
+
+START_TIMEOUT = 60.0
+"""Seconds in which a role must be ready; importing PySpark takes a few."""
+STOP_TIMEOUT = 15.0
+"""Seconds in which a role must end once it is told to."""
+CONNECT_TIMEOUT = 30.0
+"""Seconds in which clients must be connected."""
+CONNECT_CHECK = 0.02
+"""Seconds between two looks at whether they are."""
+READ_BYTES = 64 * 1024
+MIB = 2**20
+
+Facts = dict[str, Any]
+
+
+class BenchmarkError(Exception):
+    """A run that measured nothing: a process failed or fell silent, or what arrived is not what was sent."""
+
+
+class Worker:
+    """A process that runs one role; a context manager that ends it.
+
+    Args:
+        role: ``module:function`` under ``benchmarks``, called with a `Parent` and the arguments.
+        arguments: JSON values.
+    """
+
+    def __init__(self, role: str, **arguments: Any) -> None:
+        self.role = role
+        self._received = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks._worker", f"benchmarks.{role}", json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).resolve().parent.parent,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The end of its input tells a role to end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if kind is not None:
+            self._process.kill()
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def go(self) -> None:
+        """Let the role go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def hear(self, timeout: float = START_TIMEOUT) -> Facts:
+        """What it says next.
+
+        Raises:
+            BenchmarkError: it ended, or said nothing for ``timeout`` seconds.
+        """
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._received:
+            if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise BenchmarkError(f"{self.role} has said nothing for {timeout:g} s")
+            part = os.read(descriptor, READ_BYTES)
+            if not part:
+                raise BenchmarkError(f"{self.role} ended with exit code {self._process.wait(STOP_TIMEOUT)}")
+            self._received += part
+        line, _, self._received = self._received.partition(b"\n")
+        facts: Facts = json.loads(line)
+        return facts
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that process ``pid`` has used, all its threads, in steps of the kernel's tick (10 ms)."""
+    # The name, in parentheses, may hold anything; the numbers begin behind it.
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of process ``pid`` that is in RAM."""
+    return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def statistics(send_address: str) -> Facts:
+    """The broker's figures."""
+
+    async def ask() -> Facts:
+        async with Administration(send_address) as administration:
+            return await administration.statistics()
+
+    return asyncio.run(ask())
+
+
+def queue_facts(figures: Facts, queue: str) -> Facts:
+    """One queue's figures; BenchmarkError where there is none of that name."""
+    for facts in figures["queues"]:
+        if facts["name"] == queue:
+            found: Facts = facts
+            return found
+    raise BenchmarkError(f"the broker knows no queue {queue!r}")
+
+
+def await_broker(send_address: str, what: str, holds: Callable[[Facts], bool]) -> None:
+    """Return when ``holds`` is true of the broker's figures; BenchmarkError after ``CONNECT_TIMEOUT``."""
+
+    async def ask() -> None:
+        async with Administration(send_address) as administration:
+            deadline = time.monotonic() + CONNECT_TIMEOUT
+            while not holds(await administration.statistics()):
+                if time.monotonic() > deadline:
+                    raise BenchmarkError(f"not so within {CONNECT_TIMEOUT:g} s: {what}")
+                await asyncio.sleep(CONNECT_CHECK)
+
+    asyncio.run(ask())
+
+
+def await_receivers(send_address: str, queue: str, count: int) -> None:
+    """Return when ``queue`` has ``count`` receivers."""
+    await_broker(
+        send_address,
+        f"{count} receivers of {queue}",
+        lambda figures: any(one["name"] == queue and one["receivers"] >= count for one in figures["queues"]),
+    )

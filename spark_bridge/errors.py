@@ -1,0 +1,42 @@
+"""What can go wrong between Spark and the broker, in words for the one who reads a failed query's stack trace."""
+
+from __future__ import annotations
+
+
+class SparkBridgeError(Exception):
+    """Root of this package's errors."""
+
+
+class OptionError(SparkBridgeError, ValueError):
+    """An option that is unknown, missing, or has a value that it cannot have."""
+
+
+class SchemaError(SparkBridgeError, ValueError):
+    """A schema with a column that the source does not have, or has with another type."""
+
+
+class CheckpointError(SparkBridgeError):
+    """An offset that is not this subscription's: the checkpoint belongs to something else."""
+
+
+class SubscriptionTakenError(SparkBridgeError):
+    """Another query, or another source of the same query, has taken the subscription over."""
+
+    def __init__(self, subscription: str, queue: str) -> None:
+        super().__init__(
+            f"another query reads subscription {subscription!r} of queue {queue!r}; give each query its own (option subscription)"
+        )
+        self.subscription = subscription
+        self.queue = queue
+
+
+class DataLossError(SparkBridgeError):
+    """Positions that the query needs are acknowledged, released, or were lost with the broker."""
+
+    def __init__(self, subscription: str, queue: str, what: str, hint: str = "") -> None:
+        super().__init__(
+            f"subscription {subscription!r} of queue {queue!r} no longer holds what the query's checkpoint refers to: {what}. "
+            f"{hint}To go on without it set failOnDataLoss to false."
+        )
+        self.subscription = subscription
+        self.queue = queue

@@ -1,0 +1,561 @@
+"""`QueueState` against a model that knows every message by itself, under arbitrary commands.
+
+The model predicts nothing about who is served; it checks that whatever the queue does is allowed, that nothing is left
+undone that could be done, and that the numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from actors.batch import MessageBatch
+from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
+from actors.queue_state import (
+    ENTRY_OVERHEAD_BYTES,
+    Confirm,
+    Deliver,
+    Event,
+    GrantCapacity,
+    MessagesReserved,
+    QueueLog,
+    QueueSettings,
+    QueueState,
+    Reserved,
+)
+
+F = TypeVar("F", bound=Callable[..., None])
+
+VISIBILITY = 10.0
+MAX_MESSAGES = 40
+MAX_BYTES = 40 * 20 + 8 * ENTRY_OVERHEAD_BYTES
+LARGE = 10**9
+RECEIVERS = ("r1", "r2", "r3")
+SENDERS = ("s1", "s2", "s3")
+READY, LEASED, DELAYED, RESERVED = "ready", "leased", "delayed", "reserved"
+
+
+@dataclass
+class Stored:
+    payload: bytes
+    where: str = READY
+    holder: str = ""
+    until: float = 0.0
+    deliveries: int = 0
+    replayed: bool = False
+
+
+@dataclass
+class ModelReceiver:
+    demand: int = 0
+    credit: int = 0
+    expired: set[int] = field(default_factory=set)
+
+
+@dataclass
+class ModelSender:
+    messages: int = 0
+    bytes: int = 0
+    wanted_messages: int = 0
+    wanted_bytes: int = 0
+    next: int = 0
+
+
+OPERATIONS: dict[str, tuple[Callable[[Any], Any] | None, dict[str, st.SearchStrategy[Any]]]] = {}
+WEIGHTED: list[str] = []
+
+
+def operation(
+    weight: int, possible: Callable[[Any], Any] | None = None, **arguments: st.SearchStrategy[Any]
+) -> Callable[[F], F]:
+    """One of the machine's commands, chosen with ``weight`` when ``possible``.
+
+    Rules of their own would be chosen alike and left out of whole runs, and most runs would never fill the queue.
+    """
+
+    def register(command: F) -> F:
+        OPERATIONS[command.__name__] = possible, arguments
+        WEIGHTED.extend([command.__name__] * weight)
+        return command
+
+    return register
+
+
+class QueueMachine(RuleBasedStateMachine):
+    @initialize()
+    def start(self) -> None:
+        self.queue = QueueState("q", 7, QueueSettings(MAX_MESSAGES, MAX_BYTES, VISIBILITY), record_events=True)
+        self.now = 100.0
+        self.stored: dict[int, Stored] = {}
+        self.entries: dict[int, tuple[int, int]] = {}
+        self.next = 0
+        self.receivers: dict[str, ModelReceiver] = {}
+        self.senders: dict[str, ModelSender] = {}
+        self.ledger: list[int] = []
+        self.base = 0
+        self.owned = False
+        self.reserving: tuple[int, int, int, int | None, float] | None = None
+        self.events: list[Event] = []
+        self.expect_confirm: list[tuple[str, int, int | None]] = []
+        self.answers = 0
+        self.acknowledged = self.purged = 0
+        self.request = 0
+        # A queue in use, so that few steps suffice to get anywhere.
+        for name in RECEIVERS[:2]:
+            self.queue.attach_receiver(name)
+            self.receivers[name] = ModelReceiver()
+        for name in SENDERS[:2]:
+            self.queue.attach_sender(name, None)
+            self.senders[name] = ModelSender(wanted_messages=15, wanted_bytes=LARGE)
+            self.queue.request_capacity(name, 15, LARGE)
+            self.settle()
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        feasible = [name for name in WEIGHTED if (possible := OPERATIONS[name][0]) is None or possible(self)]
+        name = data.draw(st.sampled_from(feasible), label="command")
+        arguments = {key: data.draw(strategy, label=key) for key, strategy in OPERATIONS[name][1].items()}
+        command = getattr(self, name)
+        if "data" in command.__code__.co_varnames[: command.__code__.co_argcount]:
+            arguments["data"] = data
+        command(**arguments)
+
+    # --- the model's reading of what came out
+
+    def settle(self) -> None:
+        fresh_events = self.queue.take_events()
+        self.events += fresh_events
+        reserved = [event for event in fresh_events if isinstance(event, MessagesReserved)]
+        for effect in self.queue.take_effects():
+            if isinstance(effect, Deliver):
+                self.check_delivery(effect)
+            elif isinstance(effect, GrantCapacity):
+                sender = self.senders[str(effect.sender)]
+                assert effect.messages or effect.bytes
+                sender.wanted_messages -= effect.messages
+                sender.wanted_bytes -= effect.bytes
+                assert sender.wanted_messages >= 0
+                assert sender.wanted_bytes >= 0
+                sender.messages += effect.messages
+                sender.bytes += effect.bytes
+            elif isinstance(effect, Confirm):
+                assert (effect.sender, effect.up_to, effect.first) == self.expect_confirm.pop(0)
+            elif isinstance(effect, Reserved):
+                self.check_reservation(effect, reserved)
+            else:
+                raise AssertionError(effect)
+        assert not reserved
+        assert not self.expect_confirm
+
+    def lowest_ready(self) -> int:
+        return min(number for number, message in self.stored.items() if message.where == READY)
+
+    def check_delivery(self, effect: Deliver) -> None:
+        name = str(effect.receiver)
+        receiver = self.receivers[name]
+        batch = effect.batch
+        assert receiver.demand >= len(batch), "never more than the demand"
+        assert receiver.credit > batch.prefix_bytes(len(batch) - 1), (
+            "only the last message leads beyond the byte demand"
+        )
+        receiver.demand -= len(batch)
+        receiver.credit -= batch.nbytes
+        for number, payload in enumerate(batch.payloads, effect.first):
+            assert number == self.lowest_ready(), "in order, what was returned in its old place"
+            message = self.stored[number]
+            message.deliveries += 1
+            assert message.payload == payload
+            assert message.deliveries == effect.delivery_count
+            assert message.replayed == effect.possibly_replayed
+            message.where, message.holder, message.until = LEASED, name, self.now + VISIBILITY
+            receiver.expired.discard(number)
+
+    def check_reservation(self, effect: Reserved, events: list[MessagesReserved]) -> None:
+        self.answers += 1
+        assert self.reserving is not None
+        start, messages, size, below, _ = self.reserving
+        self.reserving = None
+        high = self.base + len(self.ledger)
+        if effect.end <= high:
+            assert effect.end == min(high, start + messages)
+            return
+        event = events.pop(0)
+        assert event.position == start == high
+        total = 0
+        for low, stop, delivery_count, replayed in event.ranges:
+            for number in range(low, stop):
+                assert number == self.lowest_ready()
+                assert below is None or number < below
+                message = self.stored[number]
+                message.deliveries += 1
+                assert (message.deliveries, message.replayed) == (delivery_count, replayed)
+                message.where = RESERVED
+                self.ledger.append(number)
+                total += len(message.payload) + 4
+        assert effect.end == self.base + len(self.ledger) <= start + messages
+        assert total <= size or effect.end == start + 1
+
+    def remove(self, number: int) -> None:
+        del self.stored[number]
+        for first, (stop, _) in list(self.entries.items()):
+            if first <= number < stop and not any(n in self.stored for n in range(first, stop)):
+                del self.entries[first]
+
+    def held_by(self, name: str) -> list[int]:
+        return [number for number, m in self.stored.items() if m.where == LEASED and m.holder == name]
+
+    def give_back(self, number: int) -> None:
+        message = self.stored[number]
+        message.where, message.holder, message.replayed = READY, "", True
+
+    # --- rules: senders
+
+    @operation(2, lambda self: len(self.senders) < len(SENDERS) or len(self.receivers) < len(RECEIVERS))
+    def attach_all(self) -> None:
+        for name in SENDERS:
+            if name not in self.senders:
+                assert self.queue.attach_sender(name, None) is None
+                self.senders[name] = ModelSender()
+        for name in RECEIVERS:
+            if name not in self.receivers:
+                self.queue.attach_receiver(name)
+                self.receivers[name] = ModelReceiver()
+        self.settle()
+
+    @operation(3, lambda self: self.senders, messages=st.integers(0, 30), size=st.sampled_from([LARGE, 0, 1, 50, 400]))
+    def request_capacity(self, data: st.DataObject, messages: int, size: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.senders)))
+        sender = self.senders[name]
+        sender.wanted_messages += messages
+        sender.wanted_bytes += size
+        self.queue.request_capacity(name, messages, size)
+        self.settle()
+
+    @operation(
+        8,
+        lambda self: any(sender.messages > 0 for sender in self.senders.values()),
+        sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
+        greedy=st.booleans(),
+    )
+    def send(self, data: st.DataObject, sizes: list[int], greedy: bool) -> None:
+        name = data.draw(st.sampled_from([name for name, sender in self.senders.items() if sender.messages > 0]))
+        sender = self.senders[name]
+        if not greedy:
+            sizes = sizes[: sender.messages]
+        payloads = [bytes([self.next + i & 0xFF]) * size for i, size in enumerate(sizes)]
+        batch = MessageBatch.from_payloads(payloads)
+        if len(batch) > sender.messages or batch.prefix_bytes(len(batch) - 1) >= sender.bytes:
+            with pytest.raises(DemandExceededError):
+                self.queue.send(name, sender.next, batch, self.now, 5_000_000)
+            return
+        first = self.queue.send(name, sender.next, batch, self.now, 5_000_000)
+        sender.messages -= len(batch)
+        sender.bytes -= batch.nbytes
+        sender.next += len(batch)
+        assert first == self.next
+        self.expect_confirm.append((name, sender.next, first))
+        self.entries[first] = (first + len(batch), batch.nbytes)
+        for payload in payloads:
+            self.stored[self.next] = Stored(payload)
+            self.next += 1
+        self.settle()
+
+    # --- rules: receivers
+
+    @operation(8, lambda self: self.receivers, messages=st.integers(0, 8), size=st.sampled_from([LARGE, 300, 60, 1, 0]))
+    def receive(self, data: st.DataObject, messages: int, size: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.receivers)))
+        receiver = self.receivers[name]
+        receiver.demand += messages
+        receiver.credit += size
+        self.queue.receive(name, messages, size, self.now)
+        self.settle()
+
+    def somebody_knows_something(self) -> bool:
+        return any(self.held_by(name) or receiver.expired for name, receiver in self.receivers.items())
+
+    def somebody(self, data: st.DataObject) -> str:
+        known = [name for name, receiver in self.receivers.items() if self.held_by(name) or receiver.expired]
+        return data.draw(st.sampled_from(sorted(known)))
+
+    def pick(self, data: st.DataObject, name: str, *, late: bool) -> list[tuple[int, int]]:
+        """Some of what a receiver holds, as pairs; with what it lost too if ``late``."""
+        held = set(self.held_by(name))
+        if late:
+            held |= self.receivers[name].expired
+        if not held:
+            return []
+        chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(held)), min_size=1)))
+        pairs: list[tuple[int, int]] = []
+        for number in chosen:
+            if pairs and sum(pairs[-1]) == number and data.draw(st.booleans()):
+                pairs[-1] = (pairs[-1][0], pairs[-1][1] + 1)
+            else:
+                pairs.append((number, 1))
+        return data.draw(st.permutations(pairs))
+
+    @operation(6, lambda self: self.somebody_knows_something())
+    def acknowledge(self, data: st.DataObject) -> None:
+        name = self.somebody(data)
+        pairs = self.pick(data, name, late=True)
+        if not pairs:
+            return
+        self.queue.acknowledge(name, pairs)
+        receiver = self.receivers[name]
+        for first, count in pairs:
+            for number in range(first, first + count):
+                message = self.stored.get(number)
+                mine = message is not None and message.where == LEASED and message.holder == name
+                if message is not None and (mine or message.where in (READY, DELAYED)):
+                    self.remove(number)
+                    self.acknowledged += 1
+                receiver.expired.discard(number)
+        self.settle()
+        with pytest.raises(UnknownAcknowledgementError):
+            self.queue.acknowledge(name, [pairs[0]])
+
+    @operation(1, lambda self: self.receivers, first=st.integers(0, 60), count=st.integers(1, 5))
+    def acknowledge_what_is_not_held(self, data: st.DataObject, first: int, count: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.receivers)))
+        known = set(self.held_by(name)) | self.receivers[name].expired
+        if not set(range(first, first + count)) <= known:
+            with pytest.raises(UnknownAcknowledgementError):
+                self.queue.acknowledge(name, [(first, count)])
+
+    @operation(3, lambda self: self.somebody_knows_something(), delay=st.sampled_from([0.0, 3.0, 15.0]))
+    def negative_acknowledge(self, data: st.DataObject, delay: float) -> None:
+        name = self.somebody(data)
+        pairs = self.pick(data, name, late=True)
+        if not pairs:
+            return
+        held = set(self.held_by(name))
+        for first, count in pairs:
+            for number in range(first, first + count):
+                if number in held:
+                    self.give_back(number)
+                    if delay:
+                        self.stored[number].where, self.stored[number].until = DELAYED, self.now + delay
+                self.receivers[name].expired.discard(number)
+        self.queue.negative_acknowledge(name, pairs, delay, self.now)
+        self.settle()
+
+    @operation(2, lambda self: self.somebody_knows_something(), seconds=st.sampled_from([1.0, 30.0]))
+    def extend(self, data: st.DataObject, seconds: float) -> None:
+        name = self.somebody(data)
+        pairs = self.pick(data, name, late=False)
+        self.queue.extend(name, pairs, seconds, self.now)
+        for first, count in pairs:
+            for number in range(first, first + count):
+                self.stored[number].until = self.now + seconds
+
+    @operation(1, lambda self: self.receivers)
+    def cancel_demand(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.receivers)))
+        self.queue.cancel_demand(name)
+        receiver = self.receivers[name]
+        receiver.demand = 0
+        receiver.credit = min(0, receiver.credit)
+
+    @operation(1, None, name=st.sampled_from((*RECEIVERS, *SENDERS, "owner", "stranger")))
+    def detach(self, name: str) -> None:
+        for number in self.held_by(name):
+            self.give_back(number)
+        self.receivers.pop(name, None)
+        self.senders.pop(name, None)
+        if name == "owner":
+            self.owned = False
+            self.reserving = None
+        self.queue.detach(name, self.now)
+        self.settle()
+
+    # --- rules: the subscription
+
+    @operation(4, lambda self: not self.owned)
+    def own(self) -> None:
+        facts = self.queue.open_subscription("owner", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
+        assert (facts.base, facts.high) == (self.base, self.base + len(self.ledger))
+        assert facts.high_water == self.next
+        self.owned = True
+        self.settle()
+
+    @operation(
+        5,
+        lambda self: self.owned,
+        back=st.sampled_from([0, 0, 0, 1, 5]),
+        messages=st.integers(1, 15),
+        size=st.sampled_from([1, 100, LARGE]),
+        wait=st.sampled_from([0.0, 4.0]),
+        below=st.one_of(st.none(), st.integers(0, 12)),
+    )
+    def reserve(self, back: int, messages: int, size: int, wait: float, below: int | None) -> None:
+        if self.reserving is not None:
+            return
+        high = self.base + len(self.ledger)
+        start = max(self.base, high - back)
+        self.request += 1
+        below = None if below is None else max(0, self.next - below)
+        self.reserving = (start, messages, size, below, self.now + wait)
+        before = self.answers
+        self.queue.reserve(
+            "owner", self.request, start, messages=messages, size=size, wait=wait, below=below, now=self.now
+        )
+        self.settle()
+        assert self.answers == before + 1 or (wait and start == high)
+
+    @operation(3, lambda self: self.owned, count=st.integers(0, 10))
+    def commit(self, count: int) -> None:
+        done = self.ledger[:count]
+        position = self.base + len(done)
+        for _ in range(2):
+            assert self.queue.commit("owner", position) == position
+        del self.ledger[:count]
+        self.base = position
+        for number in done:
+            self.remove(number)
+            self.acknowledged += 1
+        self.settle()
+
+    @operation(2, lambda self: self.ledger and self.owned, low=st.integers(0, 12), count=st.integers(0, 12))
+    def fetch(self, low: int, count: int) -> None:
+        start, stop = self.base + low, self.base + low + count
+        if stop > self.base + len(self.ledger):
+            with pytest.raises(DataLossError):
+                self.queue.fetch("owner", start, stop)
+            return
+        got: list[tuple[int, int, bytes]] = []
+        for part in self.queue.fetch("owner", start, stop):
+            for i, payload in enumerate(part.batch.payloads):
+                got.append((part.position + i, part.first + i, payload))
+        expected = self.ledger[low : low + count]
+        assert got == [(start + i, n, self.stored[n].payload) for i, n in enumerate(expected)]
+
+    @operation(1, lambda self: self.owned and self.ledger)
+    def release(self) -> None:
+        for number in self.ledger:
+            self.give_back(number)
+        self.base += len(self.ledger)
+        released = len(self.ledger)
+        self.ledger = []
+        if self.reserving is not None:
+            _, *rest = self.reserving
+            self.reserving = (self.base, *rest)  # type: ignore[assignment]  # the waiting one is at the ledger's end
+        assert self.queue.release_subscription("sub", self.now) == released
+        self.settle()
+
+    # --- rules: the queue
+
+    @operation(1)
+    def purge(self) -> None:
+        gone = [number for number, message in self.stored.items() if message.where in (READY, DELAYED)]
+        for number in gone:
+            self.remove(number)
+        self.purged += len(gone)
+        assert self.queue.purge() == len(gone)
+        self.settle()
+
+    @operation(4, None, seconds=st.sampled_from([3.0, 10.0, 0.0, 0.5, 9.5, 40.0]))
+    def let_time_pass(self, seconds: float) -> None:
+        self.now += seconds
+        for number, message in self.stored.items():
+            if message.where == LEASED and message.until <= self.now:
+                self.receivers[message.holder].expired.add(number)
+                self.give_back(number)
+            elif message.where == DELAYED and message.until <= self.now:
+                self.give_back(number)
+        self.queue.tick(self.now)
+        self.settle()
+        if self.reserving is not None:
+            assert self.reserving[-1] > self.now, "a reservation is answered when its wait is over"
+
+    @operation(1)
+    def crash(self) -> None:
+        self.queue.reset(self.now)
+        for number, message in self.stored.items():
+            if message.where != RESERVED:
+                self.give_back(number)
+                message.deliveries = 0
+        self.receivers.clear()
+        self.senders.clear()
+        self.owned = False
+        self.reserving = None
+        self.settle()
+
+    # --- what always holds
+
+    @invariant()
+    def numbers_agree(self) -> None:
+        where = [message.where for message in self.stored.values()]
+        statistics = self.queue.statistics(self.now)
+        assert statistics.ready == where.count(READY)
+        assert statistics.in_flight == where.count(LEASED)
+        assert statistics.delayed == where.count(DELAYED)
+        assert statistics.reserved == where.count(RESERVED) == len(self.ledger)
+        assert statistics.stored_messages == len(self.stored)
+        assert statistics.stored_bytes == sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
+        assert statistics.total_in == self.next == statistics.next_sequence
+        assert statistics.total_acknowledged == self.acknowledged
+        assert statistics.total_purged == self.purged
+        assert statistics.capacity_granted == sum(sender.messages for sender in self.senders.values())
+        for facts in statistics.connections:
+            name = str(facts.connection)
+            if facts.role == "receiver":
+                assert facts.demand == self.receivers[name].demand
+                assert facts.in_flight == len(self.held_by(name))
+            elif facts.role == "sender":
+                assert facts.demand == self.senders[name].messages
+        waiting = sum(r.demand for r in self.receivers.values() if r.credit > 0)
+        assert statistics.demand_waiting == waiting + (self.reserving[1] if self.reserving is not None else 0)
+
+    @invariant()
+    def whoever_wants_what_is_ready_has_it(self) -> None:
+        if any(message.where == READY for message in self.stored.values()):
+            assert not any(r.demand > 0 and r.credit > 0 for r in self.receivers.values())
+            if self.reserving is not None:
+                below = self.reserving[3]
+                assert below is not None
+                assert below <= self.lowest_ready()
+
+    @invariant()
+    def permits_keep_what_is_stored_within_the_limits(self) -> None:
+        outstanding = sum(sender.messages for sender in self.senders.values())
+        assert outstanding + len(self.stored) <= MAX_MESSAGES + len(SENDERS)
+
+    @invariant()
+    def a_sender_that_wants_can_send_while_the_queue_is_below_its_limits(self) -> None:
+        statistics = self.queue.statistics(self.now)
+        if statistics.stored_messages < MAX_MESSAGES and statistics.stored_bytes < MAX_BYTES:
+            for sender in self.senders.values():
+                assert sender.messages > 0 or sender.wanted_messages == 0
+                assert sender.bytes > 0 or sender.wanted_bytes == 0
+
+    @invariant()
+    def the_next_deadline_is_the_earliest_one(self) -> None:
+        deadlines = [m.until for m in self.stored.values() if m.where in (LEASED, DELAYED)]
+        if self.reserving is not None:
+            deadlines.append(self.reserving[-1])
+        assert self.queue.next_deadline() == min(deadlines, default=None)
+
+    @invariant()
+    def the_fold_over_the_events_is_the_log(self) -> None:
+        assert QueueLog.replay(self.events) == self.queue.log
+
+    @invariant()
+    def an_event_applied_twice_changes_nothing(self) -> None:
+        twice = QueueLog()
+        for event in self.events:
+            twice.apply(event)
+            twice.apply(event)
+        assert twice == self.queue.log
+        for event in self.events:
+            twice.apply(event)
+        assert twice == self.queue.log
+
+
+QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
+TestQueueAgainstItsModel = QueueMachine.TestCase

@@ -1,0 +1,293 @@
+"""The rules of Reactive Streams 1.0.4 that matter for publishers, over every publisher of the package: numbers are the rules'."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams import (
+    UNBOUNDED,
+    Flow,
+    Materialization,
+    OverflowStrategy,
+    Publisher,
+    Sink,
+    Source,
+    StreamClosedError,
+    Subscriber,
+)
+from streams.testkit import TestSubscriber, run_in_virtual_time, settle
+
+COUNT = 5
+"""Elements of the finite publishers."""
+
+
+async def numbers() -> AsyncIterator[int]:
+    for n in range(COUNT):
+        await asyncio.sleep(0.1)
+        yield n
+
+
+async def same(element: Any) -> Any:
+    await asyncio.sleep(0.1)
+    return element
+
+
+def filled_queue() -> Source[Any]:
+    def create(m: Materialization) -> tuple[Publisher[Any], Any]:
+        publisher, queue = Source.queue(COUNT).create(m)
+        for n in range(COUNT):
+            queue.offer(n)
+        queue.complete()
+        return publisher, queue
+
+    return Source(create)
+
+
+def lines() -> Source[bytes]:
+    return Source.lines(Path(__file__)).take(COUNT)
+
+
+def base() -> Source[int]:
+    return Source.from_iterable(range(COUNT))
+
+
+FINITE: dict[str, Callable[[], Source[Any]]] = {
+    "iterable": base,
+    "generator": lambda: Source.iterable(lambda: iter(range(COUNT))),
+    "async iterable": lambda: Source.from_async_iterable(numbers),
+    "queue": filled_queue,
+    "tick": lambda: Source.tick(1.0).take(COUNT),
+    "lines": lines,
+    "map": lambda: base().map(str),
+    "filter": lambda: Source.from_iterable(range(2 * COUNT)).filter(lambda n: n % 2),
+    "take_while": lambda: Source.repeat(0).scan(0, lambda n, _: n + 1).take_while(lambda n: n < COUNT),
+    "drop": lambda: Source.from_iterable(range(COUNT + 3)).drop(3),
+    "scan": lambda: Source.from_iterable(range(COUNT - 1)).scan(0, int.__add__),
+    "map_concat": lambda: Source.of(range(2), range(COUNT - 2)).map_concat(lambda r: r),
+    "map_async": lambda: base().map_async(2, same),
+    "map_async_unordered": lambda: base().map_async_unordered(2, same),
+    "grouped": lambda: Source.from_iterable(range(2 * COUNT)).grouped(2),
+    "grouped_within": lambda: Source.from_iterable(range(2 * COUNT)).grouped_within(2, 1.0),
+    "buffer": lambda: base().buffer(2),
+    "buffer that drops": lambda: base().buffer(COUNT, OverflowStrategy.DROP_HEAD),
+    "merge": lambda: Source.of(1, 2).merge(Source.from_iterable(range(COUNT - 2))),
+    "concat": lambda: Source.of(1, 2).concat(Source.from_iterable(range(COUNT - 2))),
+    "zip": lambda: base().zip(Source.repeat(1)),
+    "recover": lambda: Source.of(2, 1, 1, 1, 0).map(lambda n: 2 // n).recover(lambda _: 0),
+    "watch_termination": lambda: base().watch_termination(lambda _: None),
+    "flow": lambda: base().via(Flow[int, int].identity().map(str)),
+}
+each_publisher = pytest.mark.parametrize("name", FINITE)
+
+
+class Subscribed:
+    """A run whose sink is a probe that checks every signal it gets (1.1, 1.7, 1.9)."""
+
+    def __init__(self, name: str, probe: TestSubscriber[Any] | None = None) -> None:
+        self.probe = probe or TestSubscriber[Any](timeout=30)
+        self.m = Materialization(asyncio.get_running_loop())
+        self.publisher, _ = FINITE[name]().create(self.m)
+        self.publisher.subscribe(self.probe)
+
+    async def end(self) -> None:
+        """Ends the run as its supervisor would."""
+        self.probe.cancel()
+        await self.m._settle()
+        assert self.probe.violations == []
+
+
+@each_publisher
+def test_1_01_never_more_elements_than_were_requested(name: str) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        await run.probe.expect_no_message(1.0)
+        for n in (1, 2):
+            run.probe.request(n)
+            await run.probe.expect_n(n)
+            await run.probe.expect_no_message(3.0)
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_1_05_a_finite_publisher_signals_its_end_and_1_07_nothing_after(name: str) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        run.probe.request(COUNT + 1)
+        await run.probe.expect_n(COUNT)
+        await run.probe.expect_complete()
+        run.probe.request(1)
+        await run.probe.expect_no_message(3.0)
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_1_09_subscribing_none_is_refused(name: str) -> None:
+    async def main() -> None:
+        m = Materialization(asyncio.get_running_loop())
+        publisher, _ = FINITE[name]().create(m)
+        with pytest.raises(TypeError, match=r"2\.13"):
+            publisher.subscribe(None)  # type: ignore[arg-type]  # what is tested
+        await m._settle()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_3_02_a_request_within_on_subscribe_and_on_next_is_allowed_and_3_03_does_not_nest_on_next(name: str) -> None:
+    depth = deepest = 0
+
+    class OneByOne(TestSubscriber[Any]):
+        def on_subscribe(self, subscription: Any) -> None:
+            super().on_subscribe(subscription)
+            self.request(1)
+
+        def on_next(self, element: Any) -> None:
+            nonlocal depth, deepest
+            depth += 1
+            deepest = max(deepest, depth)
+            super().on_next(element)
+            self.request(1)
+            depth -= 1
+
+    async def main() -> None:
+        run = Subscribed(name, OneByOne(timeout=30))
+        await run.probe.expect_n(COUNT)
+        await run.probe.expect_complete()
+        assert deepest == 1
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_3_06_requests_after_cancel_and_3_07_further_cancels_do_nothing(name: str) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        run.probe.request(1)
+        await run.probe.expect_n(1)
+        run.probe.cancel()
+        run.probe.cancel()
+        run.probe.request(5)
+        run.probe.request(-1)
+        await run.probe.expect_no_message(3.0)
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_3_05_cancel_within_on_next_stops_the_elements_at_once(name: str) -> None:
+    class Two(TestSubscriber[Any]):
+        seen = 0
+
+        def on_next(self, element: Any) -> None:
+            super().on_next(element)
+            self.seen += 1
+            if self.seen == 2:
+                self.cancel()
+
+    async def main() -> None:
+        run = Subscribed(name, Two(timeout=30))
+        run.probe.request(UNBOUNDED)
+        await run.probe.expect_n(2)
+        await run.probe.expect_no_message(3.0)
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+@pytest.mark.parametrize("n", [0, -1])
+def test_3_09_a_request_for_less_than_one_is_an_error_signal_and_ends_the_stream(name: str, n: int) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        run.probe.request(1)
+        await run.probe.expect_n(1)
+        run.probe.request(n)
+        assert "3.9" in str(await run.probe.expect_error(ValueError))
+        run.probe.request(1)
+        await run.probe.expect_no_message(3.0)
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_3_08_requests_add_up_and_3_17_saturate(name: str) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        run.probe.request(1)
+        run.probe.request(1)
+        await run.probe.expect_n(2)
+        await run.probe.expect_no_message(3.0)
+        run.probe.request(UNBOUNDED)
+        run.probe.request(UNBOUNDED)
+        await run.probe.expect_n(COUNT - 2)
+        await run.probe.expect_complete()
+        await run.end()
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_3_13_a_cancelled_stream_lets_go_of_its_subscriber(name: str) -> None:
+    async def main() -> None:
+        run = Subscribed(name)
+        run.probe.request(1)
+        await run.probe.expect_n(1)
+        await run.end()
+        subscriber = weakref.ref(run.probe)
+        del run
+        await settle(3.0)
+        gc.collect()
+        assert subscriber() is None
+
+    run_in_virtual_time(main())
+
+
+@each_publisher
+def test_2_13_a_subscriber_that_raises_fails_the_run(name: str) -> None:
+    class Broken(Subscriber[Any]):
+        def on_subscribe(self, subscription: Any) -> None:
+            subscription.request(1)
+
+        def on_next(self, element: Any) -> None:
+            raise OSError("a broken subscriber")
+
+        def on_error(self, error: BaseException) -> None: ...
+
+        def on_complete(self) -> None: ...
+
+    async def main() -> None:
+        def attach(publisher: Publisher[Any], m: Materialization) -> asyncio.Future[None]:
+            publisher.subscribe(Broken())
+            return m.loop.create_future()
+
+        running = FINITE[name]().to(Sink(attach)).run()
+        with pytest.raises(OSError, match="a broken subscriber"):
+            async with asyncio.timeout(30):
+                await running
+
+    run_in_virtual_time(main())
+
+
+def test_1_11_a_publisher_for_one_subscriber_refuses_another_with_an_error_signal() -> None:
+    async def main() -> None:
+        run = Subscribed("queue")
+        second = TestSubscriber[Any]()
+        run.publisher.subscribe(second)
+        await second.expect_error(StreamClosedError)
+        await run.end()
+
+    run_in_virtual_time(main())

@@ -1,0 +1,67 @@
+"""Heartbeats on a clock that is handed in."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+
+times = st.floats(0, 1e6, allow_nan=False)
+
+
+def test_a_quiet_side_pings_after_one_interval() -> None:
+    liveness = Liveness(5.0, now=100.0)
+    assert liveness.check(104.999) is Verdict.FINE
+    assert liveness.check(105.0) is Verdict.PING
+
+
+def test_what_was_said_puts_the_ping_off() -> None:
+    liveness = Liveness(5.0, now=100.0)
+    liveness.said = 104.0
+    assert liveness.check(105.0) is Verdict.FINE
+    assert liveness.next_check() == 109.0
+
+
+def test_a_peer_silent_for_three_intervals_is_gone() -> None:
+    liveness = Liveness(5.0, now=100.0)
+    liveness.said = 114.0
+    assert liveness.check(114.999) is Verdict.FINE
+    assert liveness.check(115.0) is Verdict.SILENT
+
+
+def test_silence_outweighs_a_ping_that_is_due() -> None:
+    assert Liveness(5.0, now=0.0).check(15.0) is Verdict.SILENT
+
+
+def test_a_frame_that_trickles_in_is_given_up_three_intervals_after_it_began() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.frame_began = 2.0
+    for now in (4.0, 8.0, 12.0, 16.0):
+        liveness.heard = liveness.said = now
+        assert liveness.check(now) is Verdict.FINE
+    liveness.heard = liveness.said = 16.9
+    assert liveness.check(17.0) is Verdict.SILENT
+
+
+def test_a_complete_frame_ends_its_deadline() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.frame_began = 2.0
+    liveness.frame_began = None
+    liveness.heard = liveness.said = 16.9
+    assert liveness.check(17.0) is Verdict.FINE
+
+
+@given(st.floats(0.001, 1000), times, times, st.none() | times)
+def test_nothing_is_due_before_the_next_check_and_something_is_then(
+    interval: float, heard: float, said: float, began: float | None
+) -> None:
+    liveness = Liveness(interval, now=0.0)
+    liveness.heard, liveness.said, liveness.frame_began = heard, said, began
+    due = liveness.next_check()
+    assert liveness.check(due) is not Verdict.FINE
+    assert liveness.check(due - 0.0005 - abs(due) * 1e-9) is Verdict.FINE
+
+
+def test_the_protocols_times_are_the_constants() -> None:
+    assert (DEFAULT_HEARTBEAT, SILENT_INTERVALS, HANDSHAKE_TIMEOUT) == (5.0, 3, 10.0)

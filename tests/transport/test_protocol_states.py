@@ -1,0 +1,276 @@
+"""The state machine: which frame may come when, from whom, for every role, state and type."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.batch import MessageBatch
+from transport.errors import (
+    BrokerError,
+    InvalidNameError,
+    RemoteProtocolError,
+    UnknownRoleError,
+    UnsupportedVersionError,
+)
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.protocol import (
+    ALWAYS,
+    FROM_BROKER,
+    FROM_CLIENT,
+    RECEIVING_ROLES,
+    SENDING_ROLES,
+    Protocol,
+    Side,
+    State,
+)
+from transport.wire import (
+    Ack,
+    Cancel,
+    Command,
+    Commit,
+    Committed,
+    Deliver,
+    Demand,
+    Error,
+    Extend,
+    Fetch,
+    Fetched,
+    FetchEnd,
+    Frame,
+    Hello,
+    Nack,
+    Ping,
+    Pong,
+    Request,
+    Reserve,
+    Reserved,
+    Result,
+    Send,
+    Sent,
+    Welcome,
+    encode,
+)
+
+BATCH = MessageBatch.from_payloads([b"x"])
+EVERY: list[Frame] = [
+    Hello(1, "sender", "q", "c", {}),
+    Welcome(1, 1, {}),
+    Error("not-found", "no", close=False),
+    Ping(1),
+    Pong(1),
+    Demand(1, 1),
+    Send(0, None, BATCH),
+    Sent(1, 0),
+    Request(1, 1),
+    Deliver(0, 1, 1, False, BATCH),
+    Ack([(0, 1)]),
+    Nack([(0, 1)], 0),
+    Extend([(0, 1)], 1),
+    Cancel(),
+    Reserve(1, 0, 1, 1, 0, None),
+    Reserved(1, 0, {}),
+    Commit(1, 0),
+    Committed(1, 0),
+    Fetch(1, 0, 1),
+    Fetched(1, 0, 0, 1, 1, False, BATCH),
+    FetchEnd(1, 0),
+    Command(1, "stats", {}),
+    Result(1, b"{}"),
+]
+ROLES = sorted(SENDING_ROLES | RECEIVING_ROLES)
+
+
+def raw(frame: Frame) -> RawFrame:
+    return FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(bytes(part) for part in encode(frame)))[0]
+
+
+def hello(role: str = "sender", **changes: Any) -> Hello:
+    values: dict[str, Any] = {"version": 1, "role": role, "queue": "q", "client_id": "c", "options": {}}
+    return Hello(**(values | changes))
+
+
+def roles_beside(role: str) -> frozenset[str]:
+    return SENDING_ROLES if role in SENDING_ROLES else RECEIVING_ROLES
+
+
+def open_broker(role: str) -> Protocol:
+    protocol = Protocol(Side.BROKER, roles_beside(role))
+    protocol.receive(raw(hello(role)))
+    protocol.said_welcome()
+    return protocol
+
+
+def open_client(role: str) -> Protocol:
+    protocol = Protocol(Side.CLIENT, frozenset({role}))
+    protocol.said_hello(role)
+    protocol.receive(raw(Welcome(1, 1, {})))
+    return protocol
+
+
+def allowed(protocol: Protocol) -> set[type[Frame]]:
+    """The types that it takes in the state it is in; none of `EVERY` but HELLO and WELCOME changes it."""
+    taken: set[type[Frame]] = set()
+    for frame in EVERY:
+        if isinstance(frame, Hello | Welcome):
+            continue
+        try:
+            protocol.receive(raw(frame))
+        except RemoteProtocolError as error:
+            assert "is not allowed" in str(error)
+        else:
+            taken.add(type(frame))
+    return taken
+
+
+def test_every_type_of_frame_is_in_the_table_of_this_test() -> None:
+    names = {value.__name__ for value in Frame.__subclasses__()}
+    assert {type(frame).__name__ for frame in EVERY} == names
+    assert len(EVERY) == len(names)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_open_broker_takes_what_its_clients_role_may_send_and_nothing_else(role: str) -> None:
+    assert allowed(open_broker(role)) == FROM_CLIENT[role] | ALWAYS
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_open_client_takes_what_the_broker_may_send_its_role_and_nothing_else(role: str) -> None:
+    assert allowed(open_client(role)) == FROM_BROKER[role] | ALWAYS
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_type_goes_both_ways_in_a_role(role: str) -> None:
+    assert not FROM_CLIENT[role] & FROM_BROKER[role]
+
+
+@pytest.mark.parametrize("roles", [SENDING_ROLES, RECEIVING_ROLES], ids=["sending", "receiving"])
+def test_before_hello_a_broker_takes_nothing_else(roles: frozenset[str]) -> None:
+    assert allowed(Protocol(Side.BROKER, roles)) == set()
+    with pytest.raises(RemoteProtocolError, match="WELCOME is not allowed while the connection is connected"):
+        Protocol(Side.BROKER, roles).receive(raw(Welcome(1, 1, {})))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_between_hello_and_welcome_no_request_is_taken(role: str) -> None:
+    protocol = Protocol(Side.BROKER, roles_beside(role))
+    protocol.receive(raw(hello(role)))
+    assert protocol.state is State.OPENING
+    assert allowed(protocol) == ALWAYS
+
+
+def test_before_welcome_a_client_takes_welcome_or_error_only() -> None:
+    protocol = Protocol(Side.CLIENT, frozenset({"sender"}))
+    assert allowed(protocol) == set()
+    protocol.said_hello("sender")
+    assert allowed(protocol) == {Error}
+    assert protocol.receive(raw(Welcome(1, 9, {}))) == Welcome(1, 9, {})
+    assert protocol.state is State.OPEN
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_hello_and_welcome_come_once(role: str) -> None:
+    with pytest.raises(RemoteProtocolError, match="HELLO is not allowed"):
+        open_broker(role).receive(raw(hello(role)))
+    with pytest.raises(RemoteProtocolError, match="WELCOME is not allowed"):
+        open_client(role).receive(raw(Welcome(1, 1, {})))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_hello_opens_for_the_role_that_it_names(role: str) -> None:
+    protocol = open_broker(role)
+    assert (protocol.role, protocol.state) == (role, State.OPEN)
+
+
+@pytest.mark.parametrize("version", [0, 2, 2**40])
+def test_another_version_is_refused_naming_the_one_spoken(version: int) -> None:
+    with pytest.raises(UnsupportedVersionError, match="this broker speaks version 1"):
+        Protocol(Side.BROKER, SENDING_ROLES).receive(raw(hello(version=version)))
+
+
+@pytest.mark.parametrize("role", [*ROLES, "", "Sender", "broker"])
+def test_a_role_of_the_other_address_is_refused_naming_those_served(role: str) -> None:
+    wrong = RECEIVING_ROLES if role in SENDING_ROLES else SENDING_ROLES
+    with pytest.raises(UnknownRoleError, match=", ".join(sorted(wrong))):
+        Protocol(Side.BROKER, wrong).receive(raw(hello(role)))
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver", "subscription"])
+@pytest.mark.parametrize("queue", [None, "", "a\nb", "a b", "x" * 256])
+def test_a_queue_that_cannot_be_named_so_is_refused(role: str, queue: str | None) -> None:
+    with pytest.raises(InvalidNameError):
+        Protocol(Side.BROKER, roles_beside(role)).receive(raw(hello(role, queue=queue)))
+
+
+def test_an_admin_names_no_queue() -> None:
+    protocol = Protocol(Side.BROKER, SENDING_ROLES)
+    protocol.receive(raw(hello("admin", queue=None, client_id=None)))
+    assert protocol.role == "admin"
+
+
+@pytest.mark.parametrize("client_id", ["", "a\nb", "x" * 256])
+def test_a_client_that_cannot_be_named_so_is_refused(client_id: str) -> None:
+    with pytest.raises(InvalidNameError, match="client name"):
+        Protocol(Side.BROKER, SENDING_ROLES).receive(raw(hello(client_id=client_id)))
+
+
+def test_a_sender_has_a_client_id() -> None:
+    # docs/protocol.md: it may be nil for receivers and admins, and for a sender it is the producer id.
+    with pytest.raises(RemoteProtocolError):
+        Protocol(Side.BROKER, SENDING_ROLES).receive(raw(hello(client_id=None)))
+
+
+def test_an_error_that_closes_ends_the_connection_and_one_that_does_not_is_an_answer() -> None:
+    protocol = open_client("admin")
+    refusal = Error("not-found", "there is no queue", close=False)
+    assert protocol.receive(raw(refusal)) == refusal
+    with pytest.raises(BrokerError, match="shutting-down: bye") as caught:
+        protocol.receive(raw(Error("shutting-down", "bye", close=True)))
+    assert (caught.value.code, caught.value.text) == ("shutting-down", "bye")
+    assert protocol.state is State.CLOSED
+
+
+@pytest.mark.parametrize(
+    ("code", "transient"),
+    [
+        ("shutting-down", True),
+        ("timeout", True),
+        ("internal-error", True),
+        ("limit-exceeded", True),
+        ("queue-deleted", True),
+        ("protocol-error", False),
+        ("taken-over", False),
+        ("demand-exceeded", False),
+        ("unknown-acknowledgement", False),
+        ("invalid-name", False),
+        ("unsupported-version", False),
+        ("of a later version", False),
+    ],
+)
+def test_only_trouble_that_passes_is_worth_another_connection(code: str, transient: bool) -> None:
+    assert BrokerError(code, "").transient is transient
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)), max_size=20))
+def test_cumulative_demand_grants_its_growth_and_lower_numbers_grant_nothing(totals: list[tuple[int, int]]) -> None:
+    protocol = open_broker("receiver")
+    messages = size = 0
+    for total_messages, total_size in totals:
+        more_messages, more_size = protocol.increment(Request(total_messages, total_size))
+        assert more_messages >= 0
+        assert more_size >= 0
+        messages += more_messages
+        size += more_size
+    assert messages == max((total for total, _ in totals), default=0)
+    assert size == max((total for _, total in totals), default=0)
+
+
+def test_saying_the_same_demand_twice_is_harmless() -> None:
+    protocol = open_client("sender")
+    assert protocol.increment(Demand(10, 1000)) == (10, 1000)
+    assert protocol.increment(Demand(10, 1000)) == (0, 0)
+    assert protocol.increment(Demand(12, 900)) == (2, 0)
+    assert protocol.increment(Demand(12, 1001)) == (0, 1)
