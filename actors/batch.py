@@ -77,14 +77,19 @@ class BinaryColumn:
         return cls(memoryview(offsets), memoryview(b"".join(values)))
 
     @classmethod
-    def from_buffers(cls, offsets: Buffer, data: Buffer) -> BinaryColumn:
+    def from_buffers(cls, offsets: Buffer, data: Buffer, checked: bool = False) -> BinaryColumn:
         """Wrap two buffers without copying and check them, so that no later slice can leave them.
+
+        With ``checked`` the peer has checked that the offsets do not decrease; only their ends are looked at.
 
         Raises:
             BatchError: offsets that are empty, negative, decreasing, or do not span ``data``.
         """
-        column = cls(memoryview(offsets).cast("B").cast("i"), memoryview(data).cast("B"))
-        values = column.offsets.tolist()
+        raw = memoryview(offsets).cast("B")
+        if len(raw) % OFFSET_BYTES:
+            raise BatchError(f"{len(raw)} bytes are no whole number of offsets of {OFFSET_BYTES} bytes")
+        column = cls(raw.cast("i"), memoryview(data).cast("B"))
+        values = [column.offsets[0], column.offsets[-1]] if checked and len(offsets) else column.offsets.tolist()
         # Sorting what is already sorted is one pass in C: the cheapest whole check there is without numpy.
         if not values or values[0] < 0 or sorted(values) != values:
             raise BatchError("a column's offsets must start at zero or more and never decrease")
@@ -273,9 +278,16 @@ class MessageBatch:
 
     @classmethod
     def from_body(
-        cls, count: int, data_bytes: int, has_ids: bool, keys_bytes: int | None, headers_bytes: int | None, body: Buffer
+        cls,
+        count: int,
+        data_bytes: int,
+        has_ids: bool,
+        keys_bytes: int | None,
+        headers_bytes: int | None,
+        body: Buffer,
+        checked: bool = False,
     ) -> MessageBatch:
-        """Wrap a body without copying it.
+        """Wrap a body without copying it; ``checked`` as in `BinaryColumn.from_buffers`.
 
         Raises:
             BatchError: a body whose size is not what the descriptor says, or columns that do not hold together.
@@ -292,10 +304,10 @@ class MessageBatch:
         ends = list(accumulate(sizes, initial=0))
         part = [view[start:end] for start, end in pairwise(ends)]
         return cls(
-            BinaryColumn.from_buffers(part[0], part[1]),
+            BinaryColumn.from_buffers(part[0], part[1], checked),
             part[2] if has_ids else None,
-            None if keys_bytes is None else BinaryColumn.from_buffers(part[3], part[4]),
-            None if headers_bytes is None else BinaryColumn.from_buffers(part[5], part[6]),
+            None if keys_bytes is None else BinaryColumn.from_buffers(part[3], part[4], checked),
+            None if headers_bytes is None else BinaryColumn.from_buffers(part[5], part[6], checked),
         )
 
     @staticmethod
@@ -334,4 +346,7 @@ def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:
         raise BatchError(f"headers that are not a msgpack map of strings: {error}") from error
     if not isinstance(headers, dict):
         raise BatchError(f"headers must be a msgpack map, not {type(headers).__name__}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not isinstance(value, str | bytes):
+            raise BatchError(f"header {name!r:.40} is not a string with a string or bytes value")
     return headers

@@ -79,6 +79,7 @@ class SubscriptionPublisher(LoopActor):
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._writable = True
+        self._opened = False
         self._fetching: int | None = None
         self._fetched = 0
         self._answered = False
@@ -138,6 +139,7 @@ class SubscriptionPublisher(LoopActor):
             case ReservationCommitted():
                 self._port.committed(message)
             case SubscriptionOpened():
+                self._opened = True
                 self._port.opened(message)
             case Refused():
                 self._refused(message)
@@ -176,7 +178,8 @@ class SubscriptionPublisher(LoopActor):
             self._port.fetch_ended(request, self._fetched)
 
     def _refused(self, message: Refused) -> None:
-        if message.close:
+        # What cannot be opened leaves nothing to ask for.
+        if message.close or not self._opened:
             self._end(message.code, message.text)
             return
         if message.request == self._fetching:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import cProfile
 import io
 import pstats
-import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks._links import raise_file_limit
 from benchmarks._processes import Worker
 from benchmarks._worker import Parent, run_loop
 from transport import Broker, BrokerConfig
@@ -26,9 +26,11 @@ class BrokerProcess(Worker):
         receive_address: where receivers connect.
     """
 
-    def __init__(self, *, uvloop: bool = True, profile: Path | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, uvloop: bool = True, profile: Path | None = None, options: dict[str, Any] | None = None
+    ) -> None:
         path = None if profile is None else str(profile.resolve())
-        super().__init__("_broker:serve", uvloop=uvloop, profile=path, options=options)
+        super().__init__("_broker:serve", uvloop=uvloop, profile=path, options=options or {})
         try:
             facts = self.hear()
         except BaseException as error:
@@ -40,10 +42,11 @@ class BrokerProcess(Worker):
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
     """Serve until told to stop; under cProfile, if ``profile`` names a file (its text goes beside it as ``.txt``)."""
+    raise_file_limit()
     if profile is None:
         run_loop(_serve(parent, options), uvloop)
         return
-    profiler = cProfile.Profile(time.process_time)
+    profiler = cProfile.Profile()
     profiler.enable()
     try:
         run_loop(_serve(parent, options), uvloop)

@@ -32,9 +32,10 @@ def groups(payloads: list[bytes], messages: int, batch: int) -> Iterator[list[by
     """``messages`` payloads, going round, in lists of ``batch``; the last has what is left, and so has one at the pool's end."""
     left = messages
     while left > 0:
-        for start in range(0, min(left, len(payloads)), batch):
-            yield payloads[start : min(start + batch, left)]
-            left -= min(batch, left, len(payloads) - start)
+        part = min(left, len(payloads))
+        for start in range(0, part, batch):
+            yield payloads[start : min(start + batch, part)]
+        left -= part
 
 
 def batches(payloads: list[bytes], messages: int, batch: int) -> Iterator[MessageBatch]:

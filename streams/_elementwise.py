@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from streams._stage import ControlledStage, I, O, Stage, describe
 from streams.contract import Subscriber
 from streams.errors import null_element
+from streams.materialize import Materialization
 
 T = TypeVar("T")
 
@@ -148,10 +149,11 @@ class Drop(Stage[T, T], Generic[T]):
 class Scan(ControlledStage[I, O], Generic[I, O]):
     """The zero, then the result of each step; the zero answers the first request."""
 
-    __slots__ = ("_completed", "_f", "_opened", "_opening", "_state")
+    __slots__ = ("_completed", "_f", "_m", "_opened", "_opening", "_state")
 
-    def __init__(self, downstream: Subscriber[O], zero: O, f: Callable[[O, I], O]) -> None:
+    def __init__(self, downstream: Subscriber[O], m: Materialization, zero: O, f: Callable[[O, I], O]) -> None:
         super().__init__(downstream, "scan")
+        self._m = m
         self._state = zero
         self._f = f
         self._opening = False
@@ -182,10 +184,15 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
         if self._opened:
             self._upstream.request(n)
         elif not self._opening:
+            # In the loop's next turn, when the whole graph is together, as every source begins.
             self._opening = True
-            self._push(self._state)
-            self._opened = True
-            if self._completed:
-                super().on_complete()
-            elif self._demand > 1 and not self._done:
-                self._upstream.request(self._demand - 1)
+            self._m.loop.call_soon(self._m.call, self._open)
+
+    def _open(self) -> None:
+        """Emits the zero, then asks for the rest of what downstream has asked for by then."""
+        self._push(self._state)
+        self._opened = True
+        if self._completed:
+            super().on_complete()
+        elif self._demand > 1 and not self._done:
+            self._upstream.request(self._demand - 1)

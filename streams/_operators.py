@@ -95,7 +95,7 @@ class Operators:
     def scan(self, zero: Any, f: Callable[[Any, Any], Any]) -> Any:
         """``zero``, then after each element the state that ``f(state, element)`` gives."""
         _not_none("scan", zero)
-        return self.via(StageFlow(lambda downstream, _m: Scan(downstream, zero, f), "scan"))
+        return self.via(StageFlow(lambda downstream, m: Scan(downstream, m, zero, f), "scan"))
 
     @overload
     def map_async(self: SourceLike[T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Source[R]: ...

@@ -122,7 +122,7 @@ class Materialization:
             self._sink.cancel()
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
-        """Calls what signals downstream from a timer, a task or the program: what a subscriber raises there (against rule 2.13) fails the run."""
+        """Calls what signals downstream from a timer or a task: what a subscriber raises there, against rule 2.13, fails the run."""
         try:
             callback(*arguments)
         except Exception as error:  # noqa: BLE001 - whatever a subscriber raises, it must not get lost in the loop

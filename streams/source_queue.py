@@ -82,13 +82,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
 
     def fail(self, error: BaseException) -> None:
         """Fails the stream at once; what waits is lost."""
-        if self._closed:
-            return
-        self._closed = True
-        self._error = error
-        self._elements.clear()
-        self._refuse_offers()
-        self._drain()
+        if not self._closed:
+            self._fail(error)
 
     def __len__(self) -> int:
         """How many elements wait."""
@@ -112,7 +107,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         if self._over:
             return
         if n < 1:
-            self.fail(invalid_demand(n))
+            self._fail(invalid_demand(n))
             return
         self._demand = add_demand(self._demand, n)
         self._drain()
@@ -123,6 +118,13 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._closed = True
         self._elements.clear()
         self._refuse_offers()
+
+    def _fail(self, error: BaseException) -> None:
+        self._closed = True
+        self._error = error
+        self._elements.clear()
+        self._refuse_offers()
+        self._drain()
 
     def _check(self, element: T) -> None:
         if element is None:

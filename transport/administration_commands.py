@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors import GetStatistics, PurgeQueue, QueueError, QueueSettings, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from transport.wire import Options, check_name
+from transport.wire import Options, brief, check_name
 
 if TYPE_CHECKING:
     from transport.broker import Broker
@@ -176,14 +176,14 @@ async def _ask(queue: Any, message: Any) -> Any:
 def _string(arguments: Options, name: str) -> str:
     value = arguments.get(name)
     if not isinstance(value, str):
-        raise RemoteProtocolError(f"the argument {name} must be a string, not {value!r:.40}")
+        raise RemoteProtocolError(f"the argument {name} must be a string, not {brief(value)}")
     return value
 
 
 def _number(arguments: Options, name: str) -> int | None:
     value = arguments.get(name)
     if value is not None and (type(value) is not int or value < 1):
-        raise RemoteProtocolError(f"the argument {name} must be a number above zero, not {value!r:.40}")
+        raise RemoteProtocolError(f"the argument {name} must be a number above zero, not {brief(value)}")
     return value
 
 

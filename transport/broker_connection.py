@@ -59,6 +59,7 @@ from transport.wire import (
     Send,
     Sent,
     Welcome,
+    brief,
     check_name,
 )
 
@@ -133,11 +134,15 @@ class BrokerConnection:
         if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
             self.actor.tell(Writable(writable))
 
-    def connection_closed(self, error: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing here
-        """Stop the actor, which gives everything back to its queue."""
-        self._broker.remove_connection(self)
+    def connection_ending(self) -> None:
+        """Stop the actor, which gives everything back to its queue, without waiting for the peer to take its leave."""
         if self.actor is not None:
             self.actor.stop_nowait()
+
+    def connection_closed(self, error: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing here
+        """Stop the actor and forget the connection."""
+        self.connection_ending()
+        self._broker.remove_connection(self)
 
     # For the ports
 
@@ -374,8 +379,8 @@ def _subscription_options(options: Options) -> SubscriptionOptions:
     check_name(name, "subscription")
     for value, allowed, what in ((mode, ("own", "read"), "mode"), (starting, ("earliest", "latest"), "starting")):
         if value not in allowed:
-            raise RemoteProtocolError(f"HELLO: {what} is {value!r:.40}, not one of {', '.join(allowed)}")
+            raise RemoteProtocolError(f"HELLO: {what} is {brief(value)}, not one of {', '.join(allowed)}")
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
         if number is not None and (type(number) is not int or number < 0):
-            raise RemoteProtocolError(f"HELLO: {what} is {number!r:.40}, not a number of zero or more")
+            raise RemoteProtocolError(f"HELLO: {what} is {brief(number)}, not a number of zero or more")
     return SubscriptionOptions(name, mode, epoch, starting, None if timeout_ms is None else timeout_ms / 1000)

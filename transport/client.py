@@ -165,6 +165,9 @@ class BrokerLink:
     def writable_changed(self, writable: bool) -> None:
         """Demand bounds what a client writes, so there is nothing to hold back."""
 
+    def connection_ending(self) -> None:
+        """What counts is when it has closed."""
+
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
         self._connection = None

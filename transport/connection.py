@@ -43,6 +43,9 @@ class ConnectionHandler(TypingProtocol):
     def writable_changed(self, writable: bool) -> None:
         """The socket takes less, or again more, than is written to it."""
 
+    def connection_ending(self) -> None:
+        """Nothing more is taken or given, though the last frames may still be on their way to the peer."""
+
     def connection_closed(self, error: Exception | None) -> None:
         """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""
 
@@ -170,8 +173,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._flush()
-        self._closing = True
+        self._closing = self._discarding = True
         self._arm(self._loop.time() + CLOSE_TIMEOUT, self._abort)
+        self._handler.connection_ending()
         if self._transport is not None:
             self._transport.close()
 
@@ -197,9 +201,14 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._closing = self._discarding = True
         self._protocol.state = State.CLOSED
         self._arm(self._loop.time() + LINGER, self._abort)
+        self._handler.connection_ending()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
-            self._transport.write_eof()
+            try:
+                self._transport.write_eof()
+            except OSError:
+                # The peer has reset the connection: there is nobody to linger for.
+                self._transport.abort()
 
     def pause_reading(self) -> None:
         """Take no more from the socket for now."""

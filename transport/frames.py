@@ -68,7 +68,7 @@ class FrameDecoder:
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; valid until `buffer_updated`, which must follow on the same thread at once."""
-        if self._partial is None:
+        if self._partial is None or self.error is not None:
             self._view = _shared_view()
         else:
             self._view = memoryview(self._partial)[self._filled :]
@@ -87,13 +87,17 @@ class FrameDecoder:
             assert self._view is not None, "get_buffer comes first"
             return self._cut(self._view, nbytes)
         self._filled += nbytes
-        return self._continue_partial()
+        try:
+            return self._continue_partial()
+        except RemoteProtocolError as error:
+            self.error = error
+            raise
 
     def receive_data(self, data: Part) -> list[RawFrame]:
         """The same for bytes already at hand."""
         frames: list[RawFrame] = []
         view = memoryview(data)
-        while view:
+        while view and self.error is None:
             buffer = self.get_buffer()
             taken = min(len(buffer), len(view))
             buffer[:taken] = view[:taken]
@@ -118,9 +122,9 @@ class FrameDecoder:
             if start < end:
                 self._begin_partial(view[start:end])
         except RemoteProtocolError as error:
+            self.error = error
             if not frames:
                 raise
-            self.error = error
         return frames
 
     def _begin_partial(self, received: memoryview) -> None:
@@ -185,7 +189,12 @@ def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
 def _unpack_header(packed: bytes) -> list[Any]:
     try:
         header = msgpack.unpackb(
-            packed, max_array_len=MAX_HEADER_ITEMS, max_map_len=MAX_HEADER_ITEMS, max_ext_len=0, strict_map_key=True
+            packed,
+            max_array_len=MAX_HEADER_ITEMS,
+            max_map_len=MAX_HEADER_ITEMS,
+            max_ext_len=0,
+            ext_hook=_no_extension,
+            strict_map_key=True,
         )
     except (ValueError, msgpack.UnpackException) as error:
         raise RemoteProtocolError(
@@ -196,6 +205,10 @@ def _unpack_header(packed: bytes) -> list[Any]:
             f"a header must be a msgpack array that begins with its type, not {type(header).__name__}"
         )
     return header
+
+
+def _no_extension(code: int, _data: bytes) -> None:
+    raise ValueError(f"extension type {code}")
 
 
 class _ThreadLocal(threading.local):

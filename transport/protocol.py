@@ -150,8 +150,8 @@ class Protocol:
             )
         if hello.role != "admin":
             check_name(hello.queue or "", "queue")
-        if hello.client_id is not None:
-            check_name(hello.client_id, "client")
+        if hello.client_id is not None or hello.role == "sender":
+            check_name(hello.client_id or "", "client")
         self.role = hello.role
         self.state = State.OPENING
         self._allowed = ALWAYS

@@ -16,7 +16,7 @@ from transport.wire import Ack, Deliver, Extend, Frame, Nack, Ranges, Request, s
 DEFAULT_MAX_IN_FLIGHT = 1000
 DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
 MAX_EXTENSION_MS = 12 * 3600 * 1000
-"""The longest visibility deadline that the protocol allows."""
+"""The longest visibility deadline, and delay, that the protocol allows."""
 
 
 class ReceiverSession:
@@ -159,7 +159,8 @@ class ReceiverSession:
         """Give ``count`` messages back."""
         if batch.generation != self.generation:
             return
-        self._nacks.setdefault(max(0, round(delay * 1000)), []).append((first, count))
+        delay_ms = min(MAX_EXTENSION_MS, max(0, round(delay * 1000)))
+        self._nacks.setdefault(delay_ms, []).append((first, count))
         self.in_flight -= count
         if not batch.unsettled:
             self._free_bytes += batch.nbytes

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
-from actors.batch import Message, MessageBatch
+from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
 from transport.errors import LocalProtocolError, MessageTooLargeError
 from transport.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
 from transport.wire import Send, Sent
@@ -22,6 +23,8 @@ MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
 """Bytes of a batch's columns that fit a frame whatever its header."""
 MESSAGE_OVERHEAD_BYTES = 64
 """Offsets and id of one message, rounded up."""
+MAX_BATCH_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES
+"""The payload of one message that just fits: a batch is closed there at the latest."""
 OPEN_WHILE_UNCONFIRMED = 2
 """Batches under way from which on a batch that is not full waits to fill: small batches when idle, large ones under load."""
 
@@ -83,7 +86,7 @@ class SenderSession:
                 f"at least 1 message and 1-{MAX_BODY_BYTES} bytes are possible"
             )
         self._max_messages = max_batch_messages
-        self._max_bytes = max_batch_bytes
+        self._max_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
         self._open: list[Any] = []
         self._open_bytes = 0
         self._open_plain = True
@@ -146,10 +149,12 @@ class SenderSession:
         taken, plain = self._open, self._open_plain
         self._open, self._open_bytes, self._open_plain = [], 0, True
         if plain:
-            batch = MessageBatch.from_payloads(taken)
-        else:
-            batch = MessageBatch.from_messages([Message(part) if isinstance(part, bytes) else part for part in taken])
-        self._append(batch)
+            self._append(MessageBatch.from_payloads(taken))
+            return
+        messages = [Message(part) if isinstance(part, bytes) else part for part in taken]
+        # Ids are a column: every message of a batch has one or none has.
+        for _, run in groupby(messages, lambda message: message.id is None):
+            self._append(MessageBatch.from_messages(list(run)))
 
     def sends(self, complete: bool = False) -> list[Send]:
         """The batches that may leave now, under the demand there is.
@@ -234,21 +239,13 @@ class SenderSession:
         self.seal()
 
     def _offer_message(self, message: Message) -> None:
-        opened = self._open
-        # Ids are a column: every message of a batch has one or none has.
-        if opened and (message.id is None) != (isinstance(opened[-1], bytes) or opened[-1].id is None):
-            self.seal()
-            opened = self._open
-        size = len(message.payload) + len(message.key or b"") + _header_bytes(message)
-        if size + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
-            raise MessageTooLargeError(size, MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+        size = _checked_size(message)
         if self._open_bytes + size > self._max_bytes:
             self.seal()
-            opened = self._open
-        opened.append(message)
+        self._open.append(message)
         self._open_plain = False
         self._open_bytes += size
-        if len(opened) >= self._max_messages or self._open_bytes >= self._max_bytes:
+        if len(self._open) >= self._max_messages or self._open_bytes >= self._max_bytes:
             self.seal()
 
     def _append(self, batch: MessageBatch) -> None:
@@ -267,7 +264,14 @@ class SenderSession:
         self._taken_bytes += size
 
 
-def _header_bytes(message: Message) -> int:
-    if not message.headers:
-        return 0
-    return sum(8 + len(name) * 4 + len(value) * 4 for name, value in message.headers.items())
+def _checked_size(message: Message) -> int:
+    """The bytes of ``message``'s columns, rounded up; an error where it is no message or fits no frame."""
+    for part, what in ((message.payload, "payload"), (message.key, "key"), (message.id, "id")):
+        if not isinstance(part, bytes) and (part is not None or what == "payload"):
+            raise LocalProtocolError(f"a message's {what} must be bytes, not {type(part).__name__}")
+    if message.id is not None and len(message.id) != ID_BYTES:
+        raise LocalProtocolError(f"a message's id has {ID_BYTES} bytes, not {len(message.id)}")
+    size = len(message.payload) + len(message.key or b"") + len(pack_headers(message.headers))
+    if size + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
+        raise MessageTooLargeError(size, MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+    return size

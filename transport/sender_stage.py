@@ -13,7 +13,7 @@ from transport.client import BrokerLink
 from transport.errors import RemoteProtocolError
 from transport.protocol import Protocol, Side
 from transport.sender_session import Confirmation, Sendable, SenderSession
-from transport.wire import VERSION, Demand, Frame, Hello, Sent, Welcome
+from transport.wire import VERSION, Demand, Frame, Hello, Sent, Welcome, brief
 
 if TYPE_CHECKING:
     from transport.sender import Sender
@@ -128,7 +128,7 @@ class SenderStage(Subscriber[Sendable]):
         """Send again what is unconfirmed, as demand comes."""
         last = welcome.options.get("last_sequence")
         if last is not None and type(last) is not int:
-            raise RemoteProtocolError(f"WELCOME: last_sequence is {last!r:.40}")
+            raise RemoteProtocolError(f"WELCOME: last_sequence is {brief(last)}")
         self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
         self._confirm(self.session.connected(last))
         self._turn()

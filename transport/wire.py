@@ -16,8 +16,8 @@ from transport.frames import Part, RawFrame, encode_frame
 
 VERSION = 1
 MAX_NAME_BYTES = 255
-MAX_RANGES_PER_FRAME = 512
-"""Pairs in one ACK, NACK or EXTEND: what a header of bounded arrays holds."""
+MAX_RANGES_PER_FRAME = 200
+"""Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_INTEGER = 2**63 - 1
 
 Options = dict[str, Any]
@@ -286,7 +286,7 @@ def decode(raw: RawFrame) -> Frame:
     header = raw.header
     layout = _LAYOUT.get(header[0]) if type(header[0]) is int else None
     if layout is None:
-        raise RemoteProtocolError(f"a frame of unknown type {header[0]!r:.40}")
+        raise RemoteProtocolError(f"a frame of unknown type {brief(header[0])}")
     cls = layout.frame
     if len(header) < layout.header_items:
         raise RemoteProtocolError(f"{cls.__name__.upper()} has {len(header)} header fields, not {layout.header_items}")
@@ -294,12 +294,12 @@ def decode(raw: RawFrame) -> Frame:
     for index, (name, check) in enumerate(layout.checks, 1):
         value = header[index]
         if not check(value):
-            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {value!r:.60}")
+            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
         values.append(value)
     if layout.has_batch:
-        values.append(
-            _decode_batch(cls.__name__.upper(), header[layout.header_items - 5 : layout.header_items], raw.body)
-        )
+        descriptor = header[layout.header_items - 5 : layout.header_items]
+        # What a broker delivers it has checked when it came; only a sender's batch is looked at whole.
+        values.append(_decode_batch(cls.__name__.upper(), descriptor, raw.body, checked=cls is not Send))
     elif layout.frame is Result:
         values.append(bytes(raw.body))
     elif raw.body:
@@ -324,19 +324,26 @@ def check_name(name: str, what: str = "queue") -> str:
     return name
 
 
+def brief(value: object) -> str:
+    """``value`` for an error's text: short, and of a container only its kind, for a peer chooses how deep it nests."""
+    if isinstance(value, list | dict):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"{value!r:.60}"
+
+
 def split_ranges(ranges: Ranges) -> list[Ranges]:
     """``ranges`` in pieces that fit one frame each."""
     return [ranges[start : start + MAX_RANGES_PER_FRAME] for start in range(0, len(ranges), MAX_RANGES_PER_FRAME)]
 
 
-def _decode_batch(what: str, descriptor: list[Any], body: memoryview) -> MessageBatch:
+def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: bool) -> MessageBatch:
     count, data_bytes, has_ids, keys_bytes, headers_bytes = descriptor
     if not (
         _uint(count) and _uint(data_bytes) and _boolean(has_ids) and _opt_uint(keys_bytes) and _opt_uint(headers_bytes)
     ):
-        raise RemoteProtocolError(f"{what}: a batch described by {descriptor!r:.80}")
+        raise RemoteProtocolError(f"{what}: a batch described by {[brief(item) for item in descriptor]}")
     try:
-        return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body)
+        return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body, checked)
     except BatchError as error:
         raise RemoteProtocolError(f"{what}: {error}") from error
 

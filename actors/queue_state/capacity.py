@@ -103,12 +103,13 @@ class Capacity:
         """Grant what there is room for, in turns and in equal shares."""
         if stored_messages >= self._max_messages or stored_bytes >= self._max_bytes:
             return
-        while self._stuck:
-            permits = next(iter(self._stuck))
+        if self._stuck:
             room, byte_room = self._room(stored_messages, stored_bytes)
-            others = len(self._waiting)
-            floor, byte_floor = int(permits.messages <= 0), int(permits.bytes <= 0)
-            self._give(permits, max(floor, room // others), max(byte_floor, byte_room // others), effects)
+            share, byte_share = max(0, room // len(self._waiting)), max(0, byte_room // len(self._waiting))
+            while self._stuck:
+                permits = next(iter(self._stuck))
+                floor, byte_floor = int(permits.messages <= 0), int(permits.bytes <= 0)
+                self._give(permits, max(floor, share), max(byte_floor, byte_share), effects)
         while self._waiting:
             room, byte_room = self._room(stored_messages, stored_bytes)
             others = len(self._waiting)

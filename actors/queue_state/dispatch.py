@@ -62,9 +62,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         if span is None:
             return
         entry, start = span.entry, span.start
-        count = span.stop - start
-        if count > share:
-            count = share
+        count = min(share, span.stop - start)
         if count == entry.stop - entry.first:
             batch, size = entry.batch, entry.size
         else:

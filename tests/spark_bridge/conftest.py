@@ -71,7 +71,9 @@ class BrokerThread:
 
         asyncio.run(run())
 
-    def client(self, queue: str = "q", subscription: str = "s", mode: Any = "own", **options: Any) -> SubscriptionClient:
+    def client(
+        self, queue: str = "q", subscription: str = "s", mode: Any = "own", **options: Any
+    ) -> SubscriptionClient:
         return SubscriptionClient(self.receiving, queue=queue, subscription=subscription, mode=mode, **options)
 
 

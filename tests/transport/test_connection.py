@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -46,6 +47,7 @@ class RecordingTransport(asyncio.Transport):
         self.frames: list[Frame] = []
         self.writes: list[list[Frame]] = []
         self.high: int | None = None
+        self.eof_error: OSError | None = None
         self.eof = self.closing = self.aborted = False
         self.reading = True
 
@@ -60,6 +62,8 @@ class RecordingTransport(asyncio.Transport):
         self.frames += frames
 
     def write_eof(self) -> None:
+        if self.eof_error is not None:
+            raise self.eof_error
         self.eof = True
 
     def is_closing(self) -> bool:
@@ -86,6 +90,7 @@ class RecordingHandler:
         self.frames: list[Frame] = []
         self.writable: list[bool] = []
         self.closed: list[Exception | None] = []
+        self.failing = 0
         self.refuses: Exception | None = None
         self.refuses_connection: Exception | None = None
 
@@ -101,6 +106,12 @@ class RecordingHandler:
 
     def writable_changed(self, writable: bool) -> None:
         self.writable.append(writable)
+
+    def connection_failing(self) -> None:
+        self.failing += 1
+
+    def connection_ending(self) -> None:
+        pass
 
     def connection_closed(self, error: Exception | None) -> None:
         self.closed.append(error)
@@ -407,6 +418,21 @@ def test_a_refused_peer_that_does_not_close_is_cut_off_after_the_linger() -> Non
         await settle(0.2)
         assert bench.transport.aborted
         bench.lose()
+
+    run(main)
+
+
+def test_a_peer_that_has_reset_the_connection_meanwhile_is_no_defect() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.open()
+        # What asyncio answers when the reset has arrived and was not read yet.
+        bench.transport.eof_error = OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        bench.connection.fail(RemoteProtocolError("why"))
+        await settle(LINGER + 0.1)
+        assert bench.transport.aborted
+        bench.lose()
+        assert [str(error) for error in bench.handler.closed] == ["why"]
 
     run(main)
 

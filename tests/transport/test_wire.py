@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -305,11 +306,16 @@ def test_ranges_are_refused_or_name_only_numbers_that_can_be(flat: list[tuple[in
     assert all(first + count <= MAX_INTEGER for first, count in frame.ranges)
 
 
-def test_at_most_512_ranges_are_taken() -> None:
+def test_no_more_ranges_are_taken_than_a_frame_holds() -> None:
     numbers = [1, 1] * MAX_RANGES_PER_FRAME
-    assert decode(RawFrame([34, numbers], memoryview(b""))) == Ack([(1, 1)] * 512)
+    assert decode(RawFrame([34, numbers], memoryview(b""))) == Ack([(1, 1)] * MAX_RANGES_PER_FRAME)
     with pytest.raises(RemoteProtocolError):
         decode(RawFrame([34, [*numbers, 1, 1]], memoryview(b"")))
+
+
+def test_the_page_says_how_many_ranges_a_frame_holds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    assert f"at most {MAX_RANGES_PER_FRAME} pairs" in page
 
 
 @given(st.lists(pairs, max_size=1300))

@@ -1,0 +1,139 @@
+"""``python -m benchmarks``: one command a benchmark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks._report import Report
+from benchmarks._transfer import Transfer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON, too.")]
+Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Rounds of each, in turn; medians are reported.")]
+Size = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload.")]
+Uvloop = Annotated[bool, typer.Option(help="uvloop's event loop in all processes, or asyncio's own.")]
+Profile = Annotated[
+    Path | None,
+    typer.Option(
+        "--profile-broker",
+        metavar="FILE",
+        help="Run the broker under cProfile; FILE.txt lists its hottest functions. Slows it down by half.",
+    ),
+]
+
+
+@app.command()
+def throughput(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """Messages a second in batches, against the same bytes through a relay."""
+    from benchmarks.throughput import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(Transfer(messages, size, batch, True, max_in_flight, uvloop, profile), rounds), json)
+
+
+@app.command()
+def single(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 1_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="The sender's limit of its own batches.")] = 1_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 10_000,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """Messages a second, each an element and a delivery of its own."""
+    from benchmarks.throughput import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(Transfer(messages, size, batch, False, max_in_flight, uvloop, profile), rounds), json)
+
+
+@app.command()
+def latency(
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds that count, of a round.")] = 10.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 1.0,
+    size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="Bytes of a payload.")] = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 1_000,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """How long a message takes, at a paced rate."""
+    from benchmarks.latency import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rate, seconds, warm_up, size, max_in_flight, rounds, uvloop), json)
+
+
+@app.command()
+def backpressure(
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds of the whole run.")] = 300.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds of it until the figures begin.")] = 30.0,
+    rate: Annotated[float, typer.Option(min=0.1, metavar="N", help="Messages a second that the receiver takes.")] = 100,
+    size: Size = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 100,
+    max_queue_messages: Annotated[int, typer.Option(min=1, metavar="N", help="The broker's.")] = 1_000_000,
+    interval: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds between samples.")] = 1.0,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """A slow receiver and a fast sender: the broker's memory and the sender's rate."""
+    from benchmarks.backpressure import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(seconds, warm_up, rate, size, max_in_flight, max_queue_messages, interval, uvloop), json)
+
+
+@app.command()
+def fairness(
+    connected: Annotated[int, typer.Option(min=2, metavar="N", help="Receivers that are connected.")] = 2_000,
+    active: Annotated[int, typer.Option(min=1, metavar="N", help="Those of them that have demand.")] = 100,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages for all of them.")] = 1_000_000,
+    size: Size = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="An active receiver's.")] = 100,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """Who gets what among many receivers, and what coming and going costs."""
+    if active > connected:
+        raise typer.BadParameter(f"{active} active ones are more than the {connected} that are connected")
+    from benchmarks.fairness import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(connected, active, messages, size, max_in_flight, rounds, uvloop), json)
+
+
+@app.command()
+def idle(
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Seconds to watch.")] = 30.0,
+    senders: Annotated[int, typer.Option(min=0, metavar="N", help="Idle senders.")] = 50,
+    receivers: Annotated[int, typer.Option(min=0, metavar="N", help="Idle receivers.")] = 50,
+    rounds: Rounds = 1,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """What idle connections cost the broker."""
+    from benchmarks.idle import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(seconds, senders, receivers, rounds, uvloop), json)
+
+
+def _finish(report: Report, json: Path | None) -> None:
+    report.show()
+    if json is not None:
+        report.save(json)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

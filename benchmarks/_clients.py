@@ -1,0 +1,78 @@
+"""The roles of sender and receiver in the throughput benchmarks: the product's own clients, as an application uses them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+from benchmarks._payloads import batches, cycled, make_payloads
+from benchmarks._worker import Parent, run_loop
+from streams import Sink, Source
+from transport import DeliveredBatch, Receiver, Sender
+from transport.sender import SendSummary
+
+
+def send(
+    parent: Parent, address: str, queue: str, messages: int, size: int, batch: int, batched: bool, uvloop: bool
+) -> None:
+    """Send ``messages`` payloads: in batches built from payload objects while the clock runs, or one at a time.
+
+    Says when it began and when the last one was confirmed.
+    """
+    payloads = make_payloads(messages, size)
+    source: Source[Any] = (
+        Source.from_iterable(lambda: batches(payloads, messages, batch))
+        if batched
+        else Source.from_iterable(lambda: cycled(payloads, messages))
+    )
+
+    async def run() -> SendSummary:
+        return await source.to(Sender(address, queue=queue, max_batch_messages=batch)).run()
+
+    parent.say(ready=True)
+    parent.wait()
+    started, cpu = time.monotonic(), time.process_time()
+    summary = run_loop(run(), uvloop)
+    parent.say(
+        started=started,
+        ended=time.monotonic(),
+        messages=summary.messages,
+        resent=summary.resent,
+        cpu_s=time.process_time() - cpu,
+    )
+
+
+def receive(
+    parent: Parent, address: str, queue: str, messages: int, max_in_flight: int, batched: bool, uvloop: bool
+) -> None:
+    """Receive and acknowledge ``messages``, as batches or each as an object; says when the broker has taken note of the last."""
+    receiver = Receiver(address, queue=queue, max_in_flight=max_in_flight, limit=messages)
+    counts = [0, 0]
+
+    def take(delivered: DeliveredBatch) -> None:
+        counts[0] += len(delivered.batch)
+        counts[1] += len(delivered.batch.payloads.data)
+        delivered.acknowledge()
+
+    async def run() -> int:
+        running: Awaitable[int]
+        if batched:
+            running = receiver.batches().to(Sink.foreach(take)).run()
+        else:
+            running = receiver.to(Sink.acknowledge()).run()
+        return await running
+
+    parent.say(ready=True)
+    parent.wait()
+    cpu = time.process_time()
+    elements = run_loop(run(), uvloop)
+    parent.say(
+        ended=time.monotonic(),
+        messages=counts[0] if batched else elements,
+        elements=elements,
+        bytes=counts[1],
+        cpu_s=time.process_time() - cpu,
+    )
+
+

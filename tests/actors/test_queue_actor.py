@@ -1,0 +1,447 @@
+"""The queue actor, with actors as its connections, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from actors.batch import MessageBatch
+from actors.errors import SubscriptionNotFoundError
+from actors.loop_actor import LoopActor
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.messages import (
+    AttachReceiver,
+    AttachSender,
+    CancelDemand,
+    CapacityGranted,
+    CommitReservation,
+    DeleteMessages,
+    DeleteQueue,
+    Detach,
+    ExtendVisibility,
+    FetchedRanges,
+    FetchReserved,
+    GetStatistics,
+    MessagesReserved,
+    OpenSubscription,
+    PurgeQueue,
+    QueueDeleted,
+    ReceivedMessages,
+    ReceiveMessages,
+    ReceiverAttached,
+    Refused,
+    ReleaseSubscription,
+    RequestCapacity,
+    ReservationCommitted,
+    ReserveMessages,
+    ReturnMessages,
+    SenderAttached,
+    SendMessages,
+    SentMessages,
+    SubscriptionOpened,
+    Superseded,
+)
+from actors.queue_actor import QueueActor
+from actors.queue_state import QueueSettings, QueueState, QueueStatistics
+from streams.testkit import run_in_virtual_time
+
+Ref = LoopActorRef[Any]
+WALL_CLOCK = 1_700_000_000.5
+
+
+class Connection(LoopActor):
+    """Keeps what it is told, and lets a test wait for the next of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: asyncio.Queue[Any] = asyncio.Queue()
+
+    def on_receive(self, message: Any) -> Any:
+        if message is INBOX:
+            return self._told
+        if message is FAIL:
+            raise RuntimeError("a defect")
+        self._told.put_nowait(message)
+        return None
+
+
+INBOX, FAIL = object(), object()
+
+
+class Probe:
+    """A connection and what it was told."""
+
+    def __init__(self, ref: Ref, told: asyncio.Queue[Any]) -> None:
+        self.ref = ref
+        self._told = told
+
+    async def expect(self, kind: type[Any]) -> Any:
+        """The next thing told, which must be of this kind."""
+        message = await self._told.get()
+        assert type(message) is kind, message
+        return message
+
+    def assert_nothing(self) -> None:
+        assert self._told.empty(), self._told.get_nowait()
+
+
+async def connect() -> Probe:
+    ref: Ref = Connection.start()
+    return Probe(ref, await ref.ask(INBOX, block=False))
+
+
+def batch(*payloads: bytes) -> MessageBatch:
+    return MessageBatch.from_payloads(payloads)
+
+
+def start_queue(state: QueueState | None = None) -> Ref:
+    return QueueActor.start(state or QueueState("q", 3, QueueSettings()), lambda: WALL_CLOCK)
+
+
+async def sender_of(queue: Ref, producer: str | None = None, messages: int = 1000) -> Probe:
+    probe = await connect()
+    queue.tell(AttachSender(probe.ref, producer))
+    await probe.expect(SenderAttached)
+    queue.tell(RequestCapacity(probe.ref, messages, 10**6))
+    await probe.expect(CapacityGranted)
+    return probe
+
+
+async def receiver_of(queue: Ref, demand: int = 0) -> Probe:
+    probe = await connect()
+    queue.tell(AttachReceiver(probe.ref))
+    await probe.expect(ReceiverAttached)
+    if demand:
+        queue.tell(ReceiveMessages(probe.ref, demand))
+    return probe
+
+
+async def statistics(queue: Ref) -> QueueStatistics:
+    facts = await queue.ask(GetStatistics(), block=False)
+    assert isinstance(facts, QueueStatistics)
+    return facts
+
+
+Scenario = Callable[[], Coroutine[Any, Any, None]]
+
+
+def virtual(scenario: Scenario) -> Callable[[], None]:
+    """Run a test in virtual time, and stop the actors that it leaves."""
+
+    async def with_end() -> None:
+        await scenario()
+        await LoopActorRegistry.shutdown()
+
+    def test() -> None:
+        run_in_virtual_time(with_end())
+
+    test.__name__ = scenario.__name__
+    test.__doc__ = scenario.__doc__
+    return test
+
+
+@virtual
+async def test_a_message_goes_from_sender_to_receiver_and_is_deleted() -> None:
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 7, batch(b"one", b"two")))
+    assert await sender.expect(SentMessages) == SentMessages(up_to=9, first=0)
+    received = await receiver.expect(ReceivedMessages)
+    assert received == ReceivedMessages(0, batch(b"one", b"two"), 1_700_000_000_500_000, 1, False)
+    queue.tell(DeleteMessages(receiver.ref, [(0, 2)]))
+    facts = await statistics(queue)
+    assert (facts.stored_messages, facts.total_acknowledged) == (0, 2)
+
+
+@virtual
+async def test_the_asker_gets_the_reply_too() -> None:
+    queue = start_queue()
+    probe = await connect()
+    assert await queue.ask(AttachSender(probe.ref, "p"), block=False) == SenderAttached(None)
+    await queue.ask(RequestCapacity(probe.ref, 10, 1000), block=False)
+    assert await queue.ask(SendMessages(probe.ref, 0, batch(b"x")), block=False) == SentMessages(1, 0)
+    assert await probe.expect(SenderAttached) == SenderAttached(None)
+    assert await probe.expect(CapacityGranted) == CapacityGranted(10, 1000)
+    assert await probe.expect(SentMessages) == SentMessages(1, 0)
+    refused = await queue.ask(SendMessages(probe.ref, 9, batch(b"x")), block=False)
+    assert isinstance(refused, Refused)
+    assert (refused.code, await probe.expect(Refused)) == ("protocol-error", refused)
+
+
+@virtual
+async def test_a_message_that_is_not_deleted_comes_back_after_the_visibility_timeout() -> None:
+    loop = asyncio.get_running_loop()
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
+    begun = loop.time()
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await receiver.expect(ReceivedMessages)
+    again = await receiver.expect(ReceivedMessages)
+    assert (again.first, again.delivery_count, again.possibly_replayed) == (0, 2, True)
+    assert loop.time() - begun == pytest.approx(10.0)
+
+
+@virtual
+async def test_an_earlier_deadline_moves_the_timer() -> None:
+    loop = asyncio.get_running_loop()
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await receiver.expect(ReceivedMessages)
+    begun = loop.time()
+    queue.tell(ReturnMessages(receiver.ref, [(1, 1)], 2.0))
+    queue.tell(ExtendVisibility(receiver.ref, [(0, 1)], 4.0))
+    assert (await receiver.expect(ReceivedMessages)).first == 1
+    assert loop.time() - begun == pytest.approx(2.0)
+    assert (await receiver.expect(ReceivedMessages)).first == 0
+    assert loop.time() - begun == pytest.approx(4.0)
+
+
+@virtual
+async def test_an_idle_queue_has_no_timer() -> None:
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await receiver.expect(ReceivedMessages)
+    queue.tell(DeleteMessages(receiver.ref, [(0, 1)]))
+    await statistics(queue)
+    later = asyncio.Event()
+    asyncio.get_running_loop().call_later(3600.0, later.set)
+    await later.wait()
+    assert (await statistics(queue)).total_out == 1
+    receiver.assert_nothing()
+
+
+@virtual
+async def test_a_receiver_whose_actor_stops_gives_everything_back_at_once() -> None:
+    queue = start_queue()
+    sender, doomed = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await doomed.expect(ReceivedMessages)
+    other = await receiver_of(queue, 10)
+    begun = asyncio.get_running_loop().time()
+    await doomed.ref.stop(block=False)
+    received = await other.expect(ReceivedMessages)
+    assert (received.first, len(received.batch), received.possibly_replayed) == (0, 2, True)
+    assert asyncio.get_running_loop().time() == begun
+    assert doomed.ref not in [facts.connection for facts in (await statistics(queue)).connections]
+
+
+@virtual
+async def test_a_receiver_whose_actor_fails_gives_everything_back_too() -> None:
+    queue = start_queue()
+    sender, doomed = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await doomed.expect(ReceivedMessages)
+    other = await receiver_of(queue, 10)
+    doomed.ref.tell(FAIL)
+    assert (await other.expect(ReceivedMessages)).first == 0
+
+
+@virtual
+async def test_a_dead_receiver_found_while_delivering_costs_no_message() -> None:
+    queue = start_queue()
+    sender, dead = await sender_of(queue), await receiver_of(queue, 10)
+    # Both are in the queue's inbox before it can hear of the receiver's end.
+    stopped = dead.ref.stop(block=False)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await stopped
+    other = await receiver_of(queue, 10)
+    assert (await other.expect(ReceivedMessages)).first == 0
+
+
+@virtual
+async def test_a_connection_that_does_not_keep_up_is_detached() -> None:
+    class Narrow(Connection):
+        max_inbox = 1
+
+    queue = start_queue()
+    sender = await sender_of(queue)
+    ref: Ref = Narrow.start()
+    queue.tell(AttachReceiver(ref))
+    queue.tell(ReceiveMessages(ref, 10))
+    for number in range(3):
+        queue.tell(SendMessages(sender.ref, number, batch(b"x")))
+    other = await receiver_of(queue, 10)
+    numbers = [(await other.expect(ReceivedMessages)).first for _ in range(1)]
+    assert numbers == [0]
+    assert ref not in [facts.connection for facts in (await statistics(queue)).connections]
+
+
+@virtual
+async def test_a_detached_receiver_is_let_go_and_may_attach_again() -> None:
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await receiver.expect(ReceivedMessages)
+    queue.tell(CancelDemand(receiver.ref))
+    queue.tell(Detach(receiver.ref))
+    assert (await statistics(queue)).ready == 1
+    queue.tell(AttachReceiver(receiver.ref))
+    await receiver.expect(ReceiverAttached)
+    receiver.assert_nothing()
+
+
+@virtual
+async def test_a_refusal_goes_to_who_caused_it_and_the_queue_lives() -> None:
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue)
+    queue.tell(DeleteMessages(receiver.ref, [(5, 1)]))
+    refused = await receiver.expect(Refused)
+    assert (refused.code, refused.close, refused.request) == ("unknown-acknowledgement", True, None)
+    assert "5" in refused.text
+    sender.assert_nothing()
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await sender.expect(SentMessages)
+
+
+@virtual
+async def test_a_producer_that_connects_again_supersedes_its_older_connection() -> None:
+    queue = start_queue()
+    old = await sender_of(queue, "p")
+    queue.tell(SendMessages(old.ref, 0, batch(b"x", b"y")))
+    await old.expect(SentMessages)
+    new = await connect()
+    queue.tell(AttachSender(new.ref, "p"))
+    assert await new.expect(SenderAttached) == SenderAttached(2)
+    await old.expect(Superseded)
+
+
+@virtual
+async def test_a_subscription_reserves_fetches_and_commits() -> None:
+    queue = start_queue()
+    sender, owner = await sender_of(queue), await connect()
+    queue.tell(OpenSubscription(owner.ref, "sub"))
+    assert await owner.expect(SubscriptionOpened) == SubscriptionOpened(1, 0, 0, 0)
+    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6, wait=5.0))
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y", b"z")))
+    reserved = await owner.expect(MessagesReserved)
+    assert (reserved.request, reserved.end) == (1, 3)
+    assert reserved.facts == {
+        "backlog": 0,
+        "backlog_bytes": 0,
+        "oldest_ms": 0,
+        "sender_demand": 997,
+        "high_water": 3,
+        "in_flight": 0,
+    }
+    queue.tell(FetchReserved(owner.ref, 2, 1, 3))
+    fetched = await owner.expect(FetchedRanges)
+    assert fetched.request == 2
+    assert [(r.position, r.first, r.batch, r.enqueued_us) for r in fetched.ranges] == [
+        (1, 1, batch(b"y", b"z"), 1_700_000_000_500_000)
+    ]
+    queue.tell(CommitReservation(owner.ref, 3, 2))
+    assert await owner.expect(ReservationCommitted) == ReservationCommitted(3, 2)
+    queue.tell(FetchReserved(owner.ref, 4, 0, 3))
+    refused = await owner.expect(Refused)
+    assert (refused.code, refused.request, refused.close) == ("data-loss", 4, False)
+    assert await queue.ask(ReleaseSubscription("sub"), block=False) == 1
+
+
+@virtual
+async def test_a_reservation_in_vain_is_answered_when_its_wait_is_over() -> None:
+    loop = asyncio.get_running_loop()
+    queue = start_queue()
+    owner = await connect()
+    queue.tell(OpenSubscription(owner.ref, "sub"))
+    await owner.expect(SubscriptionOpened)
+    begun = loop.time()
+    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6, wait=0.25))
+    assert (await owner.expect(MessagesReserved)).end == 0
+    assert loop.time() - begun == pytest.approx(0.25)
+
+
+@virtual
+async def test_an_owner_whose_actor_stops_is_awaited_for_its_timeout() -> None:
+    queue = start_queue()
+    sender, owner = await sender_of(queue), await connect()
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OpenSubscription(owner.ref, "sub", owner_timeout=60.0))
+    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6))
+    await owner.expect(SubscriptionOpened)
+    await owner.expect(MessagesReserved)
+    receiver = await receiver_of(queue, 1)
+    begun = asyncio.get_running_loop().time()
+    await owner.ref.stop(block=False)
+    await receiver.expect(ReceivedMessages)
+    assert asyncio.get_running_loop().time() - begun == pytest.approx(60.0)
+
+
+@virtual
+async def test_what_the_broker_asks_is_answered_or_raised() -> None:
+    queue = start_queue()
+    sender = await sender_of(queue)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    assert await queue.ask(PurgeQueue(), block=False) == 2
+    with pytest.raises(SubscriptionNotFoundError):
+        await queue.ask(ReleaseSubscription("none"), block=False)
+    with pytest.raises(TypeError, match="does not handle str"):
+        await queue.ask("hello", block=False)
+    facts = await statistics(queue)
+    assert (facts.name, facts.total_purged) == ("q", 2)
+    assert [(c.connection, c.role, c.demand) for c in facts.connections] == [(sender.ref, "sender", 998)]
+
+
+@virtual
+async def test_deleting_the_queue_tells_every_connection_and_stops_the_actor() -> None:
+    queue = start_queue()
+    sender, receiver = await sender_of(queue), await receiver_of(queue)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    await sender.expect(SentMessages)
+    assert await queue.ask(DeleteQueue(), block=False) == 1
+    await sender.expect(QueueDeleted)
+    await receiver.expect(QueueDeleted)
+    assert await queue.stopped() is None
+
+
+@virtual
+async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -> None:
+    class Fragile(QueueState):
+        def purge(self) -> int:
+            raise ZeroDivisionError
+
+    queue = start_queue(Fragile("q", 0, QueueSettings()))
+    sender, receiver = await sender_of(queue), await receiver_of(queue, 1)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await sender.expect(SentMessages)
+    await receiver.expect(ReceivedMessages)
+    queue.tell(PurgeQueue())
+    for probe in (sender, receiver):
+        refused = await probe.expect(Refused)
+        assert (refused.code, refused.close) == ("internal-error", True)
+        assert "ZeroDivisionError" in refused.text
+    again = await receiver_of(queue, 10)
+    received = await again.expect(ReceivedMessages)
+    assert (received.first, len(received.batch), received.possibly_replayed) == (0, 2, True)
+    assert [facts.connection for facts in (await statistics(queue)).connections] == [again.ref]
+
+
+@virtual
+async def test_a_queue_that_fails_for_good_ends_its_connections() -> None:
+    class Broken(QueueState):
+        def purge(self) -> int:
+            raise ZeroDivisionError
+
+    queue = start_queue(Broken("q", 0, QueueSettings()))
+    for _ in range(QueueActor.max_restarts):
+        queue.tell(PurgeQueue())
+    receiver = await receiver_of(queue)
+    queue.tell(PurgeQueue())
+    assert (await receiver.expect(Refused)).code == "internal-error"
+    assert isinstance(await queue.stopped(), ZeroDivisionError)
+
+
+@virtual
+async def test_a_large_backlog_goes_out_in_portions() -> None:
+    queue = start_queue()
+    sender = await sender_of(queue)
+    for number in range(600):
+        queue.tell(SendMessages(sender.ref, number, batch(b"x")))
+    receiver = await receiver_of(queue, 600)
+    numbers = [(await receiver.expect(ReceivedMessages)).first for _ in range(600)]
+    assert numbers == list(range(600))

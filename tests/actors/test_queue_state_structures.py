@@ -1,0 +1,163 @@
+"""The structures under `QueueState`, each against the plainest thing that does the same."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.batch import MessageBatch
+from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.queue_state import span_map
+from actors.queue_state.deadlines import MIN_COMPACTED, DeadlineHeap
+from actors.queue_state.entry import Entry, Span
+from actors.queue_state.ranges import RangeSet, checked_ranges, merged
+from actors.queue_state.span_map import SpanMap
+
+RANGES = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda pair: (pair[0], sum(pair)))
+
+NEAR_RANGES = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(lambda pair: (pair[0], sum(pair)))
+"""So few numbers that ranges touch, as they must to be joined."""
+
+
+@given(st.lists(st.tuples(st.booleans(), RANGES), max_size=30))
+def test_a_range_set_is_a_set(commands: list[tuple[bool, tuple[int, int]]]) -> None:
+    ranges, model = RangeSet(), set[int]()
+    for adds, (start, stop) in commands:
+        numbers = set(range(start, stop))
+        assert {n for part in ranges.gaps(start, stop) for n in range(*part)} == numbers - model
+        if adds:
+            assert ranges.add(start, stop) == len(numbers - model)
+            model |= numbers
+        else:
+            removed = ranges.remove(start, stop)
+            assert {n for part in removed for n in range(*part)} == numbers & model
+            model -= numbers
+        assert {n for part in ranges for n in range(*part)} == model
+        flat = [edge for part in ranges for edge in part]
+        assert flat == sorted(set(flat)), "neither overlapping nor touching"
+        for position in range(80):
+            reach = ranges.reach(position)
+            assert set(range(position, reach)) <= model
+            assert reach not in model
+    assert ranges == RangeSet(ranges)
+
+
+@given(data=st.data(), chunk=st.sampled_from([1, 2, 512]))
+def test_a_span_map_cuts_and_joins_like_a_dictionary_of_messages(data: st.DataObject, chunk: int) -> None:
+    entry = Entry(0, MessageBatch.from_payloads([b"x"] * 80), 0)
+    spans, model = SpanMap(), dict[int, int]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(span_map, "CHUNK_SPANS", chunk)
+        for _ in range(data.draw(st.integers(1, 25))):
+            start, stop = data.draw(NEAR_RANGES)
+            deliveries = data.draw(st.integers(0, 1))
+            command = data.draw(st.sampled_from(["insert", "join", "join", "join", "cut", "pop"]))
+            free = not model.keys() & set(range(start, stop))
+            if command in ("insert", "join") and free:
+                span = Span(start, stop, entry, deliveries, False)
+                (spans.insert if command == "insert" else spans.join)(span)
+                model |= dict.fromkeys(range(start, stop), deliveries)
+            elif command == "pop":
+                popped = spans.pop_exactly(start, stop)
+                if popped is not None:
+                    assert (popped.start, popped.stop) == (start, stop)
+                    for number in range(start, stop):
+                        assert model.pop(number) == popped.deliveries
+            elif command == "cut":
+                before = list(spans)
+                taken, rest = spans.cut(start, stop)
+                got = {n: span.deliveries for span in taken for n in range(span.start, span.stop)}
+                assert got == {n: d for n, d in model.items() if start <= n < stop}
+                assert (rest is not None) == (rest in list(spans) and rest not in before)
+                model = {n: d for n, d in model.items() if not start <= n < stop}
+            assert {n: span.deliveries for span in spans for n in range(span.start, span.stop)} == model
+            listed = list(spans)
+            assert [span.start for span in listed] == sorted(span.start for span in listed)
+            assert len(spans) == len(listed)
+            assert spans.first() is (listed[0] if listed else None)
+            for position in range(82):
+                after = [span for span in listed if span.stop > position]
+                assert spans.first_from(position) is (after[0] if after else None)
+                inside = bool(after) and after[0].start <= position
+                assert spans.reach(position) == (after[0].stop if inside else position)
+    assert len(spans.clear()) == len(listed)
+    assert not spans
+
+
+def test_neighbours_are_joined_only_if_they_can_be_delivered_as_one() -> None:
+    entry, other = (Entry(first, MessageBatch.from_payloads([b"x"] * 4), 0) for first in (0, 4))
+    spans = SpanMap()
+    for span in (
+        Span(1, 2, entry, 1, True),
+        Span(0, 1, entry, 1, True),
+        Span(2, 3, entry, 2, True),
+        Span(3, 4, entry, 1, True),
+        Span(4, 6, other, 1, True),
+        Span(6, 8, other, 1, False),
+    ):
+        spans.join(span)
+    assert [(span.start, span.stop) for span in spans] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8)]
+
+
+class Item:
+    def __init__(self) -> None:
+        self.deadline: float | None = None
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))
+def test_a_deadline_heap_gives_what_is_due_and_not_what_was_forgotten(commands: list[tuple[int, int]]) -> None:
+    heap, model = DeadlineHeap[Item](), dict[Item, float]()
+    for command, number in commands:
+        if command == 0:
+            item = Item()
+            heap.push(item, float(number))
+            model[item] = float(number)
+        elif command == 1 and model:
+            item = list(model)[number % len(model)]
+            heap.forget(item)
+            del model[item]
+            if number % 2:
+                heap.push(item, float(number))
+                model[item] = float(number)
+        elif command == 2:
+            due = heap.pop_due(float(number))
+            earliest = min(model.values(), default=None)
+            if due is None:
+                assert earliest is None or earliest > number
+            else:
+                assert model.pop(due) == earliest
+                assert due.deadline is None
+        assert heap.earliest() == min(model.values(), default=None)
+        assert len(heap) == len(model)
+
+
+def test_a_deadline_heap_is_at_most_half_dead() -> None:
+    heap = DeadlineHeap[Item]()
+    items = [Item() for _ in range(1000)]
+    for number, item in enumerate(items):
+        heap.push(item, float(number))
+    for item in items[1:]:
+        heap.forget(item)
+        assert heap.slots <= max(MIN_COMPACTED + 1, 2 * len(heap) + 1)
+    heap.forget(items[0])
+    assert heap.slots == 0
+
+
+def test_ranges_are_checked_before_anything_is_done() -> None:
+    assert checked_ranges([(5, 2), (0, 3)]) == [(0, 3), (5, 7)]
+    with pytest.raises(InvalidRequestError):
+        checked_ranges([(5, 2), (9, 0)])
+    with pytest.raises(UnknownAcknowledgementError) as caught:
+        checked_ranges([(5, 2), (0, 6)])
+    assert caught.value.unknown == 5
+    assert merged([(0, 2), (2, 5), (6, 7)]) == ((0, 5), (6, 7))
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.data())
+def test_the_bytes_of_the_parts_of_an_entry_add_up(sizes: list[int], data: st.DataObject) -> None:
+    entry = Entry(10, MessageBatch.from_payloads([b"x" * size for size in sizes]), 0)
+    cuts = sorted(data.draw(st.sets(st.integers(10, entry.stop))) | {10, entry.stop})
+    assert sum(entry.bytes_of(start, stop) for start, stop in pairwise(cuts)) == entry.size == entry.batch.nbytes

@@ -1,0 +1,138 @@
+"""What the options may be, and that a wrong one says so."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_bridge import OptionError
+from spark_bridge.options import DEFAULT_MAX_BYTES_PER_BATCH, DEFAULT_MAX_ROWS_PER_BATCH, SourceOptions
+from transport import DEFAULT_RECEIVE_ADDRESS
+
+
+def parse(**given: str) -> SourceOptions:
+    return SourceOptions.parse({"queue": "orders"} | given)
+
+
+def test_only_the_queue_is_needed() -> None:
+    options = SourceOptions.parse({"queue": "orders"})
+    assert options == SourceOptions(queue="orders")
+    assert options.brokers == (DEFAULT_RECEIVE_ADDRESS,)
+    assert (options.max_rows_per_batch, options.max_bytes_per_batch) == (
+        DEFAULT_MAX_ROWS_PER_BATCH,
+        DEFAULT_MAX_BYTES_PER_BATCH,
+    )
+    assert options.fail_on_data_loss
+    assert options.ack_on == "commit"
+    with pytest.raises(OptionError, match="option queue is missing"):
+        SourceOptions.parse({})
+
+
+def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> None:
+    options = SourceOptions.parse(
+        {
+            "subscribe": "orders",
+            "brokers": "a:1, [::1]:2",
+            "subscription": "lake",
+            "maxoffsetspertrigger": "10",
+            "maxbytesperbatch": "2m",
+            "minpartitions": "4",
+            "maxrecordsperpartition": "7",
+            "startingoffsets": "LATEST",
+            "includeheaders": "true",
+            "failondataloss": "False",
+            "ackon": "poll",
+            "ownertimeout": "90m",
+            "token": "secret",
+        }
+    )
+    assert options == SourceOptions(
+        queue="orders",
+        brokers=("a:1", "[::1]:2"),
+        subscription="lake",
+        max_rows_per_batch=10,
+        max_bytes_per_batch=2 * 2**20,
+        min_partitions=4,
+        max_records_per_partition=7,
+        starting_offsets="latest",
+        include_headers=True,
+        fail_on_data_loss=False,
+        ack_on="poll",
+        owner_timeout_ms=90 * 60_000,
+        token="secret",
+    )
+
+
+@pytest.mark.parametrize("alias", ["maxRowsPerBatch", "maxOffsetsPerTrigger", "maxRecordsPerTrigger"])
+def test_the_row_limit_has_the_names_users_of_other_sources_know(alias: str) -> None:
+    assert SourceOptions.parse({"queue": "q", alias: "3"}).max_rows_per_batch == 3
+
+
+def test_an_unknown_option_lists_the_known_ones() -> None:
+    with pytest.raises(OptionError, match=r"unknown option 'maxRowPerBatch'; known are queue or subscribe, .*token"):
+        parse(maxRowPerBatch="3")
+
+
+def test_two_names_for_one_option_are_refused() -> None:
+    with pytest.raises(OptionError, match="'queue' and 'subscribe' are the same"):
+        SourceOptions.parse({"queue": "a", "subscribe": "b"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("queue", ""),
+        ("queue", "with space"),
+        ("queue", "line\nfeed"),
+        ("queue", "x" * 256),
+        ("subscription", "a\tb"),
+        ("brokers", ","),
+        ("brokers", "nowhere"),
+        ("brokers", "a:1,b:99999"),
+        ("maxRowsPerBatch", "0"),
+        ("maxRowsPerBatch", "-1"),
+        ("maxRowsPerBatch", "1e6"),
+        ("maxRowsPerBatch", "²"),
+        ("maxBytesPerBatch", "0"),
+        ("maxBytesPerBatch", "5 apples"),
+        ("minPartitions", "two"),
+        ("startingOffsets", "middle"),
+        ("includeHeaders", "yes"),
+        ("failOnDataLoss", "1"),
+        ("ackOn", "never"),
+        ("ownerTimeout", "soon"),
+        ("ownerTimeout", "0s"),
+        ("token", ""),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_its_option(name: str, value: str) -> None:
+    with pytest.raises(OptionError, match=name):
+        SourceOptions.parse({"queue": "q"} | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("never", None), ("30", 30_000), ("500ms", 500), ("90 s", 90_000), ("2h", 7_200_000), ("1d", 86_400_000)],
+)
+def test_durations_have_units(text: str, ms: int | None) -> None:
+    assert parse(ownerTimeout=text).owner_timeout_ms == ms
+
+
+def test_a_streaming_query_names_its_subscription() -> None:
+    with pytest.raises(OptionError, match="option subscription is missing"):
+        parse().for_streaming()
+    assert parse(subscription="s").for_streaming().subscription == "s"
+
+
+def test_the_token_is_shown_nowhere() -> None:
+    assert "secret" not in repr(parse(token="secret"))
+
+
+@given(st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=4))
+def test_any_options_are_understood_or_refused_as_options(given: dict[str, str]) -> None:
+    try:
+        options = SourceOptions.parse(given)
+    except OptionError:
+        return
+    assert options.queue

@@ -1,0 +1,336 @@
+"""A client's connection that is meant to last: who is told what, when it is tried again, and when no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transport.client import Backoff, BrokerLink
+from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
+from transport.frames import FrameDecoder
+from transport.wire import Demand, Error, Frame, Hello, Welcome, decode, encode
+
+HELLO = Hello(1, "sender", "q", "c", {})
+WELCOME = Welcome(1, 1, {"heartbeat_ms": 5000})
+QUICK = Backoff(minimum=0.001, maximum=0.005)
+
+
+class Scripted:
+    """Answers each connection's HELLO with the next script; an empty one closes, None never answers."""
+
+    def __init__(self, *scripts: list[Frame] | None) -> None:
+        self.scripts = list(scripts)
+        self.address = ""
+        self.hellos: list[Frame] = []
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        decoder = FrameDecoder()
+        try:
+            while data := await reader.read(65536):
+                for raw in decoder.receive_data(data):
+                    frame = decode(raw)
+                    if isinstance(frame, Hello):
+                        self.hellos.append(frame)
+                        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+                        if script is None:
+                            continue
+                        for answer in script:
+                            writer.writelines(encode(answer))
+                        if not script or (isinstance(script[-1], Error) and script[-1].close):
+                            writer.close()
+        except ConnectionResetError:
+            return
+        finally:
+            writer.close()
+
+    def cut(self) -> None:
+        for writer in self.writers:
+            writer.transport.abort()
+
+
+@asynccontextmanager
+async def listening(broker: Scripted) -> AsyncIterator[Scripted]:
+    server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+    broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield broker
+    finally:
+        server.close()
+        broker.cut()
+
+
+class User:
+    """Records what the link says, in order."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.frames: list[Frame] = []
+        self.error: Exception | None = None
+        self.on_open: Callable[[Welcome], None] | None = None
+        self._changed = asyncio.Event()
+
+    def _say(self, what: str) -> None:
+        self.said.append(what)
+        self._changed.set()
+
+    def link_opened(self, welcome: Welcome) -> None:
+        self._say("opened")
+        if self.on_open is not None:
+            self.on_open(welcome)
+
+    def link_frame(self, frame: Frame) -> None:
+        self.frames.append(frame)
+        self._say("frame")
+
+    def link_lost(self) -> None:
+        self._say("lost")
+
+    def link_failed(self, error: Exception) -> None:
+        self.error = error
+        self._say("failed")
+
+    def link_closed(self) -> None:
+        self._say("closed")
+
+    async def told(self, *expected: str) -> None:
+        """Wait until exactly this has been said."""
+        while self.said[: len(expected)] != list(expected):
+            assert self.said == list(expected)[: len(self.said)], f"expected {expected}, was told {self.said}"
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def link_to(addresses: Any, user: User, backoff: Backoff = QUICK) -> BrokerLink:
+    return BrokerLink(addresses, lambda: HELLO, user, backoff, lambda: 0.5)
+
+
+async def unused_address() -> str:
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    return f"127.0.0.1:{port}"
+
+
+def test_waits_double_from_the_minimum_to_the_maximum() -> None:
+    backoff = Backoff(minimum=0.1, maximum=5.0, factor=2.0, jitter=0.2)
+    assert [round(backoff.delay(attempt, 0.5), 6) for attempt in range(8)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+@given(st.integers(0, 10**9), st.floats(0, 1))
+def test_a_wait_is_within_its_jitter_however_often_it_was_tried(attempt: int, chance: float) -> None:
+    backoff = Backoff()
+    assert 0.08 - 1e-9 <= backoff.delay(attempt, chance) <= 6.0 + 1e-9
+
+
+def test_hello_is_said_and_welcome_opens(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME, Demand(5, 50)])) as broker:
+            link = link_to(broker.address, user)
+            assert not link.is_open
+            link.start()
+            await user.told("opened", "frame")
+            assert link.is_open
+            assert broker.hellos == [HELLO]
+            assert user.frames == [Demand(5, 50)]
+            link.close()
+            await user.told("opened", "frame", "lost", "closed")
+            assert not link.is_open
+
+    run(main)
+
+
+def test_a_broken_connection_is_made_again_and_counted(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME])) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            for times in range(1, 4):
+                await user.told(*["opened", "lost"] * (times - 1), "opened")
+                broker.cut()
+                await user.told(*["opened", "lost"] * times)
+            await user.told(*["opened", "lost"] * 3, "opened")
+            assert link.reconnects == 3
+            link.abort()
+            await user.told(*["opened", "lost"] * 4, "closed")
+
+    run(main)
+
+
+@pytest.mark.parametrize("code", ["shutting-down", "internal-error", "limit-exceeded", "timeout", "queue-deleted"])
+def test_trouble_that_passes_is_tried_again(run: Any, code: str) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([Error(code, "later", close=True)], [], [WELCOME])) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            await user.told("opened")
+            assert len(broker.hellos) == 3
+            link.abort()
+            await user.told("opened", "lost", "closed")
+
+    run(main)
+
+
+@pytest.mark.parametrize("code", ["taken-over", "invalid-name", "unsupported-version", "demand-exceeded"])
+def test_a_refusal_for_good_fails_at_once(run: Any, code: str) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([Error(code, "never", close=True)])) as broker:
+            link_to(broker.address, user).start()
+            await user.told("failed")
+            assert isinstance(user.error, BrokerError)
+            assert user.error.code == code
+            assert len(broker.hellos) == 1
+
+    run(main)
+
+
+def test_a_peer_that_breaks_the_protocol_is_not_tried_again(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME, WELCOME])) as broker:
+            link_to(broker.address, user).start()
+            await user.told("opened", "lost", "failed")
+            assert isinstance(user.error, RemoteProtocolError)
+            assert len(broker.hellos) == 1
+
+    run(main)
+
+
+def test_what_the_user_cannot_take_is_the_peers_fault_too(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+
+        def refuse(welcome: Welcome) -> None:
+            raise RemoteProtocolError("WELCOME lacks something")
+
+        user.on_open = refuse
+        async with listening(Scripted([WELCOME])) as broker:
+            link_to(broker.address, user).start()
+            await user.told("opened", "lost", "failed")
+            assert str(user.error) == "WELCOME lacks something"
+
+    run(main)
+
+
+def test_it_gives_up_after_the_time_it_was_given_and_says_why(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        address = await unused_address()
+        link_to(address, user, Backoff(minimum=0.001, maximum=0.01, give_up_after=0.05)).start()
+        await user.told("failed")
+        assert isinstance(user.error, ConnectionLostError)
+        assert "given up after" in str(user.error)
+        assert address in str(user.error)
+
+    run(main)
+
+
+def test_patience_counts_from_the_loss_not_from_the_start(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        # Refused again and again, but never for as long as it has patience.
+        busy: list[Frame] = [Error("limit-exceeded", "full", close=True)]
+        async with listening(Scripted([WELCOME], busy, busy, [WELCOME])) as broker:
+            link = link_to(broker.address, user, Backoff(minimum=0.001, maximum=0.002, give_up_after=5.0))
+            link.start()
+            await user.told("opened")
+            broker.cut()
+            await user.told("opened", "lost", "opened")
+            link.abort()
+            await user.told("opened", "lost", "opened", "lost", "closed")
+
+    run(main)
+
+
+def test_several_addresses_are_tried_in_turn(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME])) as broker:
+            addresses = [await unused_address(), await unused_address(), broker.address]
+            link = link_to(addresses, user)
+            link.start()
+            await user.told("opened")
+            link.abort()
+            await user.told("opened", "lost", "closed")
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["close", "abort", "finish"])
+def test_ending_while_no_broker_is_there_is_answered_once(run: Any, way: str) -> None:
+    async def main() -> None:
+        user = User()
+        link = link_to(await unused_address(), user, Backoff(minimum=10.0, maximum=10.0))
+        link.start()
+        getattr(link, way)()
+        await user.told("closed")
+        link.close()
+        assert user.said == ["closed"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["close", "abort"])
+def test_ending_before_welcome_is_answered(run: Any, way: str) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted(None)) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            while not broker.hellos:
+                reading = asyncio.get_running_loop().create_future()
+                asyncio.get_running_loop().call_later(0.002, reading.set_result, None)
+                await reading
+            getattr(link, way)()
+            await user.told("closed")
+
+    run(main)
+
+
+def test_when_the_broker_is_to_close_its_end_of_stream_is_no_loss(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME])) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            await user.told("opened")
+            link.finish()
+            for writer in broker.writers:
+                writer.close()
+            await user.told("opened", "lost", "closed")
+            assert len(broker.hellos) == 1
+
+    run(main)
+
+
+def test_a_link_needs_an_address(run: Any) -> None:
+    async def main() -> None:
+        with pytest.raises(LocalProtocolError, match="at least one broker address"):
+            link_to([], User())
+        with pytest.raises(LocalProtocolError, match="host:port"):
+            link_to("nowhere", User())
+
+    run(main)
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_host_that_cannot_be_looked_up_is_reported_not_waited_for(run: Any, host: str) -> None:
+    async def main() -> None:
+        user = User()
+        link_to(f"{host}:9182", user, Backoff(minimum=0.001, maximum=0.01, give_up_after=0.05)).start()
+        async with asyncio.timeout(5):
+            await user.told("failed")
+
+    run(main)

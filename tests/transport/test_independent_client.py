@@ -1,0 +1,445 @@
+"""A broker as a client sees it that knows docs/protocol.md and nothing of our code."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SECONDS = 10.0
+Address = tuple[str, str]
+
+
+class BrokerThread:
+    """A broker on a loop of its own: the client blocks."""
+
+    def __init__(self, broker: Any) -> None:
+        self._broker = broker
+        self._started = threading.Event()
+        self._stop: asyncio.Event
+        self._loop: asyncio.AbstractEventLoop
+        self.send_address = ""
+        self.receive_address = ""
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), name="broker")
+        self._thread.start()
+        assert self._started.wait(SECONDS)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with self._broker as broker:
+            self.send_address, self.receive_address = broker.send_address, broker.receive_address
+            self._started.set()
+            await self._stop.wait()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(SECONDS)
+        assert not self._thread.is_alive()
+
+
+class Bench:
+    """Opens the client's connections to one broker and closes them."""
+
+    def __init__(self, client: Any, broker: BrokerThread) -> None:
+        self.client = client
+        self.broker = broker
+        self._open: list[Any] = []
+
+    def _opened(self, connection: Any) -> Any:
+        self._open.append(connection)
+        return connection
+
+    def sender(self, queue: str = "orders", client_id: str = "producer") -> Any:
+        return self._opened(self.client.Sender(self.broker.send_address, queue, client_id))
+
+    def receiver(self, queue: str = "orders") -> Any:
+        return self._opened(self.client.Receiver(self.broker.receive_address, queue))
+
+    def subscription(self, name: str = "query", queue: str = "orders", **options: Any) -> Any:
+        return self._opened(self.client.Subscription(self.broker.receive_address, queue, name, **options))
+
+    def admin(self) -> Any:
+        return self._opened(self.client.Admin(self.broker.send_address))
+
+    def close(self) -> None:
+        for connection in self._open:
+            connection.close()
+
+
+@pytest.fixture
+def on_broker(serve: Callable[..., Any], independent_client: ModuleType) -> Callable[..., Any]:
+    @contextmanager
+    def opened(**options: Any) -> Iterator[Bench]:
+        broker = BrokerThread(serve(**options))
+        bench = Bench(independent_client, broker)
+        try:
+            yield bench
+        finally:
+            bench.close()
+            broker.stop()
+
+    return opened
+
+
+@pytest.fixture
+def bench(on_broker: Any) -> Iterator[Bench]:
+    with on_broker() as opened:
+        yield opened
+
+
+def payloads(messages: list[Any]) -> list[bytes]:
+    return [message.payload for message in messages]
+
+
+def test_welcome_carries_what_the_page_says(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    assert sender.version == 1
+    assert sender.epoch == receiver.epoch > 0
+    assert sender.options["max_frame"] == 16 * 1024 * 1024
+    assert sender.options["heartbeat_ms"] == 5000
+    assert sender.options["last_sequence"] is None
+    assert receiver.options["visibility_timeout_ms"] == 10_000
+    assert len(receiver.options["id_prefix"]) == 8
+    assert receiver.options["id_prefix"][:4] == receiver.epoch.to_bytes(4, "big")
+
+
+def test_ping_is_answered_with_its_token(bench: Bench) -> None:
+    assert bench.sender().ping(12345) == 12345
+    assert bench.receiver().ping(0) == 0
+
+
+def test_what_is_sent_is_confirmed_received_and_acknowledged(bench: Bench) -> None:
+    sender, receiver, admin = bench.sender(), bench.receiver(), bench.admin()
+    sender.send_payloads(b"a", b"bb", b"")
+    sender.send_payloads(b"d")
+    sender.confirm()
+    assert sender.firsts == [0, 3]
+    receiver.request(10)
+    messages = receiver.receive(4)
+    assert payloads(messages) == [b"a", b"bb", b"", b"d"]
+    assert [message.sequence for message in messages] == [0, 1, 2, 3]
+    assert {(message.delivery_count, message.possibly_replayed) for message in messages} == {(1, False)}
+    assert abs(messages[0].enqueued_us / 1e6 - time.time()) < 60
+    receiver.acknowledge(*messages)
+    assert receiver.cancel() == []
+    row = admin.queue("orders")
+    assert (row["ready"], row["in_flight"], row["total_in"], row["total_acknowledged"]) == (0, 0, 4, 4)
+
+
+def test_ids_keys_and_headers_arrive_as_they_were_sent(bench: Bench) -> None:
+    outgoing = bench.client.Outgoing
+    sender, receiver = bench.sender(), bench.receiver()
+    sender.send([outgoing(b"a", bytes(range(16)), b"k", {"h": "v", "b": b"\x00"}), outgoing(b"b", b"i" * 16)])
+    sender.send([outgoing(b"c")])
+    receiver.request(3)
+    first, second, third = receiver.receive(3)
+    assert (first.id, first.key, first.headers) == (bytes(range(16)), b"k", {"h": "v", "b": b"\x00"})
+    assert (second.id, second.key, second.headers) == (b"i" * 16, None, {})
+    assert third.id == receiver.options["id_prefix"] + (2).to_bytes(8, "big")
+
+
+def test_no_more_than_the_demand_is_delivered_and_the_rest_follows_it(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    sender.send_payloads(*[b"%d" % number for number in range(10)])
+    receiver.request(4)
+    assert payloads(receiver.receive(4)) == [b"0", b"1", b"2", b"3"]
+    # PONG comes after whatever the broker had still to say.
+    assert receiver.ping(1) == 1
+    receiver.request(6)
+    assert payloads(receiver.receive(6)) == [b"%d" % number for number in range(4, 10)]
+
+
+def test_byte_demand_lets_one_message_lead_beyond_it(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    sender.send_payloads(b"x" * 100, b"y" * 100, b"z" * 100)
+    receiver.request(3, 150)
+    assert payloads(receiver.receive(2)) == [b"x" * 100, b"y" * 100]
+    assert receiver.ping(1) == 1
+    receiver.request(0, 100)
+    assert payloads(receiver.receive(1)) == [b"z" * 100]
+
+
+def test_a_rejected_message_comes_again_in_its_old_place_marked_so(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    sender.send_payloads(b"a", b"b", b"c", b"d")
+    receiver.request(3)
+    first, second, third = receiver.receive(3)
+    receiver.reject(first)
+    receiver.acknowledge(second)
+    receiver.request(2)
+    again, last = receiver.receive(2)
+    assert (again.payload, again.sequence, again.delivery_count, again.possibly_replayed) == (b"a", 0, 2, True)
+    assert (last.payload, last.delivery_count, last.possibly_replayed) == (b"d", 1, False)
+    receiver.acknowledge(again, third, last)
+    assert receiver.cancel() == []
+
+
+def test_a_message_rejected_with_a_delay_comes_after_it(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    sender.send_payloads(b"a")
+    receiver.request(2)
+    (message,) = receiver.receive(1)
+    began = time.monotonic()
+    receiver.reject(message, delay_ms=60)
+    (again,) = receiver.receive(1)
+    assert time.monotonic() - began >= 0.055
+    assert again.sequence == message.sequence
+
+
+def test_an_extended_message_stays_with_its_receiver_past_the_visibility_timeout(on_broker: Any) -> None:
+    with on_broker(visibility_timeout=0.05) as bench:
+        sender, holder, other = bench.sender(), bench.receiver(), bench.receiver()
+        sender.send_payloads(b"held", b"lost")
+        holder.request(2)
+        held, lost = holder.receive(2)
+        holder.extend(held, ms=60_000)
+        other.request(2)
+        (again,) = other.receive(1)
+        assert (again.sequence, again.delivery_count, again.possibly_replayed) == (lost.sequence, 2, True)
+        # Late, but nobody's fault: it is ignored, for another holds the message now.
+        holder.acknowledge(held, lost)
+        assert holder.ping(1) == 1
+        other.acknowledge(again)
+        assert other.cancel() == []
+        assert bench.admin().queue("orders")["total_acknowledged"] == 2
+
+
+@pytest.mark.parametrize("way", ["close", "crash", "cancel"])
+def test_a_receiver_that_goes_gives_everything_back_at_once(bench: Bench, way: str) -> None:
+    sender, going, other = bench.sender(), bench.receiver(), bench.receiver()
+    sender.send_payloads(b"a", b"b", b"c")
+    going.request(3)
+    messages = going.receive(3)
+    going.acknowledge(messages[1])
+    assert going.ping(1) == 1
+    getattr(going, way)()
+    other.request(3)
+    again = other.receive(2)
+    assert [(message.payload, message.possibly_replayed) for message in again] == [(b"a", True), (b"c", True)]
+
+
+def test_a_resent_batch_is_confirmed_and_not_stored_again(bench: Bench) -> None:
+    first = bench.sender()
+    first.send_payloads(b"a", b"b")
+    first.confirm()
+    first.send_payloads(b"c")
+    first.confirm()
+    first.close()
+    second = bench.sender()
+    assert second.last_sequence == 3
+    second.sequence = 0
+    second.send_payloads(b"a", b"b")
+    second.send_payloads(b"c", b"d")
+    second.confirm()
+    # The batch that was stored in part goes on from there, and its first message has been stored before.
+    assert second.firsts == [None, None]
+    receiver = bench.receiver()
+    receiver.request(10)
+    assert payloads(receiver.receive(4)) == [b"a", b"b", b"c", b"d"]
+    assert receiver.ping(1) == 1
+
+
+def test_a_newer_connection_of_a_client_takes_over(bench: Bench) -> None:
+    older = bench.sender()
+    older.send_payloads(b"a")
+    older.confirm()
+    newer = bench.sender()
+    assert newer.last_sequence == 1
+    with pytest.raises(bench.client.Refused, match="taken-over") as refused:
+        while True:
+            older.listen()
+    assert refused.value.close
+    newer.send_payloads(b"b")
+    newer.confirm()
+    assert newer.firsts == [1]
+
+
+def test_a_full_queue_grants_nothing_until_something_is_acknowledged(on_broker: Any) -> None:
+    with on_broker(max_queue_messages=4) as bench:
+        sender, receiver = bench.sender(), bench.receiver()
+        for number in range(4):
+            sender.send_payloads(b"%d" % number)
+        sender.confirm()
+        assert sender.messages == 4
+        receiver.request(10)
+        messages = receiver.receive(4)
+        receiver.acknowledge(*messages[:2])
+        while sender.messages < 6:
+            sender.listen()
+        assert sender.messages == 6
+        sender.send_payloads(b"4", b"5")
+        assert payloads(receiver.receive(2)) == [b"4", b"5"]
+
+
+def test_more_than_the_demand_is_refused_and_closed(on_broker: Any) -> None:
+    with on_broker(max_queue_messages=4) as bench:
+        sender = bench.sender()
+        sender.listen()
+        sender.messages = 100
+        sender.send_payloads(*[b"x"] * 5)
+        with pytest.raises(bench.client.Refused, match="demand-exceeded") as refused:
+            sender.confirm()
+        assert refused.value.close
+        assert sender.next() is None
+
+
+def test_the_largest_frame_that_a_client_may_send_reaches_a_receiver(bench: Bench) -> None:
+    # The page allows frames of 16 MiB; a message that just fits one must not be stored to be undeliverable.
+    sender = bench.sender()
+    header_bytes = 20
+    largest = 16 * 1024 * 1024 - 6 - header_bytes - 8
+    try:
+        sender.send_payloads(b"x" * largest)
+        sender.confirm()
+    except bench.client.Refused as refused:
+        assert refused.code == "frame-too-large"
+        return
+    receiver = bench.receiver()
+    receiver.request(1)
+    assert len(receiver.receive(1)[0].payload) == largest
+
+
+def test_a_subscription_reserves_fetches_and_commits(bench: Bench) -> None:
+    sender, subscription = bench.sender(), bench.subscription()
+    sender.send_payloads(*[b"%d" % number for number in range(6)])
+    sender.confirm()
+    assert (subscription.subscription_epoch, subscription.base, subscription.high) == (1, 0, 0)
+    end, facts = subscription.reserve(0, 4)
+    assert end == 4
+    assert facts["backlog"] == 2
+    assert facts["high_water"] == 6
+    assert set(facts) >= {"backlog", "backlog_bytes", "oldest_ms", "sender_demand", "high_water", "in_flight"}
+    assert subscription.reserve(0, 10)[0] == 4, "what is reserved is the answer, nothing more is taken"
+    fetched = subscription.fetch(0, 4)
+    assert [(message.position, message.payload) for message in fetched] == [(n, b"%d" % n) for n in range(4)]
+    assert payloads(subscription.fetch(1, 3)) == [b"1", b"2"]
+    assert subscription.commit(3) == 3
+    assert subscription.commit(2) == 3
+    assert subscription.reserve(4, 10)[0] == 6
+    assert payloads(subscription.fetch(3, 6)) == [b"3", b"4", b"5"]
+    assert subscription.commit(6) == 6
+    row = bench.admin().queue("orders")
+    assert (row["ready"], row["reserved"], row["total_acknowledged"]) == (0, 0, 6)
+
+
+def test_a_reservation_waits_for_the_first_message_and_answers_start_when_none_comes(bench: Bench) -> None:
+    subscription = bench.subscription()
+    began = time.monotonic()
+    assert subscription.reserve(0, 5, wait_ms=50)[0] == 0
+    assert time.monotonic() - began >= 0.045
+    sender = bench.sender()
+    sender.send_payloads(b"a")
+    assert subscription.reserve(0, 5, wait_ms=10_000)[0] == 1
+
+
+def test_reservations_outlive_their_connection_and_the_next_owner_has_a_greater_epoch(bench: Bench) -> None:
+    sender, first = bench.sender(), bench.subscription()
+    sender.send_payloads(b"a", b"b")
+    assert first.reserve(0, 1, wait_ms=10_000)[0] == 1
+    second = bench.subscription()
+    assert (second.subscription_epoch, second.base, second.high) == (2, 0, 1)
+    assert payloads(second.fetch(0, 1)) == [b"a"]
+    with pytest.raises(bench.client.Refused, match="stale-epoch"):
+        first.commit(1)
+
+
+def test_readers_fetch_for_the_owner_and_only_with_its_epoch(bench: Bench) -> None:
+    sender, owner = bench.sender(), bench.subscription()
+    sender.send_payloads(b"a", b"b")
+    sender.confirm()
+    owner.reserve(0, 2)
+    reader = bench.subscription(mode="read", epoch=owner.subscription_epoch)
+    assert payloads(reader.fetch(0, 2)) == [b"a", b"b"]
+    with pytest.raises(bench.client.Refused, match="stale-epoch"):
+        bench.subscription(mode="read", epoch=owner.subscription_epoch + 1)
+
+
+@pytest.mark.parametrize("request_of", [lambda s: s.reserve(5, 1), lambda s: s.fetch(0, 9), lambda s: s.commit(9)])
+def test_positions_that_are_not_there_are_data_loss_naming_the_request(bench: Bench, request_of: Any) -> None:
+    subscription = bench.subscription()
+    with pytest.raises(bench.client.Refused, match="data-loss") as refused:
+        request_of(subscription)
+    # The page: "returned in the answer or in an ERROR's text".
+    assert "request 1" in refused.value.text.lower()
+    assert not refused.value.close
+
+
+def test_latest_begins_with_what_comes_and_below_bounds_what_is_taken(bench: Bench) -> None:
+    sender = bench.sender()
+    sender.send_payloads(b"old")
+    sender.confirm()
+    subscription = bench.subscription(starting="latest")
+    sender.send_payloads(b"new", b"newer")
+    sender.confirm()
+    assert subscription.reserve(0, 10, below=2)[0] == 1
+    assert payloads(subscription.fetch(0, 1)) == [b"new"]
+
+
+def test_a_released_subscription_gives_its_messages_back(bench: Bench) -> None:
+    sender, subscription, admin = bench.sender(), bench.subscription(), bench.admin()
+    sender.send_payloads(b"a", b"b")
+    sender.confirm()
+    assert subscription.reserve(0, 2)[0] == 2
+    assert [row["name"] for row in admin.command("subscription.list")] == ["query"]
+    assert admin.command("subscription.release", queue="orders", name="query")["released"] == 2
+    receiver = bench.receiver()
+    receiver.request(2)
+    assert [(m.payload, m.possibly_replayed) for m in receiver.receive(2)] == [(b"a", True), (b"b", True)]
+    with pytest.raises(bench.client.Refused, match="data-loss"):
+        subscription.fetch(0, 2)
+
+
+def test_what_nobody_owns_for_its_timeout_is_given_back(bench: Bench) -> None:
+    sender, subscription = bench.sender(), bench.subscription(owner_timeout_ms=30)
+    sender.send_payloads(b"a")
+    sender.confirm()
+    subscription.reserve(0, 1)
+    subscription.close()
+    receiver = bench.receiver()
+    receiver.request(1)
+    assert receiver.receive(1)[0].possibly_replayed
+
+
+def test_queues_are_administered(bench: Bench) -> None:
+    admin = bench.admin()
+    created = admin.command("queue.create", name="bounded", max_messages=5, visibility_timeout_ms=1500)
+    assert (created["name"], created["max_messages"], created["visibility_timeout"]) == ("bounded", 5, 1.5)
+    assert admin.command("queue.create", name="bounded", max_messages=5, visibility_timeout_ms=1500)
+    with pytest.raises(bench.client.Refused, match="already-exists") as refused:
+        admin.command("queue.create", name="bounded", max_messages=6)
+    assert not refused.value.close
+    sender = bench.sender("bounded")
+    sender.send_payloads(b"a", b"b")
+    sender.confirm()
+    assert admin.queue("bounded")["ready"] == 2
+    assert admin.command("queue.purge", name="bounded")["purged"] == 2
+    stats = admin.command("stats")
+    assert stats["broker"]["epoch"] == admin.epoch
+    assert {row["role"] for row in stats["connections"]} == {"admin", "sender"}
+    assert admin.command("queue.delete", name="bounded")["name"] == "bounded"
+    with pytest.raises(bench.client.Refused, match="queue-deleted"):
+        while True:
+            sender.listen()
+    assert admin.command("queue.list") == []
+
+
+def test_a_stopping_broker_says_so(serve: Any, independent_client: ModuleType) -> None:
+    broker = BrokerThread(serve())
+    bench = Bench(independent_client, broker)
+    receiver = bench.receiver()
+    stopper = threading.Thread(target=broker.stop)
+    stopper.start()
+    with pytest.raises(independent_client.Refused, match="shutting-down") as refused:
+        receiver.receive(1)
+    assert refused.value.close
+    assert receiver.next() is None
+    bench.close()
+    stopper.join(SECONDS)
+    assert not stopper.is_alive()
