@@ -129,6 +129,26 @@ def idle(
     _finish(run(seconds, senders, receivers, rounds, uvloop), json)
 
 
+@app.command()
+def spark(
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 10_000_000,
+    warm_up_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a first round.")] = 1_000_000,
+    size: Size = 100,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Messages of a batch, rows of an Arrow batch.")
+    ] = 1_000,
+    rows_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a micro-batch.")] = 500_000,
+    rounds: Rounds = 3,
+    cores: Annotated[int, typer.Option(min=1, metavar="N", help="Spark's local cores.")] = 2,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """Rows a second into a Spark query, against ready-made Arrow batches."""
+    from benchmarks.spark import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rows, warm_up_rows, size, batch, rows_per_batch, rounds, cores, uvloop), json)
+
+
 def _finish(report: Report, json: Path | None) -> None:
     report.show()
     if json is not None:

@@ -74,5 +74,3 @@ def receive(
         bytes=counts[1],
         cpu_s=time.process_time() - cpu,
     )
-
-

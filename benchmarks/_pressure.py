@@ -92,9 +92,7 @@ def receive_slowly(
     parent.say(samples=samples)
 
 
-async def _sampled(
-    parent: Parent, running: Running[object], interval: float, count: Callable[[], int]
-) -> Samples:
+async def _sampled(parent: Parent, running: Running[object], interval: float, count: Callable[[], int]) -> Samples:
     """Sample until the parent says stop; a stream that ends before that has failed."""
     sampler = Sampler(interval, count)
     told = asyncio.create_task(parent.told())

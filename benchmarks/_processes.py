@@ -26,6 +26,7 @@ CONNECT_CHECK = 0.02
 """Seconds between two looks at whether they are."""
 READ_BYTES = 64 * 1024
 MIB = 2**20
+ROOT = Path(__file__).resolve().parent.parent
 
 Facts = dict[str, Any]
 
@@ -49,7 +50,9 @@ class Worker:
             [sys.executable, "-m", "benchmarks._worker", f"benchmarks.{role}", json.dumps(arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            cwd=Path(__file__).resolve().parent.parent,
+            cwd=ROOT,
+            # Processes that a role starts, Spark's Python workers, find the packages by this.
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))},
         )
 
     def __enter__(self) -> Self:
@@ -76,10 +79,10 @@ class Worker:
         """The process's number."""
         return self._process.pid
 
-    def go(self) -> None:
-        """Let the role go on."""
+    def go(self, **facts: Any) -> None:
+        """Let the role go on, with ``facts``."""
         assert self._process.stdin is not None
-        self._process.stdin.write(b"\n")
+        self._process.stdin.write(json.dumps(facts).encode() + b"\n")
         self._process.stdin.flush()
 
     def hear(self, timeout: float = START_TIMEOUT) -> Facts:

@@ -49,9 +49,7 @@ def through_broker(transfer: Transfer) -> dict[str, Any]:
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(uvloop=transfer.uvloop, profile=transfer.profile))
         receiver = stack.enter_context(
-            Worker(
-                "_clients:receive", address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common
-            )
+            Worker("_clients:receive", address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common)
         )
         sender = stack.enter_context(
             Worker("_clients:send", address=broker.send_address, size=transfer.size, batch=transfer.batch, **common)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from importlib import import_module
@@ -18,14 +19,20 @@ T = TypeVar("T")
 class Parent:
     """A role's connection to the process that started it."""
 
+    def __init__(self) -> None:
+        # Whatever else this process writes to its standard output, a JVM's banner say, is not for the parent.
+        self._channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+
     def say(self, **facts: Any) -> None:
         """One message to the parent."""
-        sys.stdout.write(json.dumps(facts) + "\n")
-        sys.stdout.flush()
+        self._channel.write(json.dumps(facts) + "\n")
+        self._channel.flush()
 
-    def wait(self) -> None:
-        """Block until the parent says go on, or is gone."""
-        sys.stdin.readline()
+    def wait(self) -> dict[str, Any] | None:
+        """Block until the parent says go on, and with what; None when it is gone."""
+        line = sys.stdin.readline()
+        return json.loads(line) if line else None
 
     async def told(self) -> None:
         """`wait`, while the loop goes on."""

@@ -20,9 +20,7 @@ SPARE_FILES = 100
 """What a process opens beside its connections."""
 
 
-def run(
-    connected: int, active: int, messages: int, size: int, max_in_flight: int, rounds: int, uvloop: bool
-) -> Report:
+def run(connected: int, active: int, messages: int, size: int, max_in_flight: int, rounds: int, uvloop: bool) -> Report:
     """Rounds of: half the connections, all of them, and the crowd."""
     limit = raise_file_limit()
     if connected + SPARE_FILES > limit:
@@ -89,9 +87,7 @@ def _come_and_go(count: int, uvloop: bool) -> dict[str, Any]:
     return times
 
 
-def _crowd(
-    connected: int, active: int, messages: int, size: int, max_in_flight: int, uvloop: bool
-) -> dict[str, Any]:
+def _crowd(connected: int, active: int, messages: int, size: int, max_in_flight: int, uvloop: bool) -> dict[str, Any]:
     with ExitStack() as stack:
         broker = stack.enter_context(BrokerProcess(uvloop=uvloop))
         crowd = stack.enter_context(

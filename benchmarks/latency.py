@@ -18,7 +18,9 @@ TARGETS_MS = {"p50": 1.0, "p99": 5.0}
 POINTS = (*SHARES, "max")
 
 
-def run(rate: float, seconds: float, warm_up: float, size: int, max_in_flight: int, rounds: int, uvloop: bool) -> Report:
+def run(
+    rate: float, seconds: float, warm_up: float, size: int, max_in_flight: int, rounds: int, uvloop: bool
+) -> Report:
     """Rounds of broker and relay in turn."""
     count, skip = max(1, int(rate * (seconds + warm_up))), int(rate * warm_up)
     schedule = {"rate": rate, "count": count, "size": size}

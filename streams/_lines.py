@@ -147,6 +147,10 @@ class _Blocks(Subscription):
             self._m.fail(error)
 
 
+def _drop(_block: bytes, _error: BaseException | None) -> None:
+    """Where blocks go that nobody waits for."""
+
+
 class _Reader:
     """The thread, and the way to it: `read` asks for a block, ``deliver`` gets it on the loop's thread.
 
@@ -185,6 +189,7 @@ class _Reader:
         if self._stopped:
             return
         self._stopped = True
+        self._deliver = _drop  # a thread that is stuck in a read must not keep the stream alive (3.13)
         if self._thread is not None:
             self._commands.put(False)
             # Closing the pipe's end wakes a thread in poll(); that closes the other.

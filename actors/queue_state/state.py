@@ -184,13 +184,13 @@ class QueueState:
             connection: whose requests follow.
             name: the subscription.
             mode: ``own`` takes it over from whoever owned it; ``read`` fetches for the owner with ``epoch``.
-            epoch: for ``read``.
+            epoch: of the owner, for ``read``; an owner that gives its own goes on after a lost connection, in the same epoch.
             starting: ``earliest``, or ``latest`` for only what is sent after its creation; otherwise ignored.
             owner_timeout: seconds without an owner after which reservations end; None for never.
 
         Raises:
             SubscriptionNotFoundError: there is none to read.
-            StaleEpochError: the owner to read for has been replaced.
+            StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
             QueueLimitError: there are too many.
         """
         return subscribing.open_subscription(

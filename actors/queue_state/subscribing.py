@@ -53,7 +53,8 @@ def open_subscription(
     if connection in core.subscribers:
         raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
     if mode == OWN:
-        ledger = _take_over(core, connection, name, starting, owner_timeout)
+        ledger = _take_over(core, name, starting, owner_timeout) if epoch is None else _join(core, name, epoch)
+        _install(core, ledger, connection)
     elif mode == READ:
         ledger = _join(core, name, epoch)
     else:
@@ -177,9 +178,7 @@ def answer_reservations(core: QueueCore, now: float) -> None:
         _answer_empty(core, reservation, now)
 
 
-def _take_over(
-    core: QueueCore, connection: Connection, name: str, starting: str, owner_timeout: float | None
-) -> Ledger:
+def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float | None) -> Ledger:
     if starting not in (EARLIEST, LATEST):
         raise InvalidRequestError(f"starting {starting!r} is neither {EARLIEST!r} nor {LATEST!r}")
     if owner_timeout is not None and owner_timeout < 0:
@@ -190,17 +189,23 @@ def _take_over(
         raise QueueLimitError("MAX_SUBSCRIPTIONS", MAX_SUBSCRIPTIONS, "use one that exists, or another queue")
     epoch = 1 if ledger is None else ledger.epoch + 1
     core.commit(SubscriptionOpened(name, epoch, log.next_sequence if starting == LATEST else 0, owner_timeout))
-    ledger = log.ledgers[name]
-    owner = core.owners.setdefault(name, Ownership(ledger))
+    return log.ledgers[name]
+
+
+def _install(core: QueueCore, ledger: Ledger, connection: Connection) -> None:
+    """Make ``connection`` the owner's; the one it replaces, of an older epoch or of this one, owns nothing any more."""
+    owner = core.owners.setdefault(ledger.name, Ownership(ledger))
     if owner.waiting is not None:
         waiting = owner.waiting
         end_wait(core, waiting)
-        error = StaleEpochError(name, epoch - 1, epoch)
+        error = StaleEpochError(ledger.name, core.subscribers[waiting.connection].epoch, ledger.epoch)
         core.effects.append(Refuse(waiting.connection, error.code, str(error), waiting.request, close=False))
+    replaced = core.subscribers.get(owner.connection) if owner.connection is not None else None
+    if replaced is not None:
+        replaced.owns = False
     if owner.deadline is not None:
         core.owner_deadlines.forget(owner)
     owner.connection = connection
-    return ledger
 
 
 def _join(core: QueueCore, name: str, epoch: int | None) -> Ledger:

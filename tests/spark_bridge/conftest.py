@@ -24,7 +24,8 @@ class BrokerThread:
     """A broker on free ports, its loop in a thread."""
 
     def __init__(self, **config: Any) -> None:
-        self._config = BrokerConfig(send_address="127.0.0.1:0", receive_address="127.0.0.1:0", **config)
+        addresses = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}
+        self._config = BrokerConfig(**(addresses | config))
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()

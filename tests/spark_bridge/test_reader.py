@@ -176,6 +176,14 @@ def test_a_batch_that_fills_the_queue_does_not_stop_its_query(
     assert values(reader, end, reader.latestOffset(end, ReadMaxRows(100))) == numbers(5, 10)
 
 
+def test_an_idle_query_acknowledges_nothing_while_the_queue_has_room(broker: Any, make_reader: Make) -> None:
+    broker.send("q", numbers(0, 5))
+    reader = make_reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    assert reader.latestOffset(end, ReadMaxRows(100)) == end
+    assert values(reader, at(0), end) == numbers(0, 5)
+
+
 def test_bytes_bound_a_batch_and_one_message_is_always_let_through(broker: Any, make_reader: Make) -> None:
     broker.send("q", [b"x" * 1000] * 10)
     reader = make_reader(maxBytesPerBatch="3k")
@@ -262,6 +270,26 @@ def test_a_checkpoint_beyond_the_ledger_ends_the_query_or_is_left_behind(broker:
     end = reader.latestOffset(at(0), ReadMaxRows(5))
     assert values(reader, at(0), end) == numbers(0, 3)
     reader.commit(end)
+
+
+def test_a_broker_that_lost_the_ledger_while_the_query_ran_ends_it_or_is_begun_anew(
+    make_broker: Callable[..., Any], make_reader: Make
+) -> None:
+    broker = make_broker()
+    address = {"send_address": broker.sending, "receive_address": broker.receiving}
+    broker.send("q", numbers(0, 5))
+    strict = make_reader(brokers=broker.receiving)
+    lenient = make_reader(brokers=broker.receiving, subscription="t", failOnDataLoss="false")
+    end = strict.latestOffset(strict.initialOffset(), ReadMaxRows(5))
+    lenient.initialOffset()
+    broker.stop()
+    broker = make_broker(**address)
+    broker.send("q", numbers(5, 8))
+    with pytest.raises(DataLossError):
+        strict.latestOffset(end, ReadMaxRows(5))
+    start = lenient.latestOffset({"s": "t", "pos": 5}, ReadMaxRows(5))
+    assert start == {"s": "t", "pos": 0}
+    assert values(lenient, start, lenient.latestOffset(start, ReadMaxRows(5))) == numbers(5, 8)
 
 
 def test_the_checkpoint_of_another_subscription_is_refused(make_reader: Make) -> None:

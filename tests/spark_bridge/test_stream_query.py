@@ -108,8 +108,7 @@ def test_a_task_that_fails_is_repeated_with_the_same_rows(
     marker = tmp_path / "failed"
 
     def fail_once(records: Iterator[Any]) -> Iterator[Any]:
-        for record in records:
-            yield record
+        yield from records
         if not marker.exists():
             marker.touch()
             raise RuntimeError("a task fails after it has read all its rows")

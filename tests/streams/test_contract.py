@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -262,7 +263,10 @@ def test_3_13_a_cancelled_stream_lets_go_of_its_subscriber(name: str) -> None:
         await subscribed.end()
         subscriber = weakref.ref(subscribed.probe)
         del subscribed
-        await settle(0.0 if name == "lines" else 3.0)
+        for thread in threading.enumerate():
+            if thread.name == "stream lines":
+                thread.join(20.0)
+        await settle()
         gc.collect()
         assert subscriber() is None
 

@@ -1,0 +1,65 @@
+"""The example programs, run as a reader would run them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+MOST_LINES = 40
+SECONDS = 100.0
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_is_short(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES
+
+
+def test_what_one_program_sends_another_receives(example_broker: Any, run_program: Run) -> None:
+    address = ("--address", example_broker.send_address)
+    sent = run_program("examples/sender.py", *address, "--name", "Ada", "--seconds", "0.001", "--count", 30)
+    received = run_program("examples/receiver.py", "--address", example_broker.receive_address, "--count", 30)
+    assert sent.stdout == "30 messages confirmed\n"
+    # Eight are handled at a time and printed as they are done, here at once: in order.
+    assert received.stdout.splitlines() == [f"Message {n} from Ada" for n in range(30)]
+
+
+def test_a_receiver_may_wait_for_its_sender(example_broker: Any, run_program: Run, environment: dict[str, str]) -> None:
+    command = ("examples/receiver.py", "--address", example_broker.receive_address, "--count", "5")
+    with subprocess.Popen(
+        [sys.executable, *command], cwd=EXAMPLES.parent, env=environment, stdout=subprocess.PIPE, text=True
+    ) as receiver:
+        run_program("examples/sender.py", "--address", example_broker.send_address, "--seconds", "0.001", "--count", 5)
+        output, _ = receiver.communicate(timeout=SECONDS)
+    assert receiver.returncode == 0
+    assert output.splitlines() == [f"Message {n} from somebody" for n in range(5)]
+
+
+def test_a_broker_ends_in_good_order_on_ctrl_c(example_broker: Any) -> None:
+    example_broker.process.send_signal(signal.SIGINT)
+    assert example_broker.process.wait(timeout=SECONDS) == 0
+
+
+def test_one_program_can_be_the_whole_system(run_program: Run) -> None:
+    *orders, summary = run_program("examples/in_process.py", 250).stdout.splitlines()
+    assert sorted(orders) == sorted(f"order {n}" for n in range(1, 251))
+    assert summary == "250 sent, 250 handled"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_a_query_counts_what_each_sender_sent(example_broker: Any, run_program: Run) -> None:
+    for name, count in (("Ada", 7), ("Bob", 4)):
+        address = ("--address", example_broker.send_address)
+        run_program("examples/sender.py", *address, "--name", name, "--seconds", "0.001", "--count", count)
+    output = run_program("examples/spark_query.py", "--address", example_broker.receive_address, "--now").stdout
+    rows = {tuple(cell.strip() for cell in line.strip("|").split("|")) for line in output.splitlines() if "|" in line}
+    assert rows == {("sender", "count"), ("Ada", "7"), ("Bob", "4")}
