@@ -119,7 +119,7 @@ def test_lines_count_for_their_package_and_hidden_and_binary_files_for_none(fold
 def test_every_line_counted_is_a_message_with_its_package_as_the_key(folder: Path) -> None:
     text = Text(folder)
     messages = list(text.messages())
-    assert Counter(str(message.key, "ascii") for message in messages) == count(text.files()).lines
+    assert Counter((message.key or b"").decode() for message in messages) == count(text.files()).lines
     assert [message.payload for message in messages if message.key == b"top"] == [b"import os", b"import sys"]
     assert text.size() == (4, len(messages))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import io
 from collections import Counter
 from collections.abc import Iterable
@@ -250,7 +251,7 @@ def test_without_a_java_it_says_so_and_exits_with_2(
     ensure_java.write_text("#!/bin/sh\necho 'penstock: Spark needs Java 17 or newer and there is none' >&2\nexit 1\n")
     ensure_java.chmod(0o755)
     monkeypatch.setattr(demo_main, "ROOT", tmp_path)
-    monkeypatch.setattr(demo_main.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert demo_main.main([str(ensure_java)]) == 2
     said = capsys.readouterr().err
     assert said == "penstock demo: the demo runs a Spark query: Spark needs Java 17 or newer and there is none\n"
