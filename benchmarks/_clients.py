@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 from typing import Any
 
 from benchmarks._payloads import batches, cycled, make_payloads
@@ -56,12 +55,9 @@ def receive(
         delivered.acknowledge()
 
     async def run() -> int:
-        running: Awaitable[int]
         if batched:
-            running = receiver.batches().to(Sink.foreach(take)).run()
-        else:
-            running = receiver.to(Sink.acknowledge()).run()
-        return await running
+            return await receiver.batches().to(Sink.foreach(take)).run()
+        return await receiver.to(Sink.acknowledge()).run()
 
     parent.say(ready=True)
     parent.wait()

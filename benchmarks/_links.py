@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 import resource
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks._worker import Parent, run_loop
-from streams import Sink, Source
+from streams import RunnableGraph, Sink, Source
 from transport import Backoff, Delivery, Receiver, Sender
 from transport.client import BrokerLink
 from transport.wire import VERSION, Cancel, Frame, Hello, Welcome
 
 AT_ONCE = 100
-"""Connections that are being made at one time: more than a listener's queue would be refused, and measure the kernel."""
+"""Connections that are being made at one time: many more would overflow the listener's queue, and measure the kernel's retries."""
 CLOSE_TIMEOUT = 60.0
+"""Seconds for all of them to end."""
 NO_RETRY = Backoff(give_up_after=0.0)
 
 
@@ -84,25 +85,21 @@ class IdleLink:
 
 async def open_links(address: str, queue: str, count: int) -> list[IdleLink]:
     """``count`` connections, ``AT_ONCE`` at a time."""
-    links = [IdleLink(address, queue) for _ in range(count)]
-    await _at_once(links, IdleLink.open)
-    return links
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def opened() -> IdleLink:
+        async with gate:
+            link = IdleLink(address, queue)
+            await link.open()
+            return link
+
+    return await asyncio.gather(*(opened() for _ in range(count)))
 
 
 async def close_links(links: list[IdleLink]) -> None:
     """End them all at one time, as when a program ends."""
     async with asyncio.timeout(CLOSE_TIMEOUT):
         await asyncio.gather(*(link.close() for link in links))
-
-
-async def _at_once(links: Iterable[IdleLink], act: Any) -> None:
-    gate = asyncio.Semaphore(AT_ONCE)
-
-    async def one(link: IdleLink) -> None:
-        async with gate:
-            await act(link)
-
-    await asyncio.gather(*(one(link) for link in links))
 
 
 def connect_and_disconnect(parent: Parent, address: str, queue: str, count: int, uvloop: bool) -> None:
@@ -128,12 +125,11 @@ def stay_idle(
     """Real senders whose sources give nothing, and receivers that have asked and get nothing, until told to stop."""
 
     async def run() -> None:
-        runs: list[asyncio.Future[Any]] = []
-        for _ in range(senders):
-            runs.append(asyncio.ensure_future(Source.queue(1).to(Sender(send_address, queue=queue)).run()))
-        for _ in range(receivers):
-            receiver = Receiver(receive_address, queue=queue)
-            runs.append(asyncio.ensure_future(receiver.to(Sink.acknowledge()).run()))
+        graphs: list[RunnableGraph[Any]] = [
+            Source.queue(1).to(Sender(send_address, queue=queue)) for _ in range(senders)
+        ]
+        graphs += [Receiver(receive_address, queue=queue).to(Sink.acknowledge()) for _ in range(receivers)]
+        runs = [asyncio.ensure_future(graph.run()) for graph in graphs]
         await parent.told()
         for one in runs:
             if one.done():
@@ -164,20 +160,19 @@ def receive_in_crowd(
         idle = connected - active
         links = await open_links(address, queue, idle // 2)
 
-        def take(index: int, delivery: Delivery) -> None:
-            nonlocal left
-            delivery.acknowledge()
-            counts[index] += 1
-            left -= 1
-            if not left:
-                done.set()
+        def taker(index: int) -> Callable[[Delivery], None]:
+            def take(delivery: Delivery) -> None:
+                nonlocal left
+                delivery.acknowledge()
+                counts[index] += 1
+                left -= 1
+                if not left:
+                    done.set()
 
-        runs = []
-        for index in range(active):
-            receiver = Receiver(address, queue=queue, max_in_flight=max_in_flight)
-            # The default binds this round's index.
-            sink: Sink[Delivery, int] = Sink.foreach(lambda delivery, index=index: take(index, delivery))
-            runs.append(receiver.to(sink).run())
+            return take
+
+        receiver = Receiver(address, queue=queue, max_in_flight=max_in_flight)
+        runs = [receiver.to(Sink.foreach(taker(index))).run() for index in range(active)]
         links += await open_links(address, queue, idle - idle // 2)
         parent.say(ready=True)
         await done.wait()

@@ -13,7 +13,7 @@ import struct
 import time
 from array import array
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source, SourceQueue
@@ -121,19 +121,18 @@ def write_paced(parent: Parent, address: str, rate: float, count: int, size: int
     async def run() -> None:
         parsed = parse_address(address)
         transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, parsed.host, parsed.port)
-        connection = cast("asyncio.Transport", transport)
         sequence = 0
 
         def emit(payload: bytes) -> None:
             nonlocal sequence
-            connection.writelines(encode(Send(sequence, None, MessageBatch.from_payloads([payload]))))
+            transport.writelines(encode(Send(sequence, None, MessageBatch.from_payloads([payload]))))
             sequence += 1
 
         parent.say(ready=True)
         await parent.told()
         pacer = Pacer(rate, count, size, emit)
         await pacer.done
-        connection.close()
+        transport.close()
         parent.say(messages=sequence, lateness_us=_spread(pacer.lateness))
 
     _run_precise(run())

@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from benchmarks._payloads import make_payloads
 from benchmarks._worker import Parent, run_loop
@@ -92,7 +93,7 @@ def receive_slowly(
     parent.say(samples=samples)
 
 
-async def _sampled(parent: Parent, running: Running[object], interval: float, count: Callable[[], int]) -> Samples:
+async def _sampled(parent: Parent, running: Running[Any], interval: float, count: Callable[[], int]) -> Samples:
     """Sample until the parent says stop; a stream that ends before that has failed."""
     sampler = Sampler(interval, count)
     told = asyncio.create_task(parent.told())

@@ -40,7 +40,7 @@ class Parent:
 
 
 def loop_factory(uvloop: bool) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop's loops, or asyncio's own for None."""
+    """The loops of uvloop, or asyncio's own for None."""
     if not uvloop:
         return None
     import uvloop as implementation  # noqa: PLC0415 - a role that blocks has no use for it

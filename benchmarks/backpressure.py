@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 from benchmarks._broker import BrokerProcess
@@ -84,7 +85,7 @@ def run(
         "backpressure",
         "a sender with an endless source and a receiver that handles a fixed number of messages a second, three processes: what happens "
         "once the queue is full. The sender's rate is counted where it takes from its own source.",
-        "the receiver's own rate, which is what the sender's must come down to; and the memory that the broker had when the queue was full, "
+        "the receiver's own rate, which is what the sender's must come down to; and the broker's memory after the warm-up, "
         "which is what it must stay at.",
         parameters,
         _figures(samples, settled, pulled, taken),
@@ -151,6 +152,6 @@ def _rate(samples: Samples, begin: float, end: float) -> float:
 def _peak(samples: Samples) -> float:
     return max(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for earlier, later in zip(samples, samples[1:], strict=False)
+        for earlier, later in pairwise(samples)
         if later[0] > earlier[0]
     )

@@ -7,14 +7,16 @@ from typing import Any
 
 from benchmarks._broker import BrokerProcess
 from benchmarks._links import raise_file_limit
-from benchmarks._processes import BenchmarkError, Worker, queue_facts, statistics
+from benchmarks._processes import BenchmarkError, Worker, await_receivers, cpu_seconds, queue_facts, statistics
 from benchmarks._report import Figure, Report, medians
 
 QUEUE = "benchmark"
 FAIR_SHARE = 0.5
 """Of the mean, for the active receiver that gets least."""
 GROWTH_TARGET = 3.0
-"""Of the time for twice the connections: 2 when the cost of one does not depend on the others, 4 when it is proportional to their number."""
+"""Of the time for twice as many: 2 when the cost of one does not depend on the others, 4 when it grows with their number."""
+TICK = 0.01
+"""Seconds: the resolution of processor times, and the least that they are taken for."""
 TIMEOUT = 300.0
 SPARE_FILES = 100
 """What a process opens beside its connections."""
@@ -34,6 +36,7 @@ def run(connected: int, active: int, messages: int, size: int, max_in_flight: in
     halves, wholes, crowds = ([one for one in results if one["kind"] == kind] for kind in ("half", "all", "crowd"))
     connect, connect_half = medians(wholes, "connect_s"), medians(halves, "connect_s")
     leave, leave_half = medians(wholes, "disconnect_s"), medians(halves, "disconnect_s")
+    cpu, cpu_half = medians(wholes, "broker_cpu_s"), medians(halves, "broker_cpu_s")
     figures = [
         Figure("least that an active receiver got", medians(crowds, "min"), "msg"),
         Figure("mean", medians(crowds, "mean"), "msg"),
@@ -46,6 +49,9 @@ def run(connected: int, active: int, messages: int, size: int, max_in_flight: in
         Figure(f"disconnect {half}", leave_half, "s"),
         Figure(f"disconnect {connected}", leave, "s"),
         Figure("times as long for twice as many, leaving", leave / leave_half, "", GROWTH_TARGET, "less"),
+        Figure(f"broker's CPU for {half} to come and go", cpu_half, "s"),
+        Figure(f"broker's CPU for {connected} to come and go", cpu, "s"),
+        Figure("times as much for twice as many", cpu / cpu_half, "", GROWTH_TARGET, "less"),
     ]
     return Report(
         "fairness",
@@ -79,12 +85,14 @@ def _come_and_go(count: int, uvloop: bool) -> dict[str, Any]:
             )
         )
         clients.hear()
+        cpu = cpu_seconds(broker.pid)
         clients.go()
         times = clients.hear(TIMEOUT)
+        cpu = cpu_seconds(broker.pid) - cpu
         left = queue_facts(statistics(broker.send_address), QUEUE)["receivers"]
     if left:
         raise BenchmarkError(f"{left} of {count} receivers are still there after they have gone")
-    return times
+    return {**times, "broker_cpu_s": max(cpu, TICK)}
 
 
 def _crowd(connected: int, active: int, messages: int, size: int, max_in_flight: int, uvloop: bool) -> dict[str, Any]:
@@ -116,6 +124,7 @@ def _crowd(connected: int, active: int, messages: int, size: int, max_in_flight:
         )
         crowd.hear(TIMEOUT)
         sender.hear()
+        await_receivers(broker.send_address, QUEUE, connected)
         sender.go()
         sent = sender.hear(TIMEOUT)
         received = crowd.hear(TIMEOUT)

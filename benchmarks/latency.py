@@ -100,4 +100,4 @@ def _through_relay(schedule: dict[str, Any], skip: int, uvloop: bool, timeout: f
 
 def _outcome(kind: str, sent: dict[str, Any], received: dict[str, Any]) -> dict[str, Any]:
     late = {f"late {point}": value for point, value in sent["lateness_us"].items()}
-    return {"kind": kind, "unit": "us"} | received["latency_us"] | late
+    return {"kind": kind, "unit": "us", **received["latency_us"], **late}

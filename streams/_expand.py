@@ -105,25 +105,36 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
     def _emit(self, results: Iterator[O]) -> None:
         """Emits from ``results`` under demand and budget; lets go of them when they are out."""
         advance = results.__next__
-        while self._demand and self._budget:
+        while batch := min(self._demand, self._budget):
+            # Taken before, and given back after: a counter in the object for each element would cost as much as the element.
+            self._demand -= batch
+            self._budget -= batch
+            left = self._emit_batch(advance, batch)
+            if left:
+                self._demand += left
+                self._budget += left
+                return
+        if self._sized and results.__length_hint__() == 0:  # type: ignore[attr-defined]  # SIZED iterators have it
+            self._results = None
+
+    def _emit_batch(self, advance: Callable[[], O], batch: int) -> int:
+        """Emits up to ``batch`` results; returns how many it did not, because they are out or the stage has ended."""
+        for left in range(batch, 0, -1):
             try:
                 result = advance()
             except StopIteration:
                 self._results = None
-                break
+                return left
             except Exception as error:  # noqa: BLE001 - the iterable is user code
                 self._fail(error, describe(self._name, self._f))
-                break
+                return left
             if result is None:
                 self._fail(null_element("the iterable has given None"), describe(self._name, self._f))
-                break
-            self._demand -= 1
-            self._budget -= 1
+                return left
             self._push(result)
             if self._done:
-                return
-        if self._sized and results.__length_hint__() == 0:  # type: ignore[attr-defined]  # SIZED iterators have it
-            self._results = None
+                return left
+        return 0
 
 
 class LineFraming(MapConcat[bytes, bytes]):

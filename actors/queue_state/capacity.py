@@ -21,6 +21,13 @@ if TYPE_CHECKING:
     from actors.queue_state.settings import QueueSettings
 
 
+REOPEN_MESSAGES = 1_000
+REOPEN_BYTES = 256 * 1024
+"""What must be free again of a queue that was full before it grants more: a good batch."""
+REOPEN_SHARE = 8
+"""Of a small queue, this part instead."""
+
+
 class Permits:
     """What one sender may send and what more it wants.
 
@@ -55,23 +62,37 @@ class Capacity:
     Attributes:
         messages: messages granted and not used.
         bytes: bytes granted and not used.
+        waiting: who wants more than it was granted, in the order of their turns; to be looked at only.
     """
 
-    __slots__ = ("_max_bytes", "_max_messages", "_stuck", "_waiting", "bytes", "messages")
+    __slots__ = (
+        "_full",
+        "_max_bytes",
+        "_max_messages",
+        "_reopen_bytes",
+        "_reopen_messages",
+        "_stuck",
+        "bytes",
+        "messages",
+        "waiting",
+    )
 
     def __init__(self, settings: QueueSettings) -> None:
         self._max_messages = settings.max_messages
         self._max_bytes = settings.max_bytes
-        self._waiting: OrderedDict[Permits, None] = OrderedDict()
+        self.waiting: OrderedDict[Permits, None] = OrderedDict()
         # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
         # waiting senders cost nothing while there is none.
         self._stuck: OrderedDict[Permits, None] = OrderedDict()
+        # A full queue reopens for a batch, not for a message: granting each message's room as it is acknowledged would
+        # have senders send batches of one, whose overhead fills the memory that large batches left.
+        step = min(REOPEN_MESSAGES, settings.max_messages // REOPEN_SHARE)
+        byte_step = min(REOPEN_BYTES, settings.max_bytes // REOPEN_SHARE)
+        self._reopen_messages = settings.max_messages - max(1, step)
+        self._reopen_bytes = settings.max_bytes - max(1, byte_step)
+        self._full = False
         self.messages = 0
         self.bytes = 0
-
-    def __bool__(self) -> bool:
-        """Whether anyone waits for permits."""
-        return bool(self._waiting)
 
     def request(self, permits: Permits, messages: int, size: int) -> None:
         """Want so many more messages and bytes."""
@@ -79,9 +100,9 @@ class Capacity:
         permits.wanted_bytes += size
         self._place(permits)
 
-    def use(self, permits: Permits, batch: MessageBatch) -> None:
-        """Use permits for ``batch``; DemandExceededError if they do not suffice."""
-        count, size = len(batch), batch.nbytes
+    def use(self, permits: Permits, batch: MessageBatch, count: int) -> None:
+        """Use permits for ``batch``, which has ``count`` messages; DemandExceededError if they do not suffice."""
+        size = batch.nbytes
         have = permits.bytes
         if count > permits.messages or (size > have and batch.prefix_bytes(count - 1) >= have):
             raise DemandExceededError(count, size, permits.messages, have)
@@ -96,29 +117,34 @@ class Capacity:
         """End a sender: what it holds and wants is nobody's."""
         self.messages -= permits.messages
         self.bytes -= max(0, permits.bytes)
-        self._waiting.pop(permits, None)
+        self.waiting.pop(permits, None)
         self._stuck.pop(permits, None)
 
     def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
-        """Grant what there is room for, in turns and in equal shares."""
+        """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
         if stored_messages >= self._max_messages or stored_bytes >= self._max_bytes:
+            self._full = True
             return
+        if self._full:
+            if stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes:
+                return
+            self._full = False
         if self._stuck:
             room, byte_room = self._room(stored_messages, stored_bytes)
-            share, byte_share = max(0, room // len(self._waiting)), max(0, byte_room // len(self._waiting))
+            share, byte_share = max(0, room // len(self.waiting)), max(0, byte_room // len(self.waiting))
             while self._stuck:
                 permits = next(iter(self._stuck))
                 floor, byte_floor = int(permits.messages <= 0), int(permits.bytes <= 0)
                 self._give(permits, max(floor, share), max(byte_floor, byte_share), effects)
-        while self._waiting:
+        while self.waiting:
             room, byte_room = self._room(stored_messages, stored_bytes)
-            others = len(self._waiting)
+            others = len(self.waiting)
             share, byte_share = max(1, room // others), max(1, byte_room // others)
             for _ in range(others):
                 room, byte_room = self._room(stored_messages, stored_bytes)
                 if room <= 0 or byte_room <= 0:
                     return
-                permits = next(iter(self._waiting))
+                permits = next(iter(self.waiting))
                 self._give(permits, min(room, share), min(byte_room, byte_share), effects)
 
     def _room(self, stored_messages: int, stored_bytes: int) -> tuple[int, int]:
@@ -138,15 +164,15 @@ class Capacity:
         self.messages += messages
         self.bytes += max(0, permits.bytes) - held
         self._stuck.pop(permits, None)
-        self._waiting.pop(permits, None)
+        self.waiting.pop(permits, None)
         self._place(permits)
         effects.append(GrantCapacity(permits.connection, messages, size))
 
     def _place(self, permits: Permits) -> None:
         """Have a sender wait where it belongs; one that waits there keeps its turn."""
         if permits.wants():
-            self._waiting.setdefault(permits)
+            self.waiting.setdefault(permits)
             if permits.is_stuck():
                 self._stuck.setdefault(permits)
         else:
-            self._waiting.pop(permits, None)
+            self.waiting.pop(permits, None)

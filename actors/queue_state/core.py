@@ -118,7 +118,7 @@ class QueueCore:
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is."""
-        if self.capacity:
+        if self.capacity.waiting:
             log = self.log
             self.capacity.grant(log.stored_messages, log.stored_bytes, self.effects)
 

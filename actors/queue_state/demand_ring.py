@@ -16,40 +16,35 @@ class DemandRing:
     """Consumers with demand, in turns.
 
     Attributes:
-        total: the sum of the demands of those who wait.
+        waiting: those who wait, in the order of their turns; to be looked at only.
+        total: the sum of their demands.
     """
 
-    __slots__ = ("_waiting", "total")
+    __slots__ = ("total", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[Consumer, None] = OrderedDict()
+        self.waiting: OrderedDict[Consumer, None] = OrderedDict()
         self.total = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __contains__(self, consumer: Consumer) -> bool:
-        return consumer in self._waiting
 
     def join(self, consumer: Consumer) -> None:
         """Wait, with ``consumer.demand``, behind the others; it does not wait already."""
-        self._waiting[consumer] = None
+        self.waiting[consumer] = None
         self.total += consumer.demand
 
     def want_more(self, consumer: Consumer, messages: int) -> None:
         """Add to a consumer's demand; one that waits keeps its turn."""
         consumer.demand += messages
-        if consumer in self._waiting:
+        if consumer in self.waiting:
             self.total += messages
 
     def leave(self, consumer: Consumer) -> None:
         """Wait no more; nothing happens to one that does not. Its demand must not have changed since it joined."""
-        if consumer in self._waiting:
-            del self._waiting[consumer]
+        if consumer in self.waiting:
+            del self.waiting[consumer]
             self.total -= consumer.demand
 
     def next(self) -> Consumer:
         """Take out whose turn it is; whoever has demand left after it joins again."""
-        consumer = self._waiting.popitem(last=False)[0]
+        consumer = self.waiting.popitem(last=False)[0]
         self.total -= consumer.demand
         return consumer

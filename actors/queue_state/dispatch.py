@@ -24,9 +24,9 @@ def dispatch(core: QueueCore, now: float) -> None:
         return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
-    while ready.messages and ring:
+    while ready.messages and ring.waiting:
         available, total = ready.messages, ring.total
-        for _ in range(len(ring)):
+        for _ in range(len(ring.waiting)):
             consumer = ring.next()
             # At most its demand either way: what is ready is shared out only where it does not suffice.
             share = -(-available * consumer.demand // total) if available < total else consumer.demand
@@ -37,7 +37,7 @@ def dispatch(core: QueueCore, now: float) -> None:
             elif isinstance(consumer, Reservation) and not reserve(core, consumer, share, now):
                 ring.join(consumer)
             if len(effects) >= limit:
-                if ready.messages and ring:
+                if ready.messages and ring.waiting:
                     core.unfinished_at = now
                 return
             if not ready.messages:

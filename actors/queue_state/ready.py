@@ -81,10 +81,9 @@ class ReadyRanges:
         fresh = self._fresh
         if minimum and fresh and self._fresh_start < minimum:
             self._set_aside(minimum)
-        if self._returned:
-            span = self._returned.first_from(minimum) if minimum else self._returned.first()
-            if span is not None:
-                return span
+        span = self._returned.first_from(minimum) if minimum else self._returned.first()
+        if span is not None:
+            return span
         if not fresh:
             return None
         entry = fresh[0]

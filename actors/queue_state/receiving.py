@@ -34,7 +34,7 @@ def receive(core: QueueCore, connection: Connection, messages: int, size: int, n
     receiver = core.receiver(connection)
     receiver.byte_credit += size
     core.ring.want_more(receiver, messages)
-    if receiver not in core.ring and receiver.demand > 0 and receiver.byte_credit > 0:
+    if receiver not in core.ring.waiting and receiver.demand > 0 and receiver.byte_credit > 0:
         core.ring.join(receiver)
         dispatch(core, now)
 

@@ -51,15 +51,16 @@ def send(
     expected = sender.expected
     if expected is not None and client_sequence > expected:
         raise SequenceGapError(expected, client_sequence)
-    core.capacity.use(sender.permits, batch)
+    count = len(batch)
+    core.capacity.use(sender.permits, batch, count)
     first: int | None = None
-    up_to = client_sequence + len(batch)
-    known = 0 if expected is None else min(expected - client_sequence, len(batch))
-    if known < len(batch):
+    up_to = client_sequence + count
+    known = 0 if expected is None else min(expected - client_sequence, count)
+    if known < count:
         log = core.log
         first = log.next_sequence
         # What was cut off stays in memory with the rest, whose buffers it shares, until that is acknowledged.
-        stored = batch.slice(known, len(batch)) if known else batch
+        stored = batch.slice(known, count) if known else batch
         core.clocks = now, wall_us
         core.commit(MessagesAdded(first, stored, wall_us, sender.producer, client_sequence + known))
         sender.expected = up_to
@@ -67,7 +68,7 @@ def send(
         if known:
             first = None
     core.effects.append(Confirm(connection, up_to, first))
-    if known < len(batch):
+    if known < count:
         dispatch(core, now)
     core.grant()
     return first

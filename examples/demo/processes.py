@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -26,9 +25,6 @@ SILENCE_SECONDS = 120.0
 """A process that should tell something and has not for so long never will."""
 STOP_SECONDS = 10.0
 """What a process may take to end after SIGTERM, with all that it started; then it is killed."""
-PR_SET_PDEATHSIG = 1
-
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 class ProcessFailedError(Exception):
@@ -135,9 +131,9 @@ class Children:
             await child.stop()
 
     async def start(self, name: str, module: str, *arguments: object) -> Child:
-        """Start ``python -m module arguments``."""
+        """Start ``python -m module arguments``, as a process that does not outlive this one."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", module, *map(str, arguments)),
+            *(sys.executable, "-m", "examples.demo.child", module, *map(str, arguments)),
             stdin=PIPE if name == "query" else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
@@ -147,17 +143,10 @@ class Children:
             limit=MAX_LINE_BYTES,
             # A group of its own: a terminal's Ctrl-C reaches the demo alone, which then ends the others in order.
             start_new_session=True,
-            preexec_fn=_die_with_parent,
         )
         child = Child(name, process)
         self._children.append(child)
         return child
-
-
-def _die_with_parent() -> None:
-    """Have the kernel end this process when the demo is gone, be it by kill -9."""
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _in_words(code: int) -> str:

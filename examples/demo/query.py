@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -142,8 +143,20 @@ def watch_input(query: Any) -> None:
     threading.Thread(target=finish, name="end of input", daemon=True).start()
 
 
+def end_together() -> None:
+    """Have SIGTERM end all of this process's group: a worker of Spark's that looks for its broker would go on for a while."""
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        os.killpg(0, number)
+
+    if os.getpgrp() == os.getpid():
+        signal.signal(signal.SIGTERM, end)
+
+
 def main() -> None:
     """Read the options and run."""
+    end_together()
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("queue")

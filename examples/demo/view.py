@@ -41,7 +41,8 @@ def view_for(console: Console) -> View:
 def state(history: History) -> str:
     """What the demo is at, in a few words."""
     if not history.lines:
-        return "Spark starts; nothing is asked for yet"
+        asked = history.samples and history.samples[-1].reserved
+        return "Spark works on the first batch" if asked else "Spark starts; nothing is asked for yet"
     if history.is_slow:
         return "the query is SLOW"
     if history.lines < history.total:

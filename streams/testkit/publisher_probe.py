@@ -28,6 +28,7 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
     def __init__(self, timeout: float = DEFAULT_TIMEOUT) -> None:
         self.demand = Demand()
         self.cancelled = False
+        self._ended = False
         self._timeout = timeout
         self._requests: deque[int] = deque()
         self._subscriber: Subscriber[T] | None = None
@@ -55,9 +56,10 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         self._change.set()
 
     def cancel(self) -> None:
-        """Records the cancellation."""
-        self.cancelled = True
-        self._change.set()
+        """Records the cancellation; after the end there is nothing to cancel."""
+        if not self._ended:
+            self.cancelled = True
+            self._change.set()
 
     # The test's side
 
@@ -77,16 +79,19 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         Raises:
             AssertionError: more than was asked for.
         """
+        subscriber = self.subscriber
         for element in elements:
             assert self.demand.take(), f"{element!r} was not asked for: {self.demand}"
-            self.subscriber.on_next(element)
+            subscriber.on_next(element)
 
     def send_complete(self) -> None:
         """Ends the stream."""
+        self._ended = True
         self.subscriber.on_complete()
 
     def send_error(self, error: BaseException) -> None:
         """Fails the stream."""
+        self._ended = True
         self.subscriber.on_error(error)
 
     async def expect_subscription(self) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from streams.errors import StreamError
 
 T = TypeVar("T")
+
+CLOCK_RESOLUTION: Final = 1e-7
+"""Virtual seconds within which two times are the same."""
 
 
 class DeadlockError(StreamError):
@@ -33,6 +36,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._clock = _Clock(io_grace)
         super().__init__(self._clock)
         self._clock.loop = self
+        # The loop fires timers up to this much early. It must be more than a float's rounding, also years from 0, or a timer could be
+        # neither due nor ahead.
+        self._clock_resolution = CLOCK_RESOLUTION
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""

@@ -17,7 +17,7 @@ SECONDS = 200.0
 END_SECONDS = 30.0
 LINES = 4500
 PNG = b"\x89PNG\r\n\x1a\n"
-STARTING = "Spark starts"
+STARTING, COUNTING = "Spark starts", "the query "
 
 StartDemo = Callable[..., Any]
 
@@ -79,7 +79,7 @@ def test_a_signal_ends_every_process(start_demo: StartDemo, folder: Path, number
 
 def test_a_demo_that_is_killed_leaves_no_process(start_demo: StartDemo, folder: Path) -> None:
     demo = start_demo(folder)
-    demo.read_until(STARTING, times=3)
+    demo.read_until(COUNTING)  # by then Spark has started its Python processes
     demo.process.kill()
     demo.process.wait()
     assert demo.left_after(END_SECONDS) == []

@@ -294,7 +294,10 @@ SENDS: dict[str, tuple[bytes, str]] = {
     "no message": (frame_bytes([17, 0, None, 0, 0, False, None, None], b"\x00" * 4), "protocol-error"),
     "forged count": (frame_bytes([17, 0, None, 2**31, 1, False, None, None], b"\x00" * 9), "protocol-error"),
     "forged size": (frame_bytes([17, 0, None, 1, 2**40, False, None, None], b"\x00" * 9), "protocol-error"),
-    "missing ids": (frame_bytes([17, 0, None, 1, 1, True, None, None], struct.pack("<2i", 0, 1) + b"x"), "protocol-error"),
+    "missing ids": (
+        frame_bytes([17, 0, None, 1, 1, True, None, None], struct.pack("<2i", 0, 1) + b"x"),
+        "protocol-error",
+    ),
     "negative offset": (
         frame_bytes([17, 0, None, 1, 1, False, None, None], struct.pack("<2i", -1, 0) + b"x"),
         "protocol-error",
@@ -396,7 +399,9 @@ def test_acknowledging_twice_ends_the_connection(run: Any, serve: Any, peers: An
     run(main)
 
 
-@pytest.mark.parametrize("frame", [Nack([(0, 1)], 12 * 3600 * 1000 + 1), Extend([(0, 1)], 2**62)], ids=["nack", "extend"])
+@pytest.mark.parametrize(
+    "frame", [Nack([(0, 1)], 12 * 3600 * 1000 + 1), Extend([(0, 1)], 2**62)], ids=["nack", "extend"]
+)
 def test_more_than_twelve_hours_cannot_be_asked_for(run: Any, serve: Any, peers: Any, frame: Frame) -> None:
     async def main() -> None:
         async with serve() as broker, peers() as opened, bystanders(broker, opened):

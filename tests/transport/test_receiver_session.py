@@ -30,9 +30,7 @@ class Session(ReceiverSession):
         self, strategy: RequestStrategy | None = None, max_in_flight_bytes: int = 1 << 20, limit: int | None = None
     ) -> None:
         self.notified = 0
-        super().__init__(
-            "q", strategy or MaxInFlightRequestStrategy(1000), self._count, max_in_flight_bytes, limit
-        )
+        super().__init__("q", strategy or MaxInFlightRequestStrategy(1000), self._count, max_in_flight_bytes, limit)
         self.connected(b"12345678")
 
     def _count(self) -> None:
@@ -356,5 +354,11 @@ def test_acknowledged_in_any_order_every_message_is_named_once(sizes: list[int],
     for delivery in handed:
         delivery.acknowledge()
     frames: list[Frame] = session.answers()
-    named = [n for said in frames if isinstance(said, Ack) for start, count in said.ranges for n in range(start, start + count)]
+    named = [
+        n
+        for said in frames
+        if isinstance(said, Ack)
+        for start, count in said.ranges
+        for n in range(start, start + count)
+    ]
     assert sorted(named) == list(range(first))

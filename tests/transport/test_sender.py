@@ -335,7 +335,11 @@ def test_what_is_unconfirmed_is_bounded_whatever_is_granted(run: Any, until: Any
     run(main)
 
 
-@pytest.mark.parametrize("element", [b"x" * (17 * MIB), Message(b"x" * (17 * MIB)), MessageBatch.from_payloads([b"x" * (17 * MIB)])], ids=["bytes", "message", "batch"])
+@pytest.mark.parametrize(
+    "element",
+    [b"x" * (17 * MIB), Message(b"x" * (17 * MIB)), MessageBatch.from_payloads([b"x" * (17 * MIB)])],
+    ids=["bytes", "message", "batch"],
+)
 def test_a_message_that_fits_no_frame_fails_the_stream_and_names_its_size(run: Any, serve: Any, element: Any) -> None:
     async def main() -> None:
         async with serve() as broker:

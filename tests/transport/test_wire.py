@@ -77,7 +77,9 @@ BATCH_FIELDS = 5
 
 uints = st.integers(0, MAX_INTEGER)
 texts = st.text(max_size=30)
-options = st.dictionaries(st.text(max_size=8), st.none() | st.booleans() | uints | texts | st.binary(max_size=8), max_size=4)
+options = st.dictionaries(
+    st.text(max_size=8), st.none() | st.booleans() | uints | texts | st.binary(max_size=8), max_size=4
+)
 pairs = st.tuples(st.integers(0, 2**40), st.integers(1, 2**20))
 messages = st.builds(
     Message,
@@ -91,9 +93,11 @@ def with_ids(batch: list[Message]) -> list[Message]:
     return [Message(m.payload, m.key, m.headers, index.to_bytes(ID_BYTES, "big")) for index, m in enumerate(batch)]
 
 
-batches = st.lists(messages, min_size=1, max_size=6).flatmap(
-    lambda some: st.sampled_from([some, with_ids(some)])
-).map(MessageBatch.from_messages)
+batches = (
+    st.lists(messages, min_size=1, max_size=6)
+    .flatmap(lambda some: st.sampled_from([some, with_ids(some)]))
+    .map(MessageBatch.from_messages)
+)
 
 BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "int": uints,
@@ -340,7 +344,20 @@ def test_a_printable_name_without_white_space_is_taken(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "two words", "line\nbreak", "tab\t", "\x00", "\x7f", "\u200b", "\u00a0", "\u2028", "\ud800", "x" * 256, "ä" * 128],
+    [
+        "",
+        "two words",
+        "line\nbreak",
+        "tab\t",
+        "\x00",
+        "\x7f",
+        "\u200b",
+        "\u00a0",
+        "\u2028",
+        "\ud800",
+        "x" * 256,
+        "ä" * 128,
+    ],
 )
 def test_a_name_out_of_its_limits_is_refused(name: str) -> None:
     with pytest.raises(InvalidNameError, match="queue name"):

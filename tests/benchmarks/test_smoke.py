@@ -1,0 +1,146 @@
+"""Each benchmark, tiny: it runs in real processes and says something sane. What it measures is not looked at."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 100.0
+Outcome = dict[str, Any]
+Benchmark = Callable[..., Outcome]
+
+
+@pytest.fixture
+def benchmark(tmp_path: Path) -> Benchmark:
+    """Runs one as its users do: `benchmark("latency", "--rate", "100")`; its JSON, checked for what holds of any."""
+
+    def run(name: str, *arguments: str) -> Outcome:
+        file = tmp_path / f"{name}.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks", name, *arguments, "--json", str(file)],
+            cwd=ROOT,
+            env=os.environ | {"COLUMNS": "200"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        outcome: Outcome = json.loads(file.read_text("utf-8"))
+        assert outcome["benchmark"] == name
+        assert outcome["measures"]
+        assert outcome["ceiling"]
+        assert outcome["rounds"]
+        for figure in outcome["figures"]:
+            assert math.isfinite(figure["value"]), figure
+            assert (figure["met"] is None) == (figure["target"] is None), figure
+            assert figure["name"] in done.stdout
+        return outcome
+
+    return run
+
+
+def value(outcome: Outcome, name: str) -> float:
+    """The figure of that name."""
+    return next(float(figure["value"]) for figure in outcome["figures"] if figure["name"] == name)
+
+
+@pytest.mark.parametrize(("name", "work"), [("throughput", "batches"), ("single", "objects")])
+def test_a_rate_stands_beside_three_ceilings_of_the_same_run(benchmark: Benchmark, name: str, work: str) -> None:
+    outcome = benchmark(name, "--messages", "20000", "--batch", "300", "--rounds", "1")
+    kinds = [one["kind"] for one in outcome["rounds"]]
+    assert kinds == ["broker", "loop relay, bytes", "blocking relay, bytes", f"loop relay, {work}"]
+    rate = value(outcome, "messages through the broker")
+    assert rate == pytest.approx(20_000 / outcome["rounds"][0]["seconds"])
+    assert (
+        0
+        < value(outcome, "share of raw, same loop")
+        == pytest.approx(rate / value(outcome, "ceiling: raw bytes, relay on the same loop"))
+    )
+
+
+def test_rounds_of_broker_and_relays_alternate(benchmark: Benchmark) -> None:
+    outcome = benchmark("throughput", "--messages", "2000", "--rounds", "2", "--no-uvloop")
+    kinds = [one["kind"] for one in outcome["rounds"]]
+    assert kinds[:4] == kinds[4:]
+    assert len(set(kinds)) == 4
+    assert outcome["parameters"]["uvloop"] is False
+
+
+def test_a_profile_lists_functions_of_the_broker(benchmark: Benchmark, tmp_path: Path) -> None:
+    file = tmp_path / "broker.profile"
+    outcome = benchmark("throughput", "--messages", "2000", "--rounds", "1", "--profile-broker", str(file))
+    assert outcome["parameters"]["profiled"] is True
+    assert file.stat().st_size > 0
+    assert "queue_actor.py" in Path(f"{file}.txt").read_text("utf-8")
+
+
+def test_latencies_are_ordered_and_have_a_ceiling(benchmark: Benchmark) -> None:
+    outcome = benchmark("latency", "--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1")
+    assert [one["kind"] for one in outcome["rounds"]] == ["broker", "relay"]
+    for one in outcome["rounds"]:
+        assert 0 < one["p50"] <= one["p90"] <= one["p99"] <= one["p99.9"] <= one["max"]
+        assert one["late p50"] <= one["p50"]
+
+
+def test_a_full_queue_slows_the_source_of_its_sender(benchmark: Benchmark) -> None:
+    outcome = benchmark(
+        "backpressure",
+        *("--seconds", "3", "--warm-up", "1", "--interval", "0.2", "--rate", "100"),
+        *("--max-queue-messages", "2000", "--max-in-flight", "20"),
+    )
+    pulled = outcome["rounds"][-1]["sender_pulled"]
+    acknowledged = outcome["rounds"][-1]["receiver_acknowledged"]
+    most_waiting = value(outcome, "messages waiting, most")
+    assert 0 < most_waiting <= 2_000
+    assert 0 < acknowledged[-1][1] < 2_000
+    # Beyond what was acknowledged the sender has taken what the queue holds and what the broker has granted; not its whole endless source.
+    assert 2_000 <= pulled[-1][1] <= 2_000 + 2_000 + acknowledged[-1][1]
+    assert value(outcome, "broker's memory at the end") > 0
+
+
+def test_idle_connections_are_set_beside_a_broker_without_any(benchmark: Benchmark) -> None:
+    outcome = benchmark("idle", "--seconds", "0.3", "--senders", "3", "--receivers", "2")
+    assert 0 <= value(outcome, "broker's share of a core, idle connections") <= 200
+    assert value(outcome, "floor: a broker without connections") >= 0
+    assert value(outcome, "memory of a broker without connections") > 0
+
+
+def test_every_message_goes_to_one_of_the_active_receivers(benchmark: Benchmark) -> None:
+    arguments = ("--connected", "20", "--active", "4", "--messages", "4000", "--max-in-flight", "20", "--rounds", "1")
+    outcome = benchmark("fairness", *arguments)
+    crowd = next(one for one in outcome["rounds"] if one["kind"] == "crowd")
+    assert len(crowd["counts"]) == 4
+    assert sum(crowd["counts"]) == 4_000
+    assert crowd["min"] <= crowd["mean"] == 1_000 <= crowd["max"]
+    for name in ("connect 10", "connect 20", "disconnect 10", "disconnect 20"):
+        assert value(outcome, name) > 0
+
+
+@pytest.mark.spark
+def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: Benchmark) -> None:
+    outcome = benchmark(
+        "spark",
+        *("--rows", "5000", "--warm-up-rows", "1000", "--batch", "500", "--rows-per-batch", "2000", "--rounds", "1"),
+    )
+    own, ready = outcome["rounds"]
+    assert (own["kind"], ready["kind"]) == ("penstock", "ready-made")
+    assert own["rows"] == ready["rows"] == 5_000
+    assert own["micro_batches"] == ready["micro_batches"] == 3
+
+
+def test_more_active_receivers_than_connected_are_refused() -> None:
+    command = [sys.executable, "-m", "benchmarks", "fairness", "--connected", "2", "--active", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert done.returncode == 2
+    assert "3 active ones" in done.stderr
