@@ -253,7 +253,7 @@ class Balance(FanOut[T], Generic[T]):
 
     def _capacity(self) -> int:
         wanted = sum(outlet.demand for outlet in self.outlets if outlet.open)
-        return min(wanted, BALANCE_PREFETCH) - len(self._waiting)
+        return min(wanted, BALANCE_PREFETCH)
 
 
 class Partition(FanOut[T], Generic[T]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from streams._stage import reject
@@ -13,6 +14,14 @@ from streams.errors import StreamClosedError, null_element
 from streams.materialize import Materialization
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offer(Generic[T]):
+    """One that waits for room: its element, and the future that says that it has been taken."""
+
+    element: T
+    taken: asyncio.Future[None]
 
 
 class SourceQueue(Publisher[T], Subscription, Generic[T]):
@@ -33,7 +42,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._m = m
         self._bound = bound
         self._elements: deque[T] = deque()
-        self._offering: deque[tuple[T, asyncio.Future[None]]] = deque()
+        self._offering: deque[_Offer[T]] = deque()
         self._subscriber: Subscriber[T] | None = None
         self._demand = 0
         self._busy = False
@@ -66,13 +75,13 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         """
         if self.offer(element):
             return
-        place = (element, self._m.loop.create_future())
-        self._offering.append(place)
+        offer = _Offer(element, self._m.loop.create_future())
+        self._offering.append(offer)
         try:
-            await place[1]
+            await offer.taken
         finally:
-            if place in self._offering:
-                self._offering.remove(place)
+            if offer in self._offering:
+                self._offering.remove(offer)
 
     def complete(self) -> None:
         """Ends the stream once what waits has gone; offers after this are refused."""
@@ -134,9 +143,9 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
 
     def _refuse_offers(self) -> None:
         while self._offering:
-            _, taken = self._offering.popleft()
-            if not taken.done():
-                taken.set_exception(StreamClosedError("the stream behind this queue has ended"))
+            offer = self._offering.popleft()
+            if not offer.taken.done():
+                offer.taken.set_exception(StreamClosedError("the stream behind this queue has ended"))
 
     def _drain(self) -> None:
         """Emits what waits, under demand, and lets offers move up; a call from within only leaves its mark."""
@@ -163,7 +172,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
 
     def _move_up(self) -> None:
         while self._offering and len(self._elements) < self._bound:
-            element, taken = self._offering.popleft()
-            if not taken.done():
-                self._elements.append(element)
-                taken.set_result(None)
+            offer = self._offering.popleft()
+            if not offer.taken.done():
+                self._elements.append(offer.element)
+                offer.taken.set_result(None)

@@ -81,14 +81,14 @@ class SenderStage(Subscriber[Sendable]):
         self._requested -= 1
         self._taken += 1
         session = self.session
-        if element.__class__ is bytes:
-            session.offer_payload(element)
-        else:
-            try:
+        try:
+            if element.__class__ is bytes:
+                session.offer_payload(element)
+            else:
                 session.offer(element)
-            except Exception as error:  # noqa: BLE001 - whatever the element was, it fails the stream, not the upstream's call
-                self._finish(error)
-                return
+        except Exception as error:  # noqa: BLE001 - whatever the element was, it fails the stream, not the upstream's call
+            self._finish(error)
+            return
         if session.unsent_bytes >= SEND_AT_ONCE_BYTES and session.credit_messages > 0:
             self._send()
         if not self._turn_scheduled:
@@ -248,7 +248,7 @@ class ConfirmationPublisher(Publisher[Confirmation], Subscription):
     def request(self, n: int) -> None:
         """Rule 3.8: n more confirmations may come; rule 3.9: n <= 0 is an error signal."""
         if n <= 0:
-            self.cancel()
+            self._stage.cancel()
             self._end(ValueError(f"request({n}): rule 3.9 of Reactive Streams wants a positive number"))
             return
         self._wanted += n
@@ -256,7 +256,7 @@ class ConfirmationPublisher(Publisher[Confirmation], Subscription):
 
     def cancel(self) -> None:
         """Stop sending; what was sent stays sent."""
-        self._downstream = None if self._ended else self._downstream
+        self._downstream = None
         self._waiting.clear()
         self._stage.cancel()
 

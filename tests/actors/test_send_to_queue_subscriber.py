@@ -243,7 +243,7 @@ def test_what_is_asked_for_and_not_confirmed_stays_within_the_window(steps: list
         else:
             window.confirmed(min(n, window.in_flight))
         window.due()
-        assert 0 <= window.remaining
+        assert window.remaining >= 0
         assert window.remaining + window.in_flight <= window.size
 
 

@@ -73,6 +73,23 @@ def test_an_input_without_demand_below_holds_no_more_than_the_prefetch(operator:
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("operator", ["merge", "zip"])
+def test_an_input_is_asked_for_exactly_as_much_as_has_gone_on(operator: str) -> None:
+    async def main() -> None:
+        a, b = TestSource[int](), TestSource[int]()
+        running = getattr(a, operator)(b).to(Sink.ignore()).run()
+        for n in range(10 * FAN_IN_PREFETCH):
+            a.probe.send_next(n)
+            b.probe.send_next(n)
+            for probe in (a.probe, b.probe):
+                assert FAN_IN_PREFETCH // 2 < probe.demand.outstanding <= FAN_IN_PREFETCH
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.parametrize("operator", ["merge", "zip", "concat"])
 def test_a_failure_of_one_input_fails_the_whole_and_cancels_the_others(operator: str) -> None:
     async def main() -> None:

@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from streams import LineTooLongError, Sink, Source
-from streams._lines import BLOCK_BYTES
+from streams import LineTooLongError, Materialization, Sink, Source
+from streams._lines import BLOCK_BYTES, BlockPublisher
+from streams.testkit import TestSubscriber, settle
 
 DEADLINE = 20.0
 
@@ -93,6 +95,34 @@ def test_no_more_than_two_blocks_are_read_ahead_of_demand() -> None:
     assert Source.lines(file).take(3).to(Sink.collect()).run_blocking() == [b"x"] * 3
     join_threads()
     assert file.read_bytes <= 2 * BLOCK_BYTES
+
+
+def test_nothing_is_read_while_a_block_waits_for_demand() -> None:
+    class Endless(io.RawIOBase):
+        reads = 0
+
+        def read(self, size: int = -1) -> bytes:
+            self.reads += 1
+            return b"x" * size
+
+    async def main() -> None:
+        file = Endless()
+        m = Materialization(asyncio.get_running_loop())
+        probe = TestSubscriber[bytes](timeout=DEADLINE)
+        BlockPublisher(m, file).subscribe(probe)
+        for n in (1, 2, 3):
+            assert await probe.request_next() == b"x" * BLOCK_BYTES
+            subscription: Any = await probe.expect_subscription()
+            async with asyncio.timeout(DEADLINE):
+                while not subscription._waiting:  # the block that is read ahead comes from a thread
+                    await asyncio.sleep(0)
+            await settle()
+            assert file.reads == n + 1
+        probe.cancel()
+        join_threads()
+        assert file.reads == 4
+
+    asyncio.run(main())
 
 
 def test_lines_of_a_pipe_come_as_they_are_written_and_its_end_ends_the_stream() -> None:

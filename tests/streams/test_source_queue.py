@@ -62,6 +62,32 @@ def test_waiting_offers_are_served_in_turn_and_hold_up_later_ones() -> None:
     run_in_virtual_time(main())
 
 
+def test_an_offer_from_within_the_stream_does_not_overtake_one_that_waits() -> None:
+    class Eager(TestSink[int]):
+        overtaken = False
+
+        def on_next(self, element: int) -> None:
+            super().on_next(element)
+            if element == 0:
+                self.overtaken = running.value.offer(9)
+
+    async def main() -> None:
+        nonlocal running
+        sink = Eager()
+        running = Source.queue(1).to(sink).run()
+        running.value.offer(0)
+        waiting = asyncio.create_task(running.value.offer_wait(1))
+        await settle()
+        await sink.request_next(0)
+        assert not sink.overtaken
+        await waiting
+        await sink.request_next(1)
+        sink.cancel()
+
+    running: Any = None
+    run_in_virtual_time(main())
+
+
 def test_complete_lets_what_waits_go_first_and_refuses_offers() -> None:
     async def main() -> None:
         running, offers, sink = queue(1)

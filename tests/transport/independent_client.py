@@ -9,6 +9,7 @@ import json
 import socket
 import struct
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import msgpack
@@ -94,7 +95,7 @@ def unpack_column(body: memoryview, at: int, count: int, size: int) -> tuple[lis
     offsets = struct.unpack_from(f"<{count + 1}i", body, at)
     data_at = at + 4 * (count + 1)
     data = bytes(body[data_at : data_at + size])
-    values = [data[start - offsets[0] : end - offsets[0]] for start, end in zip(offsets, offsets[1:], strict=False)]
+    values = [data[start - offsets[0] : end - offsets[0]] for start, end in pairwise(offsets)]
     return values, data_at + size
 
 
@@ -243,6 +244,11 @@ class Sender(Connection):
         else:
             self.confirmed = header[1]
             self.firsts.append(header[2])
+
+    def listen_for_ever(self) -> None:
+        """Take whatever comes, until the broker refuses something or closes."""
+        while True:
+            self.listen()
 
     def confirm(self) -> None:
         """Wait until everything sent is stored."""

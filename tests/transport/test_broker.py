@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from streams.testkit import settle
-from transport import Broker, BrokerConfig, LocalProtocolError
+from streams.testkit import TestSink, TestSource, settle
+from transport import Broker, BrokerConfig, Delivery, LocalProtocolError, Receiver, Sender
+from transport.administration_commands import resident_bytes
 from transport.wire import (
     VERSION,
     Ack,
@@ -183,8 +184,6 @@ def test_a_receiver_never_gets_more_than_its_demand(run: Any, serve: Any, peers:
 
 
 def test_unread_deliveries_do_not_pile_up_in_the_broker(run: Any, serve: Any, peers: Any) -> None:
-    from transport.administration_commands import resident_bytes
-
     async def main() -> None:
         async with serve() as broker, peers() as opened:
             sender = await opened.open(broker.send_address, "sender")
@@ -543,9 +542,6 @@ def test_a_quiet_connection_lives_on_by_heartbeats(run: Any, serve: Any, peers: 
 
 
 def test_an_idle_sender_and_receiver_of_ours_live_on_by_heartbeats(run: Any, serve: Any) -> None:
-    from streams.testkit import TestSink, TestSource
-    from transport import Delivery, Receiver, Sender
-
     async def main() -> None:
         async with serve(heartbeat=0.1) as broker:
             source: TestSource[bytes] = TestSource()

@@ -136,15 +136,15 @@ def test_hello_is_said_and_welcome_opens(run: Any) -> None:
         user = User()
         async with listening(Scripted([WELCOME, Demand(5, 50)])) as broker:
             link = link_to(broker.address, user)
-            assert not link.is_open
+            states = [link.is_open]
             link.start()
             await user.told("opened", "frame")
-            assert link.is_open
+            states.append(link.is_open)
             assert broker.hellos == [HELLO]
             assert user.frames == [Demand(5, 50)]
             link.close()
             await user.told("opened", "frame", "lost", "closed")
-            assert not link.is_open
+            assert [*states, link.is_open] == [False, True, False]
 
     run(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 import msgpack
@@ -64,7 +65,7 @@ def feed(target: FrameDecoder, pieces: list[bytes]) -> list[Plain]:
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     edges = [0, *sorted(edge % (len(data) + 1) for edge in at), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False) if end > start]
+    return [data[start:end] for start, end in pairwise(edges) if end > start]
 
 
 EXAMPLES: list[Plain] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -22,7 +24,7 @@ from transport import (
     Sender,
 )
 from transport.errors import InvalidNameError
-from transport.wire import Ack, Command, Deliver, Error, Request, Result, Send, Sent
+from transport.wire import Ack, Command, Deliver, Request, Result, Welcome, encode
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20
@@ -37,10 +39,18 @@ async def fill(broker: Any, count: int, queue: str = "orders", batch: int = 1000
     await Source.from_iterable(numbered(count)).to(sender).run()
 
 
+def noting(payloads: list[bytes]) -> Callable[[Delivery], Delivery]:
+    """A step that keeps the payloads that go through it."""
+
+    def note(delivery: Delivery) -> Delivery:
+        payloads.append(delivery.payload)
+        return delivery
+
+    return note
+
+
 async def row(broker: Any, peers: Any, queue: str = "orders") -> dict[str, Any]:
     """The queue's statistics."""
-    import json
-
     async with peers() as opened:
         admin = await opened.open(broker.send_address, "admin", None)
         admin.send(Command(1, "queue.list", {}))
@@ -55,7 +65,7 @@ def test_every_message_comes_once_in_order_and_acknowledged_it_is_gone(run: Any,
             await fill(broker, 3000)
             receiver = Receiver(broker.receive_address, queue="orders", limit=3000)
             seen: list[bytes] = []
-            assert await receiver.map(lambda d: (seen.append(d.payload), d)[1]).to(Sink.acknowledge()).run() == 3000
+            assert await receiver.map(noting(seen)).to(Sink.acknowledge()).run() == 3000
             assert seen == numbered(3000)
             facts = await row(broker, peers)
             assert (facts["ready"], facts["in_flight"], facts["total_acknowledged"]) == (0, 0, 3000)
@@ -112,7 +122,7 @@ def test_a_message_larger_than_the_byte_limit_still_comes(run: Any, serve: Any) 
             await Source.from_iterable(payloads).to(Sender(broker.send_address, queue="orders")).run()
             receiver = Receiver(broker.receive_address, queue="orders", max_in_flight_bytes=100, limit=5)
             seen: list[bytes] = []
-            await receiver.map(lambda d: (seen.append(d.payload), d)[1]).to(Sink.acknowledge()).run()
+            await receiver.map(noting(seen)).to(Sink.acknowledge()).run()
             assert seen == payloads
 
     run(main)
@@ -135,14 +145,19 @@ def test_batches_come_as_they_were_delivered(run: Any, serve: Any) -> None:
             await fill(broker, 100, batch=10)
             source = Receiver(broker.receive_address, queue="orders", limit=100).batches()
             batches: list[DeliveredBatch] = []
-            await source.map(lambda b: (batches.append(b), b)[1]).to(Sink.acknowledge()).run()
+
+            def note(batch: DeliveredBatch) -> DeliveredBatch:
+                batches.append(batch)
+                return batch
+
+            await source.map(note).to(Sink.acknowledge()).run()
             assert [payload for batch in batches for payload in batch.payloads()] == numbered(100)
             assert all(len(batch) >= 1 and not batch.possibly_replayed for batch in batches)
 
     run(main)
 
 
-def test_take_gives_back_what_it_did_not_take_at_once_and_unmarked_order(run: Any, serve: Any, peers: Any) -> None:
+def test_take_gives_back_what_it_did_not_take_at_once(run: Any, serve: Any, peers: Any) -> None:
     async def main() -> None:
         async with serve() as broker:
             await fill(broker, 50)
@@ -152,7 +167,7 @@ def test_take_gives_back_what_it_did_not_take_at_once_and_unmarked_order(run: An
             assert (facts["ready"], facts["in_flight"], facts["total_acknowledged"]) == (47, 0, 3)
             receiver = Receiver(broker.receive_address, queue="orders", limit=47)
             rest: list[bytes] = []
-            await receiver.map(lambda d: (rest.append(d.payload), d)[1]).to(Sink.acknowledge()).run()
+            await receiver.map(noting(rest)).to(Sink.acknowledge()).run()
             assert rest == numbered(47, 3)
 
     run(main)
@@ -551,8 +566,6 @@ def test_what_cannot_be_a_receiver_is_refused_when_it_is_made() -> None:
 
 
 def test_a_broker_that_delivers_more_than_was_requested_is_not_believed(run: Any) -> None:
-    from transport.wire import Welcome, encode
-
     async def overdeliver(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(4096)
         writer.writelines(encode(Welcome(1, 1, {"heartbeat_ms": 5000, "id_prefix": b"12345678"})))
@@ -568,7 +581,3 @@ def test_a_broker_that_delivers_more_than_was_requested_is_not_believed(run: Any
                 await Receiver(address, queue="orders", max_in_flight=10).to(Sink.acknowledge()).run()
 
     run(main)
-
-
-def test_the_frames_of_this_module_are_those_of_the_protocol() -> None:
-    assert (Error.TYPE, Send.TYPE, Sent.TYPE) == (3, 17, 18)

@@ -247,8 +247,7 @@ def test_a_deeply_nested_value_is_refused_as_the_peers_fault(depth: int, place: 
     packed = b"\x92" + nest + b"\x00" if place == "type" else b"\x92\x04" + nest
     data = (6 + len(packed)).to_bytes(4, "big") + len(packed).to_bytes(2, "big") + packed
     with pytest.raises(RemoteProtocolError):
-        for frame in FrameDecoder().receive_data(data):
-            decode(frame)
+        list(map(decode, FrameDecoder().receive_data(data)))
 
 
 def send(descriptor: list[object], body: bytes) -> RawFrame:
@@ -366,10 +365,13 @@ def test_a_name_out_of_its_limits_is_refused(name: str) -> None:
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_name_or_our_error(name: str) -> None:
+    refusal = ""
     try:
         check_name(name, "client")
     except InvalidNameError as error:
-        assert len(str(error)) < 300
+        refusal = str(error)
+    assert len(refusal) < 300
+    if refusal:
         return
     assert name.isprintable()
     assert 1 <= len(name.encode()) <= MAX_NAME_BYTES
