@@ -21,7 +21,7 @@ Profile = Annotated[
     typer.Option(
         "--profile-broker",
         metavar="FILE",
-        help="Run the broker under cProfile; FILE.txt lists its hottest functions. Slows it down by half.",
+        help="Run the broker under cProfile; FILE.txt lists the last round's hottest functions. Slows it down by half.",
     ),
 ]
 
@@ -132,7 +132,7 @@ def idle(
 @app.command()
 def spark(
     rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 10_000_000,
-    warm_up_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a first round.")] = 1_000_000,
+    warm_up_rows: Annotated[int, typer.Option(min=0, metavar="N", help="Messages of a first round.")] = 1_000_000,
     size: Size = 100,
     batch: Annotated[
         int, typer.Option(min=1, metavar="N", help="Messages of a batch, rows of an Arrow batch.")

@@ -42,14 +42,15 @@ def run(
             )
         )
         version = driver.hear()["spark"]
-        for number in range(-1, rounds):
-            count = warm_up_rows if number < 0 else rows
-            queue = f"round{number + 1}"
+        for number, count in enumerate([warm_up_rows] + [rows] * rounds):
+            if not count:
+                continue
+            queue = f"round{number}"
             _fill(broker, queue, count, size, batch, uvloop)
             own = _query(driver, "penstock", queue, count)
             asyncio.run(_delete(broker.send_address, queue))
             ready = _query(driver, "ready-made", queue, count)
-            if number >= 0:
+            if number:
                 results += [own, ready]
     own_rounds, ready_rounds = results[::2], results[1::2]
     rate, ready_rate = medians(own_rounds, "rows_per_s"), medians(ready_rounds, "rows_per_s")

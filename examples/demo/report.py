@@ -66,6 +66,7 @@ def print_phases(console: Console, history: History, slow_rate: float) -> None:
     console.print(
         f"While slow, the query takes {slow_rate:,.0f} lines/s at most; the queue stores {history.limit:,} lines at most.",
         highlight=False,
+        soft_wrap=True,
     )
 
 

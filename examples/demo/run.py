@@ -19,7 +19,7 @@ from transport import Administration, TransportError
 QUEUE = "lines"
 ANY_PORT = "127.0.0.1:0"
 SAMPLE_SECONDS = 0.5
-BATCHES = 80
+BATCHES = 60
 """Micro-batches the lines make up: each costs Spark some 200 ms whatever is in it, so the counting lasts long enough to watch."""
 FEWEST_ROWS, MOST_ROWS = 500, 100_000
 """Rows of a micro-batch, whatever the input."""
@@ -29,8 +29,8 @@ BROKER_END_SECONDS = 5.0
 """After its connections broke, a broker that has failed has ended by then."""
 SLOW_FROM = 0.4
 """The share of the lines after which the query is made slow."""
-SLOW_BATCHES = 6
-SLOW_SECONDS = 1.25
+SLOW_BATCHES = 5
+SLOW_SECONDS = 1.5
 """What each of the slow micro-batches takes."""
 
 

@@ -29,11 +29,12 @@ from actors.queue_state import (
     QueueState,
     Reserved,
 )
+from actors.queue_state.capacity import REOPEN_SHARE
 
 F = TypeVar("F", bound=Callable[..., None])
 
 VISIBILITY = 10.0
-MAX_MESSAGES = 40
+MAX_MESSAGES = 20
 MAX_BYTES = 40 * 20 + 8 * ENTRY_OVERHEAD_BYTES
 LARGE = 10**9
 RECEIVERS = ("r1", "r2", "r3")
@@ -527,9 +528,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert outstanding + len(self.stored) <= MAX_MESSAGES + len(SENDERS)
 
     @invariant()
-    def a_sender_that_wants_can_send_while_the_queue_is_below_its_limits(self) -> None:
+    def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
+        # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        if statistics.stored_messages < MAX_MESSAGES and statistics.stored_bytes < MAX_BYTES:
+        reopens_at = MAX_MESSAGES - MAX_MESSAGES // REOPEN_SHARE, MAX_BYTES - MAX_BYTES // REOPEN_SHARE
+        if statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]:
             for sender in self.senders.values():
                 assert sender.messages > 0 or sender.wanted_messages == 0
                 assert sender.bytes > 0 or sender.wanted_bytes == 0

@@ -90,6 +90,22 @@ def test_acknowledging_makes_room_for_waiting_senders_at_once() -> None:
     assert grants(queue) == {"s": 2}
 
 
+def test_a_queue_that_was_full_reopens_for_a_batch_and_not_for_a_message() -> None:
+    queue = queue_of(messages=80)
+    attach(queue, "s", messages=200)
+    assert grants(queue) == {"s": 80}
+    queue.send("s", 0, batch(80), 0.0, 0)
+    queue.attach_receiver("r")
+    queue.receive("r", 80, LARGE, 0.0)
+    for number in range(9):
+        queue.acknowledge("r", [(number, 1)])
+    assert grants(queue) == {}
+    queue.acknowledge("r", [(9, 1)])
+    assert grants(queue) == {"s": 10}, "an eighth of a small queue"
+    queue.acknowledge("r", [(10, 1)])
+    assert grants(queue) == {"s": 1}, "until it is full again"
+
+
 def test_idle_senders_that_hold_all_room_do_not_stop_another() -> None:
     queue = queue_of(messages=10)
     attach(queue, "hog", messages=10)

@@ -5,6 +5,8 @@ Arguments: the broker's receiving address, ackOn, the folder for checkpoint and 
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 from typing import Any
@@ -14,7 +16,14 @@ from pyspark.sql import SparkSession
 from spark_bridge import PenstockDataSource
 
 
+def end_with_the_test() -> None:
+    """A test run that is broken off closes our standard input, and must not leave a driver and its JVM behind."""
+    sys.stdin.read()
+    os.killpg(0, signal.SIGKILL)
+
+
 def main() -> None:
+    threading.Thread(target=end_with_the_test, daemon=True).start()
     address, ack_on, folder, last = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
     spark = (
         SparkSession.builder.master("local[2]")

@@ -140,6 +140,7 @@ def kill_in_batch(number: int, ack_on: str, broker: Any, folder: Path) -> None:
     """Runs a driver up to the middle of a batch and kills its processes with SIGKILL."""
     process = subprocess.Popen(
         [sys.executable, str(DRIVER), broker.receiving, ack_on, str(folder), str(number)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=(folder / "stderr").open("wb"),
         start_new_session=True,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -155,3 +156,13 @@ def test_publishers_and_subscribers_written_by_hand_are_sources_and_sinks() -> N
     with pytest.raises(OSError, match="broken"):
         Source.failed(OSError("broken")).to(Sink.from_subscriber(lambda: failing)).run_blocking()
     assert isinstance(failing.seen[0], OSError)
+
+
+def test_the_stage_that_the_guide_shows_works() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
+    example = next(block for block in guide.split("```python\n") if "class EverySecond" in block).split("```")[0]
+    names: dict[str, Any] = {"Flow": Flow, "Subscriber": Subscriber, "Subscription": Subscription, "T": TypeVar("T")}
+    exec(example, names)
+    source = Source.from_iterable(range(1001)).via(names["flow"])
+    assert source.take(300).to(Sink.collect()).run_blocking() == list(range(0, 600, 2))
+    assert "every_second" in source.name
