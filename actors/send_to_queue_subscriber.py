@@ -84,6 +84,9 @@ class Window:
             self._since_growth = 0
             self._strategy = MaxInFlightRequestStrategy(self.size)
         more = self._strategy.request_demand(max(0, self.remaining), max(0, self.in_flight))
+        if more and self.remaining < 0:
+            # The last message led beyond what was granted; without making that good the client would have no demand.
+            more -= self.remaining
         self.remaining += more
         return more
 

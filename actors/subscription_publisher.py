@@ -184,7 +184,8 @@ class SubscriptionPublisher(LoopActor):
             return
         if message.request == self._fetching:
             self._fetching = None
-        self._port.refused(message.code, message.text, close=False)
+        text = message.text if message.request is None else f"request {message.request}: {message.text}"
+        self._port.refused(message.code, text, close=False)
 
     def _end(self, code: str, text: str) -> None:
         if not self._ended:

@@ -32,8 +32,8 @@ from actors import (
     SubscriptionPublisher,
     Writable,
 )
-from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError
-from transport.frames import MAX_FRAME_BYTES
+from transport.errors import BrokerError, FrameTooLargeError, LimitExceededError, RemoteProtocolError
+from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.protocol import Protocol
 from transport.wire import (
     VERSION,
@@ -201,6 +201,9 @@ class SendingPort(Port):
         if frame.properties:
             raise RemoteProtocolError(f"SEND has properties {sorted(frame.properties)[:5]}; this version knows none")
         assert self.actor is not None
+        size = frame.batch.nbytes
+        if size > MAX_BODY_BYTES:
+            raise FrameTooLargeError(size, MAX_BODY_BYTES)
         self.actor.tell(OfferBatch(frame.sequence, frame.batch))
 
     def attached(self, last_sequence: int | None) -> None:

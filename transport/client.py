@@ -193,6 +193,9 @@ class BrokerLink:
                     address.host,
                     address.port,
                 )
+        except UnicodeError as error:
+            # What the resolver cannot even ask for; asking again changes nothing.
+            self._fail(LocalProtocolError(f"the broker's address {address} names no host: {error}"))
         except (OSError, TimeoutError) as error:
             if not self._ended:
                 reason = str(error) or type(error).__name__

@@ -22,6 +22,8 @@ MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Largest frame after that: bounds what one connection makes us hold, and one message's size."""
 MAX_HEADER_BYTES = 4 * 1024
 """Headers describe; what is large goes into the body."""
+MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
+"""Bytes of a batch's columns that fit a frame whatever its header: what was sent must also fit the frame that delivers it."""
 MAX_HEADER_ITEMS = 1024
 """Elements of one array or map in a header."""
 MIN_FRAME_BYTES = 7

@@ -13,14 +13,12 @@ from typing import Any
 
 from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
 from transport.errors import LocalProtocolError, MessageTooLargeError
-from transport.frames import MAX_FRAME_BYTES, MAX_HEADER_BYTES
+from transport.frames import MAX_BODY_BYTES
 from transport.wire import Send, Sent
 
 DEFAULT_BATCH_MESSAGES = 1000
 DEFAULT_BATCH_BYTES = 1024 * 1024
 """Bytes of payload at which a batch is closed: larger gains no speed and makes the first of them wait longer."""
-MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
-"""Bytes of a batch's columns that fit a frame whatever its header."""
 MESSAGE_OVERHEAD_BYTES = 64
 """Offsets and id of one message, rounded up."""
 MAX_BATCH_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES

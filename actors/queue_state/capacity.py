@@ -1,9 +1,11 @@
-"""How much senders may send: permits, such that what is stored and what may yet come stay within the queue's limits.
+"""How much senders may send: permits, granted from the room that is neither stored nor granted already.
 
-Limits are met but for three small amounts, each bounded by what has been granted:
+So what is stored stays within the queue's limits, but for what cannot be avoided:
 
-- A sender that wants to send may hold one permit even if others hold the rest, while what is stored is below the limits;
-  else senders that hold permits and send nothing could stop all others. One message for each sender.
+- A sender that wants to send may hold one permit even if others hold all the room, while what is stored is below the
+  limits; else senders that hold permits and send nothing could stop all others. It may fill the queue so, one message at a
+  time, and what the idle ones were granted can still come, as a permit is not taken back. At worst that is the
+  limits once more and one message for each sender; it is as little as the idle senders' windows are small.
 - A message may be sent while any byte of permit is left, however large it is. One message for each sender.
 - The overhead that each stored batch counts for is known only when it comes.
 """
@@ -120,15 +122,17 @@ class Capacity:
         self.waiting.pop(permits, None)
         self._stuck.pop(permits, None)
 
+    def closed(self, stored_messages: int, stored_bytes: int) -> bool:
+        """Whether nothing is granted before more is acknowledged: the queue is full, or was and has not reopened."""
+        if self._full:
+            return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
+        return stored_messages >= self._max_messages or stored_bytes >= self._max_bytes
+
     def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
         """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
-        if stored_messages >= self._max_messages or stored_bytes >= self._max_bytes:
-            self._full = True
-            return
+        self._full = self.closed(stored_messages, stored_bytes)
         if self._full:
-            if stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes:
-                return
-            self._full = False
+            return
         if self._stuck:
             room, byte_room = self._room(stored_messages, stored_bytes)
             share, byte_share = max(0, room // len(self.waiting)), max(0, byte_room // len(self.waiting))

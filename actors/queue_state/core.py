@@ -146,6 +146,7 @@ class QueueCore:
             sender_demand=self.capacity.messages,
             high_water=self.log.next_sequence,
             in_flight=self.leases.in_flight,
+            full=self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
         )
 
 

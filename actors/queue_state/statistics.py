@@ -17,6 +17,7 @@ class ReservationFacts:
         sender_demand: messages granted to senders and not yet sent.
         high_water: the queue's next sequence number.
         in_flight: messages that receivers hold.
+        full: whether the queue stores as much as it may, so that nothing comes in before something is acknowledged.
     """
 
     backlog: int
@@ -25,6 +26,7 @@ class ReservationFacts:
     sender_demand: int
     high_water: int
     in_flight: int
+    full: bool
 
 
 @dataclass(frozen=True, slots=True)

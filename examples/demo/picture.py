@@ -67,7 +67,7 @@ def _name(axes: Any, label: str) -> None:
     axes.set_ylim(bottom=0)
     axes.margins(x=0)
     axes.grid(alpha=0.3)
-    axes.legend(loc="upper left", fontsize="small")
+    axes.legend(loc="best", fontsize="small")
 
 
 def _shade(axes: Any, history: History) -> None:

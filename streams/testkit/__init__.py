@@ -2,7 +2,7 @@
 
 from streams.testkit.publisher_probe import TestPublisher, TestSource
 from streams.testkit.subscriber_probe import DEFAULT_TIMEOUT, TestSink, TestSubscriber, settle
-from streams.testkit.virtual_time import DeadlockError, VirtualTimeLoop, run_in_virtual_time
+from streams.testkit.virtual_time import DeadlockError, VirtualTimeLoop, elapse, run_in_virtual_time
 
 __all__ = [
     "DEFAULT_TIMEOUT",
@@ -12,6 +12,7 @@ __all__ = [
     "TestSource",
     "TestSubscriber",
     "VirtualTimeLoop",
+    "elapse",
     "run_in_virtual_time",
     "settle",
 ]

@@ -246,6 +246,12 @@ SETTLING_TURNS: Final = 10
 async def settle(seconds: float = 0.0) -> None:
     """Lets ``seconds`` of the loop's time pass, then gives the loop a few turns to run what is ready."""
     if seconds:
-        await asyncio.sleep(seconds)
+        loop = asyncio.get_running_loop()
+        passed: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, passed.set_result, None)
+        try:
+            await passed
+        finally:
+            timer.cancel()
     for _ in range(SETTLING_TURNS):
         await asyncio.sleep(0)

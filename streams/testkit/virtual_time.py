@@ -126,3 +126,20 @@ def run_in_virtual_time(coro: Coroutine[Any, Any, T], io_grace: float = 1.0) -> 
     """
     with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(io_grace)) as runner:
         return runner.run(coro)
+
+
+async def elapse(seconds: float) -> None:
+    """Lets ``seconds`` of virtual time pass; a test that would really wait is refused.
+
+    Raises:
+        RuntimeError: the running loop is not a `VirtualTimeLoop`.
+    """
+    loop = asyncio.get_running_loop()
+    if not isinstance(loop, VirtualTimeLoop):
+        raise RuntimeError("elapse() passes virtual time only; run the test with run_in_virtual_time()")
+    passed: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(seconds, passed.set_result, None)
+    try:
+        await passed
+    finally:
+        timer.cancel()

@@ -328,6 +328,7 @@ async def test_a_subscription_reserves_fetches_and_commits() -> None:
         "sender_demand": 997,
         "high_water": 3,
         "in_flight": 0,
+        "full": False,
     }
     queue.tell(FetchReserved(owner.ref, 2, 1, 3))
     fetched = await owner.expect(FetchedRanges)

@@ -143,8 +143,11 @@ class QueueMachine(RuleBasedStateMachine):
                 sender.wanted_bytes -= effect.bytes
                 assert sender.wanted_messages >= 0
                 assert sender.wanted_bytes >= 0
+                keeps_it_going = sender.messages == 0 and effect.messages == 1
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
+                if effect.messages and not keeps_it_going:
+                    assert self.permits() + len(self.stored) <= MAX_MESSAGES, "granted from what room there is"
             elif isinstance(effect, Confirm):
                 assert (effect.sender, effect.up_to, effect.first) == self.expect_confirm.pop(0)
             elif isinstance(effect, Reserved):
@@ -153,6 +156,9 @@ class QueueMachine(RuleBasedStateMachine):
                 raise AssertionError(effect)
         assert not reserved
         assert not self.expect_confirm
+
+    def permits(self) -> int:
+        return sum(sender.messages for sender in self.senders.values())
 
     def lowest_ready(self) -> int:
         return min(number for number, message in self.stored.items() if message.where == READY)
@@ -523,9 +529,9 @@ class QueueMachine(RuleBasedStateMachine):
                 assert below <= self.lowest_ready()
 
     @invariant()
-    def permits_keep_what_is_stored_within_the_limits(self) -> None:
-        outstanding = sum(sender.messages for sender in self.senders.values())
-        assert outstanding + len(self.stored) <= MAX_MESSAGES + len(SENDERS)
+    def permits_are_bounded_whatever_is_stored(self) -> None:
+        assert self.permits() <= MAX_MESSAGES + len(SENDERS)
+        assert self.permits() + len(self.stored) <= 2 * MAX_MESSAGES + len(SENDERS)
 
     @invariant()
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:

@@ -118,7 +118,19 @@ def test_idle_senders_that_hold_all_room_do_not_stop_another() -> None:
     assert grants(queue) == {}, "the queue is full"
 
 
-def test_the_overshoot_is_at_most_one_message_a_connection() -> None:
+def test_what_idle_senders_were_granted_can_still_come_when_the_queue_is_full() -> None:
+    queue = queue_of(messages=10)
+    attach(queue, "hog", messages=10)
+    attach(queue, "busy", messages=100)
+    for number in range(10):
+        queue.send("busy", number, batch(1), 0.0, 0)
+    queue.send("hog", 0, batch(10), 0.0, 0)
+    assert queue.log.stored_messages == 20, "what was granted is not taken back"
+    queue.request_capacity("hog", 10, PLENTY)
+    assert queue.statistics(0.0).capacity_granted == 0, "nor is more granted"
+
+
+def test_waiting_senders_hold_at_most_one_message_each_beyond_the_room() -> None:
     queue = queue_of(messages=10)
     attach(queue, "hog", messages=10)
     names = [f"s{n}" for n in range(50)]

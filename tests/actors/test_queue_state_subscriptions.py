@@ -450,7 +450,7 @@ def test_the_facts_tell_the_subscription_about_its_queue() -> None:
     assert isinstance(answer, Reserved)
     granted = 100_000 - 6
     assert answer.facts == ReservationFacts(
-        backlog=4, backlog_bytes=32, oldest_ms=500, sender_demand=granted, high_water=6, in_flight=1
+        backlog=4, backlog_bytes=32, oldest_ms=500, sender_demand=granted, high_water=6, in_flight=1, full=False
     )
 
 

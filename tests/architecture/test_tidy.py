@@ -19,7 +19,17 @@ LEFT_OVER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" * 3]) +
 
 
 def sleeps(source: Any) -> list[str]:
-    """Where a module sleeps instead of waiting for what it waits for; a sleep that is only handed on counts."""
+    """Where a module sleeps instead of waiting for what it waits for; a sleep that is only handed on counts.
+
+    ``asyncio.sleep(0)`` is no sleep: it gives the loop a turn.
+    """
+    turns = {
+        id(node.func)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call)
+        and [ast.unparse(argument) for argument in node.args] == ["0"]
+        and not node.keywords
+    }
     modules = {"time", "asyncio"}
     bound = {alias.asname or alias.name for alias in aliases(source.tree) if alias.name in modules}
     found = []
@@ -27,6 +37,8 @@ def sleeps(source: Any) -> list[str]:
         if isinstance(node, ast.ImportFrom) and node.module in {*modules, "asyncio.tasks"}:
             found += [f"{source.path}:{node.lineno} imports sleep" for alias in node.names if alias.name == "sleep"]
         elif isinstance(node, ast.Attribute) and node.attr == "sleep" and getattr(node.value, "id", None) in bound:
+            if id(node) in turns and getattr(node.value, "id", None) == "asyncio":
+                continue
             found.append(f"{source.path}:{node.lineno} sleeps")
     return found
 
@@ -167,3 +179,4 @@ def test_a_kept_rule_passes(snippet: Any, rule: Callable[[Any], list[str]]) -> N
 
 def test_a_sleep_of_something_else_is_no_sleep(snippet: Any) -> None:
     assert sleeps(snippet("import time\nclock.sleep(1)\nstart = time.monotonic()")) == []
+    assert sleeps(snippet("import asyncio\nasync def f():\n    await asyncio.sleep(0)")) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streams import Sink, Source
-from streams.testkit import TestSink, run_in_virtual_time, settle
+from streams.testkit import TestSink, elapse, run_in_virtual_time, settle
 
 
 class Numbers:
@@ -27,7 +27,7 @@ class Numbers:
             while self.pulled != self._end_at:
                 self.pulled += 1
                 if self._seconds:
-                    await asyncio.sleep(self._seconds)
+                    await elapse(self._seconds)
                 if self.pulled == self._fail_at:
                     raise OSError("broken")
                 yield self.pulled
@@ -72,7 +72,7 @@ def test_the_iterable_is_closed_whatever_way_the_stream_ends(end: str) -> None:
             sink = TestSink[int]()
             running = source.to(sink).run()
             sink.request(1)
-            await asyncio.sleep(0.5 if end == "cancel while waiting" else 2)
+            await elapse(0.5 if end == "cancel while waiting" else 2)
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import UNBOUNDED, Sink, Source
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 
 
 def now() -> float:
@@ -59,7 +59,7 @@ def test_the_clock_of_a_group_starts_with_its_first_element() -> None:
         sink.request(5)
         await sink.expect_no_message(7)
         source.probe.send_next(1)
-        await asyncio.sleep(4)
+        await elapse(4)
         source.probe.send_next(2)
         await sink.expect_next([1, 2])
         assert now() == 12
@@ -78,7 +78,7 @@ def test_a_full_group_does_not_shorten_the_time_of_the_next() -> None:
         source.grouped_within(2, 5).to(sink).run()
         sink.request(5)
         source.probe.send_next(1)
-        await asyncio.sleep(4)
+        await elapse(4)
         source.probe.send_next(2, 3)
         await sink.expect_next([1, 2])
         await sink.expect_next([3])
@@ -153,7 +153,7 @@ def test_no_element_waits_longer_than_the_time_and_none_is_lost(gaps: list[float
         running = source.grouped_within(size, 1.0).to(Sink.foreach(keep)).run()
         sent = []
         for gap in gaps:
-            await asyncio.sleep(gap)
+            await elapse(gap)
             sent.append(loop.time())
             source.probe.send_next(sent[-1])
         source.probe.send_complete()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from streams import UNBOUNDED, BufferOverflowError, OverflowStrategy, Sink, Source
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 
 
 def test_a_buffer_asks_for_what_it_can_hold_before_anything_is_asked_of_it() -> None:
@@ -111,7 +109,7 @@ def test_an_endless_source_before_a_slow_sink_stays_within_the_bound() -> None:
 
     async def slow(element: int) -> int:
         nonlocal seen
-        await asyncio.sleep(1)
+        await elapse(1)
         seen += 1
         return element
 
@@ -132,6 +130,7 @@ def test_unbounded_demand_that_comes_late_leaves_the_loop_its_turns() -> None:
         await settle()
         sink.request(UNBOUNDED)
         await settle()
+        assert not running.done()
         running.cancel()
 
     run_in_virtual_time(main())

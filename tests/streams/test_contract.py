@@ -23,7 +23,7 @@ from streams import (
     StreamClosedError,
     Subscriber,
 )
-from streams.testkit import TestSubscriber, run_in_virtual_time, settle
+from streams.testkit import TestSubscriber, elapse, run_in_virtual_time, settle
 
 COUNT = 5
 """Elements of the finite publishers."""
@@ -31,12 +31,12 @@ COUNT = 5
 
 async def numbers() -> AsyncIterator[int]:
     for n in range(COUNT):
-        await asyncio.sleep(0.1)
+        await elapse(0.1)
         yield n
 
 
 async def same(element: Any) -> Any:
-    await asyncio.sleep(0.1)
+    await elapse(0.1)
     return element
 
 

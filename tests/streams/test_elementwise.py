@@ -20,7 +20,7 @@ def test_a_filter_under_one_by_one_demand_neither_recurses_nor_stalls() -> None:
     async def main() -> None:
         sink = TestSink[int]()
         Source.from_iterable(range(200_001)).filter(lambda n: n == 200_000).to(sink).run()
-        await sink.request_next(200_000)
+        assert await sink.request_next() == 200_000
 
     run_in_virtual_time(main())
 

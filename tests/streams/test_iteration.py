@@ -49,7 +49,7 @@ def test_leaving_the_loop_cancels_upstream() -> None:
                 break
         gc.collect()
         async with asyncio.timeout(1):
-            await stopped.wait()
+            assert await stopped.wait()
 
     run_in_virtual_time(main())
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import Sink, Source
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 
 
 def later(delays: dict[int, float]) -> Any:
     async def f(element: int) -> int:
-        await asyncio.sleep(delays[element])
+        await elapse(delays[element])
         return element
 
     return f
@@ -46,7 +46,7 @@ def test_no_more_than_parallelism_are_asked_for_or_worked_on(seed: int, parallel
         nonlocal working, most
         working += 1
         most = max(most, working)
-        await asyncio.sleep(chance.random())
+        await elapse(chance.random())
         working -= 1
         return element
 
@@ -97,7 +97,7 @@ def test_a_failure_takes_its_elements_place_in_the_order() -> None:
         if element == 2:
             raise KeyError(element)
         try:
-            await asyncio.sleep(element)
+            await elapse(element)
         except asyncio.CancelledError:
             stopped.append(element)
             raise
@@ -121,7 +121,7 @@ def test_a_failure_takes_its_elements_place_in_the_order() -> None:
 
 def test_an_unordered_failure_ends_the_stream_as_soon_as_it_is_known() -> None:
     async def f(element: int) -> int:
-        await asyncio.sleep(element)
+        await elapse(element)
         if element == 1:
             raise KeyError(element)
         return element
@@ -198,7 +198,7 @@ def test_foreach_async_awaits_its_function_and_counts() -> None:
     seen: list[int] = []
 
     async def f(element: int) -> None:
-        await asyncio.sleep(1)
+        await elapse(1)
         seen.append(element)
 
     async def main() -> None:

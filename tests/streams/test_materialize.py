@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streams import Flow, Materialization, Publisher, Sink, Source, StreamClosedError
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 
 
 def other_tasks() -> set[asyncio.Task[Any]]:
@@ -119,7 +119,7 @@ def test_a_timeout_around_the_handle_cancels_the_stream() -> None:
 def test_no_task_or_timer_is_left_whatever_way_a_run_ends(end: str) -> None:
     async def endless() -> Any:
         while True:
-            await asyncio.sleep(1)
+            await elapse(1)
             yield 1
 
     async def main() -> None:
@@ -235,11 +235,11 @@ def test_the_handle_waits_for_the_tasks_and_then_for_the_last_work() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(2)
+            await elapse(2)
             steps.append("task")
 
     async def last_work() -> None:
-        await asyncio.sleep(3)
+        await elapse(3)
         steps.append("last work")
 
     def attach(publisher: Publisher[int], m: Materialization) -> Publisher[int]:
@@ -326,7 +326,7 @@ def test_nothing_can_be_started_in_a_run_that_has_ended() -> None:
     async def main() -> None:
         await Source.of(1).via(Flow(attach)).to(Sink.ignore()).run()
         with pytest.raises(StreamClosedError):
-            runs[0].spawn(asyncio.sleep(1), "late")
+            runs[0].spawn(elapse(1), "late")
         runs[0].fail(OSError("late"))
 
     run_in_virtual_time(main())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import Flow, OverflowStrategy, Sink, Source
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 
 Step = tuple[str, Callable[[Any], Any], Callable[[list[Any]], list[Any]]]
 """Its name, what it does to a source, and what it does to a list."""
@@ -20,7 +19,7 @@ Step = tuple[str, Callable[[Any], Any], Callable[[list[Any]], list[Any]]]
 
 async def later(value: Any) -> Any:
     """Takes a time that depends on the value, so that results come out of order."""
-    await asyncio.sleep((weight(value) % 7) / 10)
+    await elapse((weight(value) % 7) / 10)
     return value
 
 
@@ -125,7 +124,7 @@ def test_a_chain_never_gives_more_than_its_demand_and_loses_nothing(
     expected = model(chain, values)
 
     async def main() -> None:
-        sink = TestSink[Any]()
+        sink = TestSink[Any](timeout=1e6)
         running = source.to(sink).run()
         seen: list[Any] = []
         for n in requests:
@@ -168,7 +167,7 @@ def test_an_operator_keeps_to_demand_on_both_sides(operator: Any, script: list[t
     """The probe below fails on an element that it has not asked for; the one above on sending what was not asked of it."""
 
     async def main() -> None:
-        source, sink = TestSource[int](), TestSink[Any]()
+        source, sink = TestSource[int](), TestSink[Any](timeout=1e6)
         operator(source).to(sink).run()
         sent = itertools.count()
         for downstream_turn, n in script:
@@ -190,7 +189,7 @@ def test_an_operator_keeps_to_demand_on_both_sides(operator: Any, script: list[t
 @each_operator
 def test_an_operator_passes_cancellation_up(operator: Any) -> None:
     async def main() -> None:
-        source, sink = TestSource[int](), TestSink[Any]()
+        source, sink = TestSource[int](), TestSink[Any](timeout=1e6)
         running = operator(source).to(sink).run()
         sink.request(1)
         await settle()
@@ -209,7 +208,7 @@ def test_an_operator_ends_once_when_upstream_fails(operator: Any) -> None:
     """The probe fails on any signal after the end."""
 
     async def main() -> None:
-        source, sink = TestSource[int](), TestSink[Any]()
+        source, sink = TestSource[int](), TestSink[Any](timeout=1e6)
         running = operator(source).to(sink).run()
         sink.request(100)
         await settle()
@@ -231,7 +230,7 @@ def test_an_operator_ends_once_when_upstream_fails(operator: Any) -> None:
 @each_operator
 def test_a_request_for_less_than_one_fails_the_stream_and_cancels_upstream_rule_3_9(operator: Any) -> None:
     async def main() -> None:
-        source, sink = TestSource[int](), TestSink[Any]()
+        source, sink = TestSource[int](), TestSink[Any](timeout=1e6)
         running = operator(source).to(sink).run()
         sink.request(0)
         assert "3.9" in str(await sink.expect_error(ValueError))

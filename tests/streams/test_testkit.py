@@ -16,6 +16,7 @@ from streams.testkit import (
     TestSource,
     TestSubscriber,
     VirtualTimeLoop,
+    elapse,
     run_in_virtual_time,
     settle,
 )
@@ -26,7 +27,7 @@ def test_virtual_time_jumps_to_the_next_timer_and_nowhere_else() -> None:
         loop = asyncio.get_running_loop()
         times = [loop.time()]
         for seconds in (3600, 0.5, 86_400 * 400):
-            await asyncio.sleep(seconds)
+            await elapse(seconds)
             times.append(loop.time())
         return times
 
@@ -41,7 +42,7 @@ def test_timers_fire_in_their_order_at_their_times() -> None:
         fired: list[tuple[str, float]] = []
         for name, at in (("c", 3.0), ("a", 1.0), ("b", 2.0), ("a2", 1.0)):
             loop.call_at(at, lambda name=name: fired.append((name, loop.time())))
-        await asyncio.sleep(5)
+        await elapse(5)
         assert fired == [("a", 1.0), ("a2", 1.0), ("b", 2.0), ("c", 3.0)]
 
     run_in_virtual_time(main())
@@ -93,7 +94,7 @@ def test_the_loop_is_an_ordinary_selector_loop() -> None:
     try:
         assert isinstance(loop, asyncio.SelectorEventLoop)
         assert loop.time() == 0.0
-        loop.run_until_complete(asyncio.sleep(2))
+        loop.run_until_complete(elapse(2))
         assert loop.time() == 2.0
     finally:
         loop.close()

@@ -248,6 +248,7 @@ def test_patience_counts_from_the_loss_not_from_the_start(run: Any) -> None:
             await user.told("opened")
             broker.cut()
             await user.told("opened", "lost", "opened")
+            assert len(broker.hellos) == 4
             link.abort()
             await user.told("opened", "lost", "opened", "lost", "closed")
 
@@ -262,6 +263,7 @@ def test_several_addresses_are_tried_in_turn(run: Any) -> None:
             link = link_to(addresses, user)
             link.start()
             await user.told("opened")
+            assert broker.hellos == [HELLO]
             link.abort()
             await user.told("opened", "lost", "closed")
 
@@ -283,18 +285,16 @@ def test_ending_while_no_broker_is_there_is_answered_once(run: Any, way: str) ->
 
 
 @pytest.mark.parametrize("way", ["close", "abort"])
-def test_ending_before_welcome_is_answered(run: Any, way: str) -> None:
+def test_ending_before_welcome_is_answered(run: Any, until: Any, way: str) -> None:
     async def main() -> None:
         user = User()
         async with listening(Scripted(None)) as broker:
             link = link_to(broker.address, user)
             link.start()
-            while not broker.hellos:
-                reading = asyncio.get_running_loop().create_future()
-                asyncio.get_running_loop().call_later(0.002, reading.set_result, None)
-                await reading
+            await until(lambda: bool(broker.hellos))
             getattr(link, way)()
             await user.told("closed")
+            assert not link.is_open
 
     run(main)
 
@@ -332,5 +332,6 @@ def test_a_host_that_cannot_be_looked_up_is_reported_not_waited_for(run: Any, ho
         link_to(f"{host}:9182", user, Backoff(minimum=0.001, maximum=0.01, give_up_after=0.05)).start()
         async with asyncio.timeout(5):
             await user.told("failed")
+        assert host in str(user.error)
 
     run(main)
