@@ -5,6 +5,7 @@ from __future__ import annotations
 from actors.batch import BinaryColumn, Message, MessageBatch
 from actors.connection_messages import (
     Acknowledged,
+    CaughtUp,
     CommitRequested,
     DemandSignalled,
     Extended,
@@ -43,6 +44,7 @@ __all__ = [
     "ActorError",
     "BatchError",
     "BinaryColumn",
+    "CaughtUp",
     "CommitRequested",
     "DemandSignalled",
     "Extended",

@@ -1,7 +1,7 @@
 """What a connection tells its own actor; None is answered to the teller, answers go out through the actor's port.
 
 `SendToQueueSubscriber` takes OfferBatch; `ReceiveFromQueuePublisher` DemandSignalled, Acknowledged, Rejected, Extended and Writable;
-`SubscriptionPublisher` ReserveRequested, CommitRequested, FetchRequested, DemandSignalled and Writable.
+`SubscriptionPublisher` ReserveRequested, CommitRequested, FetchRequested, DemandSignalled and Writable; each of them CaughtUp.
 """
 
 from __future__ import annotations
@@ -86,3 +86,8 @@ class FetchRequested:
     request: int
     start: int
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything told before this has been handled: the connection may read on."""

@@ -55,6 +55,11 @@ class LoopActorRef(pykka.ActorRef[A], Generic[A]):
         """The loop that the actor runs on; None while its ``__init__`` runs."""
         return self.actor_inbox.loop
 
+    @property
+    def waiting(self) -> int:
+        """Messages told and not yet handled."""
+        return len(self.actor_inbox.queue)
+
     def is_alive(self) -> bool:
         """Whether the actor takes messages: it has not stopped and its loop is not closed."""
         inbox = self.actor_inbox

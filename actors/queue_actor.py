@@ -55,6 +55,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="QueueReply")
 
+QUEUE_INBOX = 4_194_304
+"""Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
+their permits, a million by default, and what receivers answer by what they hold."""
 US_PER_SECOND = 1_000_000
 
 
@@ -80,6 +83,7 @@ class QueueActor(LoopActor):
     """
 
     supervision = Supervision.RESTART
+    max_inbox: ClassVar[int] = QUEUE_INBOX
 
     def __init__(self, state: QueueState, wall_clock: Callable[[], float] = time.time) -> None:
         super().__init__()

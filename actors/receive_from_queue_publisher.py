@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from actors.connection_messages import Acknowledged, DemandSignalled, Extended, Rejected, Writable
+from actors.connection_messages import Acknowledged, CaughtUp, DemandSignalled, Extended, Rejected, Writable
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -39,6 +39,9 @@ class ReceiverPort(TypingProtocol):
 
     def deliver(self, message: ReceivedMessages) -> None:
         """Messages for the client."""
+
+    def caught_up(self) -> None:
+        """Everything that the client has said so far is handled."""
 
     def refused(self, code: str, text: str) -> None:
         """The client broke a rule, or the queue is gone; the connection is to end."""
@@ -99,6 +102,8 @@ class ReceiveFromQueuePublisher(LoopActor):
             self._port.attached()
         elif kind is Refused:
             self._end(message.code, message.text)
+        elif kind is CaughtUp:
+            self._port.caught_up()
         elif kind is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
         else:

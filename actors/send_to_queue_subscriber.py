@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from actors.connection_messages import OfferBatch
+from actors.connection_messages import CaughtUp, OfferBatch
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -47,6 +47,9 @@ class SenderPort(TypingProtocol):
 
     def sent(self, up_to: int, first: int | None) -> None:
         """Everything the client numbered below ``up_to`` is stored."""
+
+    def caught_up(self) -> None:
+        """Everything that the client has said so far is handled."""
 
     def refused(self, code: str, text: str) -> None:
         """The client broke a rule, or the queue is gone; the connection is to end."""
@@ -140,6 +143,8 @@ class SendToQueueSubscriber(LoopActor):
             self._end(message.code, message.text)
         elif kind is Superseded:
             self._end("taken-over", "a newer connection carries this client id")
+        elif kind is CaughtUp:
+            self._port.caught_up()
         elif kind is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
         else:

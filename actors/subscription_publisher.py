@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from actors.connection_messages import CommitRequested, DemandSignalled, FetchRequested, ReserveRequested, Writable
+from actors.connection_messages import (
+    CaughtUp,
+    CommitRequested,
+    DemandSignalled,
+    FetchRequested,
+    ReserveRequested,
+    Writable,
+)
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -58,6 +65,9 @@ class SubscriptionPort(TypingProtocol):
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
 
+    def caught_up(self) -> None:
+        """Everything that the client has said so far is handled."""
+
     def refused(self, code: str, text: str, close: bool) -> None:
         """A request was refused; with ``close`` the connection is to end."""
 
@@ -103,7 +113,7 @@ class SubscriptionPublisher(LoopActor):
         self._port.refused("internal-error", "the subscription connection's actor failed; connect again", close=True)
         self.on_stop()
 
-    def on_receive(self, message: Any) -> None:
+    def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
         """Dispatch by type."""
         match message:
             case DemandSignalled():
@@ -143,6 +153,8 @@ class SubscriptionPublisher(LoopActor):
                 self._port.opened(message)
             case Refused():
                 self._refused(message)
+            case CaughtUp():
+                self._port.caught_up()
             case QueueDeleted():
                 self._end("queue-deleted", "the queue was deleted, and the subscription with it")
             case _:

@@ -12,6 +12,7 @@ from pykka import ActorDeadError
 
 from actors import (
     Acknowledged,
+    CaughtUp,
     CommitRequested,
     DemandSignalled,
     Extended,
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from transport.broker import Broker
     from transport.connection import FrameConnection
 
+MAX_WAITING = 2_048
+"""Frames that wait for a connection's actor, above which the socket is not read; one receive of tiny frames adds some thousands."""
 MAX_WAIT_MS = 10_000
 MAX_EXTENSION_MS = 12 * 3600 * 1000
 """The longest visibility deadline or delay that a client may ask for."""
@@ -103,6 +106,7 @@ class BrokerConnection:
         self.connection: FrameConnection | None = None
         self.actor: LoopActorRef[Any] | None = None
         self._port: Port | None = None
+        self._behind = False
 
     # ConnectionHandler
 
@@ -123,11 +127,30 @@ class BrokerConnection:
         else:
             try:
                 self._port.received(frame)
+                self._read_no_faster_than_handled()
             except InboxOverflowError as error:
                 raise LimitExceededError(f"more requests than this connection may have waiting: {error}") from error
             except ActorDeadError:
                 # Its actor has failed and is about to say so, or the broker is closing.
                 self.refused("internal-error", "this connection's actor has stopped; connect again")
+
+    def caught_up(self) -> None:
+        """The actor has handled what it had: read on."""
+        self._behind = False
+        if self.connection is not None:
+            self.connection.resume_reading()
+
+    def _read_no_faster_than_handled(self) -> None:
+        """Back-pressure on the client's socket: what it sends in small frames must not pile up in front of its actor."""
+        if (
+            self.actor is not None
+            and not self._behind
+            and self.actor.waiting > MAX_WAITING
+            and self.connection is not None
+        ):
+            self._behind = True
+            self.connection.pause_reading()
+            self.actor.tell(CaughtUp())
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the actor that publishes."""
@@ -180,6 +203,11 @@ class Port:
     """One role's translation; `received` is told only frames that the protocol allows the role."""
 
     actor: LoopActorRef[Any] | None = None
+    _connection: BrokerConnection
+
+    def caught_up(self) -> None:
+        """The actor has handled all that it had."""
+        self._connection.caught_up()
 
     def received(self, frame: Frame) -> None:
         """Translate what the client says for the actor."""
