@@ -25,6 +25,9 @@ CANCEL_TIMEOUT = 5.0
 """Seconds that the broker has to close after CANCEL; by then the acknowledgements have arrived, or never will."""
 EXTENSIONS_PER_TIMEOUT = 3
 """How often within a visibility timeout what waits here, not yet handed on, is extended."""
+MAX_IDLE_EXTENSIONS = 18
+"""Extensions in a row without anything handed on (six visibility timeouts): a stream that stands still for longer gives others
+their chance at what waits here."""
 
 
 class ReceiverStage(Publisher[T], Subscription, Generic[T]):
@@ -49,6 +52,8 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._ended = False
         self._visibility = 0.0
         self._extension: asyncio.TimerHandle | None = None
+        self._handed_on = False
+        self._idle_extensions = 0
         self._closed = self._loop.create_future()
 
     # What an element is
@@ -190,6 +195,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     def _hand_on(self, current: list[T], position: int, end: int) -> None:
         downstream = self._downstream
         assert downstream is not None, "the caller has looked"
+        self._handed_on = True
         on_next = downstream.on_next
         while position < end:
             element = current[position]
@@ -213,6 +219,11 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
 
     def _extend(self) -> None:
         """The clock of a message's handling starts when it is handed on, not while it waits here."""
+        self._idle_extensions = 0 if self._handed_on else self._idle_extensions + 1
+        self._handed_on = False
+        if self._idle_extensions > MAX_IDLE_EXTENSIONS:
+            self._extend_later()
+            return
         for batch in self._waiting:
             batch.extend(self._visibility)
         if self._batch is not None and 0 < self._position < len(self._current):

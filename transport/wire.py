@@ -421,4 +421,31 @@ class _Layout:
         self.header_items = 1 + len(plain) + (5 if self.has_batch else 0)
 
 
-_LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in Frame.__subclasses__()}
+FRAMES: tuple[type[Frame], ...] = (
+    Hello,
+    Welcome,
+    Error,
+    Ping,
+    Pong,
+    Demand,
+    Send,
+    Sent,
+    Request,
+    Deliver,
+    Ack,
+    Nack,
+    Extend,
+    Cancel,
+    Reserve,
+    Reserved,
+    Commit,
+    Committed,
+    Fetch,
+    Fetched,
+    FetchEnd,
+    Command,
+    Result,
+)
+"""Every frame of version 1."""
+
+_LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in FRAMES}

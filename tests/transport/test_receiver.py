@@ -345,6 +345,26 @@ def test_what_waits_here_for_demand_is_extended_by_itself(run: Any, serve: Any, 
     run(main)
 
 
+def test_what_waits_in_a_stream_that_stands_still_goes_to_others_in_the_end(
+    run: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transport.receiver_stage.MAX_IDLE_EXTENSIONS", 2)
+
+    async def main() -> None:
+        async with serve(visibility_timeout=0.09) as broker:
+            await fill(broker, 3)
+            stalled: TestSink[Delivery] = TestSink()
+            running = Receiver(broker.receive_address, queue="orders").to(stalled).run()
+            (await stalled.request_next()).acknowledge()
+            other = Receiver(broker.receive_address, queue="orders", limit=2).map(noting(seen := []))
+            assert await other.run_with(Sink.acknowledge()) == 2
+            assert seen == numbered(3)[1:]
+            stalled.cancel()
+            await running
+
+    run(main)
+
+
 def test_when_the_connection_breaks_it_goes_on_where_the_queue_stands(
     run: Any, serve: Any, peers: Any, cutting: Any
 ) -> None:
