@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import logging
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,12 @@ ENSURE_JAVA_SECONDS = 120.0
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+# A shell that runs this in the background has it ignore SIGINT, and every process that it starts inherits that; tests of
+# what Ctrl-C does start processes that must not.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def why_no_spark() -> str | None:
