@@ -6,7 +6,7 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput latency backpressure spark
+BENCH ?= throughput single latency backpressure idle fairness spark
 TESTS ?=
 LOCK ?=
 export PYTHON INPUT TESTS

@@ -17,8 +17,9 @@ from transport.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.client import Backoff
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.names import check_name
 from transport.protocol import Protocol, Side
-from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, check_name, encode
+from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
 """Seconds in which a broker must be reached, refused attempts tried again."""

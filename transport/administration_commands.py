@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from actors import GetStatistics, PurgeQueue, QueueError, QueueSettings, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from transport.wire import Options, brief, check_name
+from transport.names import check_name
+from transport.wire import Options, brief
 
 if TYPE_CHECKING:
     from transport.broker import Broker

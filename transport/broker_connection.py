@@ -35,6 +35,7 @@ from actors import (
 )
 from transport.errors import BrokerError, FrameTooLargeError, LimitExceededError, RemoteProtocolError
 from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.names import check_name
 from transport.protocol import Protocol
 from transport.wire import (
     VERSION,
@@ -61,7 +62,6 @@ from transport.wire import (
     Sent,
     Welcome,
     brief,
-    check_name,
 )
 
 if TYPE_CHECKING:

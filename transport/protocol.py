@@ -12,6 +12,7 @@ from enum import Enum
 
 from transport.errors import BrokerError, RemoteProtocolError, UnknownRoleError, UnsupportedVersionError
 from transport.frames import RawFrame
+from transport.names import check_name
 from transport.wire import (
     VERSION,
     Ack,
@@ -38,7 +39,6 @@ from transport.wire import (
     Send,
     Sent,
     Welcome,
-    check_name,
     decode,
 )
 

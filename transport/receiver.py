@@ -10,9 +10,9 @@ from transport.address import DEFAULT_RECEIVE_ADDRESS
 from transport.client import Backoff
 from transport.delivery import DeliveredBatch, Delivery
 from transport.errors import LocalProtocolError
+from transport.names import check_name
 from transport.receiver_session import DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT_BYTES
 from transport.receiver_stage import BatchStage, DeliveryStage, ReceiverStage
-from transport.wire import check_name
 
 
 class Receiver(Source[Delivery]):

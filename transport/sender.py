@@ -11,9 +11,9 @@ from streams import Flow, Materialization, Publisher, Sink
 from transport.address import DEFAULT_SEND_ADDRESS
 from transport.client import Backoff
 from transport.errors import LocalProtocolError
+from transport.names import check_name
 from transport.sender_session import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Confirmation, Sendable
 from transport.sender_stage import ConfirmationPublisher, SenderStage
-from transport.wire import check_name
 
 DEFAULT_MAX_IN_FLIGHT = 65_536
 """Messages sent and not confirmed: enough to keep a broker busy, little enough to send again after a reconnect."""

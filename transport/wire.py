@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 
 from actors.batch import MessageBatch
 from actors.errors import BatchError
-from transport.errors import InvalidNameError, RemoteProtocolError
+from transport.errors import RemoteProtocolError
 from transport.frames import Part, RawFrame, encode_frame
 
 VERSION = 1
-MAX_NAME_BYTES = 255
 MAX_RANGES_PER_FRAME = 200
 """Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_INTEGER = 2**63 - 1
@@ -308,20 +307,6 @@ def decode(raw: RawFrame) -> Frame:
         values[0] = _decode_ranges(values[0])
     frame: Frame = cls(*values)
     return frame
-
-
-def check_name(name: str, what: str = "queue") -> str:
-    """``name`` if it is within the limits of a name; ``what`` it names appears in the error.
-
-    Raises:
-        InvalidNameError: empty, over ``MAX_NAME_BYTES``, not printable, or with white space.
-    """
-    size = len(name.encode("utf-8", "surrogatepass"))
-    if not 1 <= size <= MAX_NAME_BYTES:
-        raise InvalidNameError(f"a {what} name of {size} bytes is outside 1-{MAX_NAME_BYTES}")
-    if not name.isprintable() or any(character.isspace() for character in name):
-        raise InvalidNameError(f"the {what} name {name!r:.60} has white space or unprintable characters")
-    return name
 
 
 def brief(value: object) -> str:

@@ -14,9 +14,9 @@ from actors.batch import ID_BYTES, Message, MessageBatch
 from transport import wire
 from transport.errors import InvalidNameError, RemoteProtocolError
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.names import MAX_NAME_BYTES, check_name
 from transport.wire import (
     MAX_INTEGER,
-    MAX_NAME_BYTES,
     MAX_RANGES_PER_FRAME,
     Ack,
     Cancel,
@@ -42,7 +42,6 @@ from transport.wire import (
     Send,
     Sent,
     Welcome,
-    check_name,
     decode,
     encode,
     split_ranges,

@@ -8,7 +8,7 @@ import typer
 
 from transport.address import parse_address
 from transport.errors import TransportError
-from transport.wire import check_name
+from transport.names import check_name
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
 

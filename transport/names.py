@@ -1,0 +1,21 @@
+"""Names of queues, clients and subscriptions; docs/protocol.md, section "Frames", has their limits."""
+
+from __future__ import annotations
+
+from transport.errors import InvalidNameError
+
+MAX_NAME_BYTES = 255
+
+
+def check_name(name: str, what: str = "queue") -> str:
+    """``name`` if it is within the limits of a name; ``what`` it names appears in the error.
+
+    Raises:
+        InvalidNameError: empty, over ``MAX_NAME_BYTES``, not printable, or with white space.
+    """
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if not 1 <= size <= MAX_NAME_BYTES:
+        raise InvalidNameError(f"a {what} name of {size} bytes is outside 1-{MAX_NAME_BYTES}")
+    if not name.isprintable() or any(character.isspace() for character in name):
+        raise InvalidNameError(f"the {what} name {name!r:.60} has white space or unprintable characters")
+    return name
