@@ -38,6 +38,7 @@ from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.names import check_name
 from transport.protocol import Protocol
 from transport.wire import (
+    MAX_EXTENSION_MS,
     VERSION,
     Ack,
     Cancel,
@@ -71,8 +72,6 @@ if TYPE_CHECKING:
 MAX_WAITING = 2_048
 """Frames that wait for a connection's actor, above which the socket is not read; one receive of tiny frames adds some thousands."""
 MAX_WAIT_MS = 10_000
-MAX_EXTENSION_MS = 12 * 3600 * 1000
-"""The longest visibility deadline or delay that a client may ask for."""
 
 
 class RefusalError(BrokerError):

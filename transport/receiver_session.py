@@ -11,12 +11,10 @@ from collections.abc import Callable
 from streams import RequestStrategy
 from transport.delivery import DeliveredBatch
 from transport.errors import RemoteProtocolError
-from transport.wire import Ack, Deliver, Extend, Frame, Nack, Ranges, Request, split_ranges
+from transport.wire import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Ranges, Request, split_ranges
 
 DEFAULT_MAX_IN_FLIGHT = 1000
 DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
-MAX_EXTENSION_MS = 12 * 3600 * 1000
-"""The longest visibility deadline, and delay, that the protocol allows."""
 
 
 class ReceiverSession:

@@ -18,6 +18,8 @@ VERSION = 1
 MAX_RANGES_PER_FRAME = 200
 """Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_INTEGER = 2**63 - 1
+MAX_EXTENSION_MS = 12 * 3600 * 1000
+"""The longest visibility deadline, and delay, that can be asked for."""
 
 Options = dict[str, Any]
 Ranges = list[tuple[int, int]]

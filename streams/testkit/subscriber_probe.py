@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.errors import storable
 from streams.materialize import Materialization
+from streams.testkit.virtual_time import pass_time
 
 T = TypeVar("T")
 
@@ -244,14 +245,11 @@ SETTLING_TURNS: Final = 10
 
 
 async def settle(seconds: float = 0.0) -> None:
-    """Lets ``seconds`` of the loop's time pass, then gives the loop a few turns to run what is ready."""
+    """Lets ``seconds`` of the loop's time pass, then gives the loop a few turns to run what is ready.
+
+    On an ordinary loop the time is real: there it is a sleep, and `elapse` is the one that refuses.
+    """
     if seconds:
-        loop = asyncio.get_running_loop()
-        passed: asyncio.Future[None] = loop.create_future()
-        timer = loop.call_later(seconds, passed.set_result, None)
-        try:
-            await passed
-        finally:
-            timer.cancel()
+        await pass_time(asyncio.get_running_loop(), seconds)
     for _ in range(SETTLING_TURNS):
         await asyncio.sleep(0)

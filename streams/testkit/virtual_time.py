@@ -137,6 +137,11 @@ async def elapse(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     if not isinstance(loop, VirtualTimeLoop):
         raise RuntimeError("elapse() passes virtual time only; run the test with run_in_virtual_time()")
+    await pass_time(loop, seconds)
+
+
+async def pass_time(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """Waits until ``seconds`` of the loop's time have passed; on an ordinary loop that is real time."""
     passed: asyncio.Future[None] = loop.create_future()
     timer = loop.call_later(seconds, passed.set_result, None)
     try:

@@ -17,8 +17,8 @@ from streams import (
 )
 from transport.delivery import DeliveredBatch, Delivery
 from transport.errors import RemoteProtocolError
-from transport.receiver_session import MAX_EXTENSION_MS, ReceiverSession
-from transport.wire import Ack, Deliver, Extend, Frame, Nack, Request, encode
+from transport.receiver_session import ReceiverSession
+from transport.wire import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request, encode
 
 
 class Session(ReceiverSession):
