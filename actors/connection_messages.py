@@ -15,10 +15,12 @@ Ranges = list[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class OfferBatch:
-    """The client sent ``batch``, whose first message has the client's number ``sequence``."""
+    """The client sent ``batch``, whose first message has the client's number ``sequence``; times as in ``SendMessages``."""
 
     sequence: int
     batch: MessageBatch
+    delay: float | None = None
+    ttl: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,18 @@ class RequestCapacity:
 
 @dataclass(frozen=True, slots=True)
 class SendMessages:
-    """Store ``batch``, whose first message has the sender's number ``client_sequence``. Reply: SentMessages."""
+    """Store ``batch``, whose first message has the sender's number ``client_sequence``. Reply: SentMessages.
+
+    Attributes:
+        delay: seconds until its messages can be received; None for what the queue declares.
+        ttl: seconds after which they are of no use to anybody; None for what the queue declares.
+    """
 
     connection: Ref
     client_sequence: int
     batch: MessageBatch
+    delay: float | None = None
+    ttl: float | None = None
 
 
 # --- from receivers
@@ -231,13 +238,16 @@ class CapacityGranted:
 
 @dataclass(frozen=True, slots=True)
 class SentMessages:
-    """Everything the sender numbered below ``up_to`` is stored; one for each SendMessages, in order.
+    """Everything the sender numbered below ``up_to`` is dealt with; one for each SendMessages, in order.
 
-    ``first`` is the queue's number of the first message of that batch; None when that message was stored before.
+    Attributes:
+        first: the queue's number of the first message of that batch; None when that message was stored before.
+        rejected: why the batch that ends at ``up_to`` was not stored, where the queue rejects what it has no room for; else None.
     """
 
     up_to: int
     first: int | None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +257,12 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class ReceiverAttached:
-    """The queue knows the receiver."""
+    """The queue knows the receiver.
+
+    ``waiting`` says that the queue is exclusive and another has it: this one stands in line, and gets messages once it is its turn.
+    """
+
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,8 @@ STEP_BYTES = 8 * 1024 * 1024
 class ReceiverPort(TypingProtocol):
     """The way to the client."""
 
-    def attached(self) -> None:
-        """The queue knows the receiver."""
+    def attached(self, waiting: bool) -> None:
+        """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
 
     def deliver(self, message: ReceivedMessages) -> None:
         """Messages for the client."""
@@ -99,7 +99,7 @@ class ReceiveFromQueuePublisher(LoopActor):
         elif kind is Extended:
             self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
         elif kind is ReceiverAttached:
-            self._port.attached()
+            self._port.attached(message.waiting)
         elif kind is Refused:
             self._end(message.code, message.text)
         elif kind is CaughtUp:

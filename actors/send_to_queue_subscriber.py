@@ -45,8 +45,8 @@ class SenderPort(TypingProtocol):
     def demand(self, messages: int, size: int) -> None:
         """The client may send this many more (increments)."""
 
-    def sent(self, up_to: int, first: int | None) -> None:
-        """Everything the client numbered below ``up_to`` is stored."""
+    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
+        """Everything the client numbered below ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
 
     def caught_up(self) -> None:
         """Everything that the client has said so far is handled."""
@@ -157,13 +157,13 @@ class SendToQueueSubscriber(LoopActor):
         self._messages.used(count)
         self._bytes.used(size)
         self._unconfirmed.append((count, size))
-        self._queue.tell(SendMessages(self.actor_ref, message.sequence, message.batch))
+        self._queue.tell(SendMessages(self.actor_ref, message.sequence, message.batch, message.delay, message.ttl))
 
     def _sent(self, message: SentMessages) -> None:
         count, size = self._unconfirmed.popleft()
         self._messages.confirmed(count)
         self._bytes.confirmed(size)
-        self._port.sent(message.up_to, message.first)
+        self._port.sent(message.up_to, message.first, message.rejected)
         self._request()
 
     def _request(self) -> None:

@@ -243,7 +243,7 @@ class SendingPort(Port):
         self._bytes += size
         self._connection.send(Demand(self._messages, self._bytes))
 
-    def sent(self, up_to: int, first: int | None) -> None:
+    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:  # noqa: ARG002 - on the wire soon
         """A confirmation."""
         self._connection.send(Sent(up_to, first))
 
@@ -277,7 +277,7 @@ class ReceivingPort(Port):
             case Cancel():
                 self._connection.finished()
 
-    def attached(self) -> None:
+    def attached(self, waiting: bool) -> None:  # noqa: ARG002 - on the wire soon
         """The queue knows the receiver."""
         timeout = self._broker.queues.settings_of(self._queue).visibility_timeout
         prefix = self._broker.id_prefix(self._queue)

@@ -33,22 +33,42 @@ TIMER_BUDGET = 4_096
 """Expired leases or due delays handled in one tick; the next deadline is then at once."""
 
 
+BLOCK, REJECT = "block", "reject"
+"""What a queue at its limit does: grants its senders nothing, or refuses what they send."""
+MAX_RECEIVES_LIMIT = 1_000
+"""The largest ``max_receives``: a message that failed so often will not succeed."""
+MAX_TTL_SECONDS = 366 * 24 * 3600.0
+"""The longest that a time to live can be."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """Limits and times of one queue.
+    """Limits, times and behaviour of one queue.
 
     Attributes:
         max_messages: messages stored and granted together.
         max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
-        visibility_timeout: seconds.
+        visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
+        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
+        max_receives: a message that was received so often without being acknowledged goes to the dead-letter queue; None for never.
+        dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
+        delay: seconds until a message that was sent can be received, unless its sender says otherwise.
+        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.
+        exclusive: one receiver at a time, in strict order; the next ones wait in line.
 
     Raises:
-        ValueError: a limit below one, or a timeout outside of zero and ``MAX_VISIBILITY_SECONDS``.
+        ValueError: a value that cannot be; the text names it.
     """
 
     max_messages: int = DEFAULT_MAX_MESSAGES
     max_bytes: int = DEFAULT_MAX_BYTES
     visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT
+    overflow: str = BLOCK
+    max_receives: int | None = None
+    dead_letter_queue: str | None = None
+    delay: float = 0.0
+    ttl: float | None = None
+    exclusive: bool = False
 
     def __post_init__(self) -> None:
         if self.max_messages < 1 or self.max_bytes < 1:
@@ -59,3 +79,13 @@ class QueueSettings:
             raise ValueError(
                 f"a visibility timeout of {self.visibility_timeout} s is not above 0 and at most {MAX_VISIBILITY_SECONDS}"
             )
+        if self.overflow not in (BLOCK, REJECT):
+            raise ValueError(f"overflow is {self.overflow!r:.40}, not {BLOCK!r} or {REJECT!r}")
+        if self.max_receives is not None and not 1 <= self.max_receives <= MAX_RECEIVES_LIMIT:
+            raise ValueError(f"max_receives is {self.max_receives}, not between 1 and {MAX_RECEIVES_LIMIT}")
+        if not 0 <= self.delay <= MAX_VISIBILITY_SECONDS:
+            raise ValueError(f"a delay of {self.delay} s is not between 0 and {MAX_VISIBILITY_SECONDS}")
+        if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
+            raise ValueError(f"a ttl of {self.ttl} s is not above 0 and at most {MAX_TTL_SECONDS}")
+        if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
+            raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")

@@ -52,7 +52,7 @@ class RecordingPort:
         self.told: list[Any] = []
         self.fails = False
 
-    def attached(self) -> None:
+    def attached(self, waiting: bool) -> None:
         self.told.append("attached")
 
     def deliver(self, message: ReceivedMessages) -> None:

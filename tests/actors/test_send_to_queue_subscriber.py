@@ -57,7 +57,7 @@ class RecordingPort:
     def demand(self, messages: int, size: int) -> None:
         self._tell("demand", messages, size)
 
-    def sent(self, up_to: int, first: int | None) -> None:
+    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
         self._tell("sent", up_to, first)
 
     def refused(self, code: str, text: str) -> None:

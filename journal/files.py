@@ -1,0 +1,149 @@
+"""Every operation on the disk that the journal makes: one small seam, which tests replace to make each of them fail.
+
+Offsets and sizes are bytes. Every method raises OSError as the operating system does; nothing is retried here, and nothing
+is hidden: a write may be short, and only what a sync has covered is durable.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAX_PARTS = 1024
+"""Buffers that one call of ``write`` may have: the operating system's IOV_MAX."""
+
+
+class Files(Protocol):
+    """What the journal asks of a file system. A file is the descriptor that ``create`` or ``open`` returned."""
+
+    def create(self, path: Path) -> int:
+        """A new empty file, open for reading and writing; FileExistsError where there is one."""
+
+    def open(self, path: Path, *, write: bool = False) -> int:
+        """An existing file, open for reading, and with ``write`` for writing too."""
+
+    def close(self, file: int) -> None:
+        """Give the descriptor back."""
+
+    def write(self, file: int, parts: Sequence[Buffer], offset: int) -> int:
+        """Write buffers end to end at ``offset``; returns how many bytes were taken, which may be fewer."""
+
+    def read(self, file: int, size: int, offset: int) -> bytes:
+        """Up to ``size`` bytes from ``offset`` on; fewer at the end of the file."""
+
+    def sync(self, file: int) -> None:
+        """Return when what was written to ``file``, and its size, are durable."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Return when the names in a directory are durable."""
+
+    def allocate(self, file: int, offset: int, size: int) -> None:
+        """Have the file reach ``offset + size``, with room on the disk; OSError (ENOSPC) where there is none."""
+
+    def truncate(self, file: int, size: int) -> None:
+        """Cut or extend the file to ``size``."""
+
+    def size(self, file: int) -> int:
+        """The file's size."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, replacing what has it; atomic, and durable once the directory is synced."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove a name."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and its parents; one that exists is left as it is."""
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def lock(self, path: Path) -> int:
+        """Take the lock that the file at ``path`` (made if need be) stands for; BlockingIOError where another process has it."""
+
+    def free_bytes(self, path: Path) -> int:
+        """Room left, for this user, on the disk that holds ``path``."""
+
+
+class OsFiles:
+    """The operating system's files."""
+
+    def create(self, path: Path) -> int:
+        """See ``Files``."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+
+    def open(self, path: Path, *, write: bool = False) -> int:
+        """See ``Files``."""
+        return os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC)
+
+    def close(self, file: int) -> None:
+        """See ``Files``."""
+        os.close(file)
+
+    def write(self, file: int, parts: Sequence[Buffer], offset: int) -> int:
+        """See ``Files``."""
+        return os.pwritev(file, parts, offset)
+
+    def read(self, file: int, size: int, offset: int) -> bytes:
+        """See ``Files``."""
+        return os.pread(file, size, offset)
+
+    def sync(self, file: int) -> None:
+        """See ``Files``."""
+        os.fdatasync(file)
+
+    def sync_directory(self, path: Path) -> None:
+        """See ``Files``."""
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def allocate(self, file: int, offset: int, size: int) -> None:
+        """See ``Files``."""
+        os.posix_fallocate(file, offset, size)
+
+    def truncate(self, file: int, size: int) -> None:
+        """See ``Files``."""
+        os.ftruncate(file, size)
+
+    def size(self, file: int) -> int:
+        """See ``Files``."""
+        return os.fstat(file).st_size
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See ``Files``."""
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        """See ``Files``."""
+        os.unlink(path)
+
+    def make_directory(self, path: Path) -> None:
+        """See ``Files``."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def names(self, path: Path) -> list[str]:
+        """See ``Files``."""
+        return sorted(os.listdir(path))
+
+    def lock(self, path: Path) -> int:
+        """See ``Files``."""
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise
+        return file
+
+    def free_bytes(self, path: Path) -> int:
+        """See ``Files``."""
+        facts = os.statvfs(path)
+        return facts.f_bavail * facts.f_frsize
