@@ -77,6 +77,11 @@ class BinaryColumn:
         return cls(memoryview(offsets), memoryview(b"".join(values)))
 
     @classmethod
+    def from_parts(cls, ends: Sequence[int], parts: Sequence[Buffer]) -> BinaryColumn:
+        """Join buffers that hold the values end to end; ``ends`` begins with 0 and has where each value ends."""
+        return cls(memoryview(array("i", ends)), memoryview(b"".join(parts)))
+
+    @classmethod
     def from_buffers(cls, offsets: Buffer, data: Buffer, checked: bool = False) -> BinaryColumn:
         """Wrap two buffers without copying and check them, so that no later slice can leave them.
 

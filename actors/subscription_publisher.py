@@ -18,6 +18,7 @@ from actors.connection_messages import (
     ReserveRequested,
     Writable,
 )
+from actors.errors import DataLossError
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -142,7 +143,7 @@ class SubscriptionPublisher(LoopActor):
             case FetchedRanges():
                 self._answered = True
                 self._ranges = iter(message.ranges)
-                self._next = next(self._ranges, None)
+                self._advance()
                 self._stream()
             case MessagesReserved():
                 self._port.reserved(message)
@@ -174,20 +175,28 @@ class SubscriptionPublisher(LoopActor):
         while self._next is not None and self._writable and not self._ended:
             if self._wanted_messages <= 0 or self._wanted_bytes <= 0:
                 return
-            part = self._next
+            part, request = self._next, self._fetching
+            assert request is not None, "ranges belong to a fetch"
             count = min(self._wanted_messages, part.batch.count_within(self._wanted_bytes))
             if count < len(part.batch):
                 part, self._next = part.split(count)
             else:
-                self._next = next(self._ranges, None)
+                self._advance()
             self._wanted_messages -= count
             self._wanted_bytes -= part.batch.nbytes
             self._fetched += count
-            assert self._fetching is not None, "ranges belong to a fetch"
-            self._port.fetched(self._fetching, part)
+            self._port.fetched(request, part)
         if self._fetching is not None and self._answered and self._next is None and not self._ended:
             request, self._fetching = self._fetching, None
             self._port.fetch_ended(request, self._fetched)
+
+    def _advance(self) -> None:
+        """Have the next range at hand; one that was acknowledged under the reader's eyes ends the fetch with an error."""
+        try:
+            self._next = next(self._ranges, None)
+        except DataLossError as error:
+            request, self._fetching, self._next = self._fetching, None, None
+            self._port.refused(error.code, f"request {request}: {error}", close=False)
 
     def _refused(self, message: Refused) -> None:
         # What cannot be opened leaves nothing to ask for.

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue_state.capacity import Capacity
 from actors.queue_state.deadlines import DeadlineHeap
 from actors.queue_state.demand_ring import DemandRing
+from actors.queue_state.events import LAZY, MessagesAdded
 from actors.queue_state.leases import LeaseTable, Receiver
-from actors.queue_state.ranges import RangeSet
 from actors.queue_state.ready import ReadyRanges
 from actors.queue_state.statistics import ReservationFacts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.queue_state.consumers import Ownership, Reservation, Sender, Subscriber
     from actors.queue_state.effects import Connection, Effect
-    from actors.queue_state.entry import Entry
     from actors.queue_state.events import Event
+    from actors.queue_state.incoming import Incoming
     from actors.queue_state.log import QueueLog
-    from actors.queue_state.ranges import Range
     from actors.queue_state.settings import QueueSettings
 
 US_PER_SECOND = 1_000_000
+
+Recorder: TypeAlias = "Callable[[Event], int]"
+"""Puts an event into the journal and returns its number, which grows; raises where it cannot be."""
 
 
 class QueueCore:
@@ -37,16 +41,20 @@ class QueueCore:
         senders: by connection; ``sender_of`` has those with a producer id, by that.
         owners: whose subscription is connected, or since when it is not.
         effects: what is to be done.
-        events: what has happened, where it is recorded.
+        incoming: batches that were accepted and are not stored yet.
+        barrier: the number of the last event that all that follows depends on.
         clocks: the last send's time on the clock of deadlines and on that of enqueue times.
         unfinished_at: when a dispatch used up its budget; None while none is under way.
     """
 
     __slots__ = (
+        "_record",
+        "barrier",
         "capacity",
         "clocks",
         "effects",
-        "events",
+        "incoming",
+        "last_event",
         "leases",
         "log",
         "owner_deadlines",
@@ -76,12 +84,15 @@ class QueueCore:
     owner_deadlines: DeadlineHeap[Ownership]
     reservation_deadlines: DeadlineHeap[Reservation]
     effects: list[Effect]
+    incoming: list[Incoming]
     unfinished_at: float | None
 
-    def __init__(self, settings: QueueSettings, log: QueueLog, record_events: bool) -> None:
+    def __init__(self, settings: QueueSettings, log: QueueLog, record: Recorder | None) -> None:
         self.settings = settings
         self.log = log
-        self.events: list[Event] | None = [] if record_events else None
+        self._record = record
+        self.last_event = 0
+        self.barrier = 0
         self.total_out = 0
         self.total_redelivered = 0
         self.clocks: tuple[float, int] | None = None
@@ -89,7 +100,14 @@ class QueueCore:
 
     def reset(self) -> None:
         """Make the volatile state anew from the log: nobody is connected, all that is not reserved is ready."""
-        self.ready = ReadyRanges()
+        log = self.log
+        holes = log.acknowledged.copy()
+        for ledger in log.ledgers.values():
+            for segment in ledger.segments(ledger.base, ledger.high):
+                holes.add(segment.start, segment.stop)
+        start = holes.reach(0)
+        holes.remove(0, start)
+        self.ready = ReadyRanges(log.table, start, log.next_sequence, holes, replayed_below=log.next_sequence)
         self.leases = LeaseTable()
         self.ring = DemandRing()
         self.capacity = Capacity(self.settings)
@@ -101,20 +119,19 @@ class QueueCore:
         self.owner_deadlines = DeadlineHeap()
         self.reservation_deadlines = DeadlineHeap()
         self.effects = []
+        self.incoming = []
         self.unfinished_at = None
-        reserved: dict[int, list[Range]] = {}
-        for ledger in self.log.ledgers.values():
-            for segment in ledger.segments(ledger.base, ledger.high):
-                reserved.setdefault(segment.entry.first, []).append((segment.start, segment.stop))
-        self.ready.restore(
-            (entry, _without(entry, reserved.get(entry.first, []))) for entry in self.log.entries.values()
-        )
 
     def commit(self, event: Event) -> None:
-        """Let ``event`` have happened."""
-        self.log.apply(event)
-        if self.events is not None:
-            self.events.append(event)
+        """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not."""
+        number = self.last_event if self._record is None else self._record(event)
+        self.log.apply(event, number)
+        kind = type(event)
+        if kind not in LAZY:
+            self.last_event = number
+            if kind is not MessagesAdded:
+                # Whatever goes out from here on may have to do with it. Of a batch only its own messages have.
+                self.barrier = number
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is."""
@@ -131,27 +148,31 @@ class QueueCore:
 
     def oldest_ms(self, now: float) -> int:
         """The age of the message that is next, milliseconds; 0 if none is ready or no time of day is known."""
-        entry = self.ready.oldest()
-        if entry is None or self.clocks is None:
+        span = self.ready.first()
+        if span is None or self.clocks is None:
             return 0
+        entry = span.entry
+        if not entry.loaded:
+            self.log.table.load(entry)
         then, wall_us = self.clocks
         return max(0, wall_us + int((now - then) * US_PER_SECOND) - entry.enqueued_us) // 1000
+
+    def backlog_bytes(self) -> int:
+        """Bytes of what is ready, about: its share of what is stored."""
+        log = self.log
+        if not log.stored_messages:
+            return 0
+        stored = log.stored_bytes - log.stored_batches * log.table.overhead
+        return stored * self.ready.messages // log.stored_messages
 
     def facts(self, now: float) -> ReservationFacts:
         """What a subscription is told with a reservation."""
         return ReservationFacts(
             backlog=self.ready.messages,
-            backlog_bytes=self.ready.bytes,
+            backlog_bytes=self.backlog_bytes(),
             oldest_ms=self.oldest_ms(now),
             sender_demand=self.capacity.messages,
             high_water=self.log.next_sequence,
             in_flight=self.leases.in_flight,
             full=self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
         )
-
-
-def _without(entry: Entry, reserved: list[Range]) -> list[Range]:
-    if not reserved:
-        return entry.unacknowledged()
-    gone = RangeSet(reserved)
-    return [part for start, stop in entry.unacknowledged() for part in gone.gaps(start, stop)]

@@ -64,7 +64,8 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         entry, start = span.entry, span.start
         count = min(share, span.stop - start)
         if count == entry.stop - entry.first:
-            batch, size = entry.batch, entry.size
+            batch = entry.batch
+            size = entry.size
         else:
             batch = entry.part(start, start + count)
             size = batch.nbytes
@@ -83,7 +84,10 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         share -= count
         receiver.demand -= count
         receiver.byte_credit -= size
-        effects.append(Deliver(receiver.connection, start, batch, entry.enqueued_us, span.deliveries, span.replayed))
+        after = max(entry.event, core.barrier)
+        effects.append(
+            Deliver(receiver.connection, start, batch, entry.enqueued_us, span.deliveries, span.replayed, after)
+        )
 
 
 def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -> bool:
@@ -113,7 +117,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
                 break
             size = batch.prefix_bytes(count)
         span = ready.take(span, count)
-        ranges.append(ReservedRange(start, start + count, span.deliveries + 1, span.replayed))
+        add_range(ranges, ReservedRange(start, start + count, span.deliveries + 1, span.replayed))
         core.total_out += count
         if span.deliveries:
             core.total_redelivered += count
@@ -123,8 +127,18 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
         return False
     core.commit(MessagesReserved(ledger.name, ledger.high, tuple(ranges)))
     end_wait(core, reservation)
-    core.effects.append(Reserved(reservation.connection, reservation.request, ledger.high, core.facts(now)))
+    core.effects.append(
+        Reserved(reservation.connection, reservation.request, ledger.high, core.facts(now), core.barrier)
+    )
     return True
+
+
+def add_range(ranges: list[ReservedRange], more: ReservedRange) -> None:
+    """Append a range, made one with the last where it goes on from it with the same history."""
+    if ranges and ranges[-1][1:] == (more.start, more.delivery_count, more.possibly_replayed):
+        ranges[-1] = ranges[-1]._replace(stop=more.stop)
+    else:
+        ranges.append(more)
 
 
 def end_wait(core: QueueCore, reservation: Reservation) -> None:

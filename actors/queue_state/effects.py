@@ -1,4 +1,8 @@
-"""What a queue wants done after a command; the actor does it. Connections are whatever the caller named them by."""
+"""What a queue wants done after a command; the actor does it. Connections are whatever the caller named them by.
+
+``after`` is the number of the event that an effect depends on: it may be seen outside only when that event is durable, so that
+nobody acts on what a crash could undo. 0 depends on nothing.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ class Deliver:
     enqueued_us: int
     delivery_count: int
     possibly_replayed: bool
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +36,23 @@ class GrantCapacity:
     sender: Connection
     messages: int
     bytes: int
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Everything the sender numbered below ``up_to`` is stored.
+    """Everything the sender numbered below ``up_to`` is dealt with.
 
-    ``first`` is the queue's number of the first message of the batch just confirmed; None when that message was stored
-    before.
+    Attributes:
+        first: the queue's number of the first message of the batch just confirmed; None when that message was stored before.
+        rejected: why that batch was not stored; None where it was.
     """
 
     sender: Connection
     up_to: int
     first: int | None
+    rejected: str | None = None
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,7 @@ class Supersede:
     """A newer connection carries this sender's producer id; the queue has forgotten this one."""
 
     sender: Connection
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class Reserved:
     request: int
     end: int
     facts: ReservationFacts
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +88,7 @@ class Refuse:
     text: str
     request: int | None
     close: bool
+    after: int = 0
 
 
 Effect: TypeAlias = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse

@@ -4,85 +4,83 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state.ranges import RangeSet
-
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.queue_state.entry_table import EntryTable
     from actors.queue_state.leases import Receiver
-    from actors.queue_state.ranges import Range
 
 
 class Entry:
     """A stored batch whose messages have the sequence numbers ``first`` <= n < ``stop``.
 
+    It knows its numbers; what else there is to know may be on the disk, and is read when it is asked for. Memory can be taken back
+    at any time with ``forget``.
+
     Attributes:
-        size: bytes of the whole batch's body.
-        remaining: messages not yet acknowledged.
-        acknowledged: which ones are; None while none is.
+        event: the number of the event that stored it: it leaves the queue only when that is durable. Known with the batch.
+        enqueued_us: microseconds since the epoch. Known with the batch.
+        ttl_us: microseconds after which it is of no use; None for never. Known with the batch.
+        size: bytes of the whole batch's body. Known with the batch.
     """
 
-    __slots__ = ("acknowledged", "batch", "enqueued_us", "first", "remaining", "size", "stop")
+    __slots__ = ("__weakref__", "_batch", "_table", "enqueued_us", "event", "first", "size", "stop", "ttl_us")
 
-    def __init__(self, first: int, batch: MessageBatch, enqueued_us: int) -> None:
-        count = len(batch)
+    def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
-        self.stop = first + count
-        self.batch = batch
-        self.enqueued_us = enqueued_us
-        self.size = batch.nbytes
-        self.remaining = count
-        self.acknowledged: RangeSet | None = None
+        self.stop = stop
+        self._table = table
+        self._batch: MessageBatch | None = None
+        self.event = 0
+        self.enqueued_us = 0
+        self.ttl_us: int | None = None
+        self.size = 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Entry):
             return NotImplemented
         return (
             self.first == other.first
-            and self.enqueued_us == other.enqueued_us
-            and self.remaining == other.remaining
-            and self.acknowledged == other.acknowledged
             and self.batch == other.batch
+            and self.enqueued_us == other.enqueued_us
+            and self.ttl_us == other.ttl_us
         )
 
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    def __hash__(self) -> int:
+        return hash(self.first)
 
     def __repr__(self) -> str:
-        return f"Entry({self.first}..{self.stop - 1}, remaining={self.remaining})"
+        return f"Entry({self.first}..{self.stop - 1})"
 
-    def acknowledge(self, start: int, stop: int) -> int:
-        """Acknowledge what of a range is in this entry; returns how many messages were not acknowledged before."""
-        start = max(start, self.first)
-        stop = min(stop, self.stop)
-        if stop - start == self.stop - self.first and self.acknowledged is None:
-            # The usual case: all at once. The entry is dropped now, so the set is never built.
-            added = self.remaining
-            self.remaining = 0
-            return added
-        if self.acknowledged is None:
-            self.acknowledged = RangeSet()
-        added = self.acknowledged.add(start, stop)
-        self.remaining -= added
-        return added
+    @property
+    def batch(self) -> MessageBatch:
+        """All its messages, read from where they are stored if they are not in memory."""
+        batch = self._batch
+        return batch if batch is not None else self._table.load(self)
 
-    def unacknowledged(self) -> list[Range]:
-        """The ranges that are still to be acknowledged."""
-        if self.remaining == 0:
-            return []
-        if self.acknowledged is None:
-            return [(self.first, self.stop)]
-        return self.acknowledged.gaps(self.first, self.stop)
+    @property
+    def loaded(self) -> bool:
+        """Whether the messages are in memory."""
+        return self._batch is not None
+
+    def know(
+        self, batch: MessageBatch, *, event: int = 0, enqueued_us: int = 0, ttl_us: int | None = None
+    ) -> MessageBatch:
+        """Have the messages in memory, with what is known of them; returns them."""
+        self._batch = batch
+        self.size = batch.nbytes
+        self.event = event
+        self.enqueued_us = enqueued_us
+        self.ttl_us = ttl_us
+        return batch
+
+    def forget(self) -> None:
+        """Have the messages in memory no more; whoever asks for them reads them again."""
+        self._batch = None
 
     def part(self, start: int, stop: int) -> MessageBatch:
         """The messages ``start`` <= n < ``stop``, sharing the buffers."""
         first = self.first
         return self.batch.slice(start - first, stop - first)
-
-    def bytes_of(self, start: int, stop: int) -> int:
-        """Bytes of a range, such that the parts of a batch add up to the whole."""
-        if stop - start == self.stop - self.first:
-            return self.size
-        prefix = self.batch.prefix_bytes
-        return prefix(stop - self.first) - prefix(start - self.first)
 
 
 class Span:

@@ -22,6 +22,13 @@ class ReservedRange(NamedTuple):
     possibly_replayed: bool
 
 
+class Origin(NamedTuple):
+    """Where dead letters come from: the messages ``ranges`` of the queue with the number ``queue``, which has them no more."""
+
+    queue: int
+    ranges: tuple[Range, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MessagesAdded:
     """A batch was stored.
@@ -29,20 +36,48 @@ class MessagesAdded:
     Attributes:
         first: the queue's number of its first message.
         enqueued_us: microseconds since the epoch.
-        producer: who sent it, or None.
-        producer_sequence: the sender's number of its first message.
+        producers: who sent it, each with its own number after its last message in it; who has no name is not among them.
+        delay_us: microseconds from ``enqueued_us`` until its messages can be received.
+        ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
+        origin: which messages of another queue became these, in the same instant.
     """
 
     first: int
     batch: MessageBatch
     enqueued_us: int
-    producer: str | None
-    producer_sequence: int
+    producers: tuple[tuple[str, int], ...] = ()
+    delay_us: int = 0
+    ttl_us: int | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesAcknowledged:
     """Receivers are done with these messages."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReturned:
+    """Messages came back unacknowledged: ``returns`` has ranges, each with how often it has been delivered.
+
+    Happens only to queues that count deliveries (``max_receives``); others remember nothing of a delivery.
+    """
+
+    returns: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesExpired:
+    """Nobody received these messages in their time, and no dead-letter queue wants them."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesMoved:
+    """These messages are another queue's dead letters now; its ``MessagesAdded`` is what is recorded of it."""
 
     ranges: tuple[Range, ...]
 
@@ -98,9 +133,15 @@ class SubscriptionReleased:
 Event: TypeAlias = (
     MessagesAdded
     | MessagesAcknowledged
+    | MessagesReturned
+    | MessagesExpired
+    | MessagesMoved
     | QueuePurged
     | SubscriptionOpened
     | MessagesReserved
     | ReservationCommitted
     | SubscriptionReleased
 )
+
+LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesMoved})
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed."""

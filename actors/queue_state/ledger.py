@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.batch import MessageBatch
+from actors.errors import DataLossError
 
 if TYPE_CHECKING:
-    from actors.queue_state.entry import Entry
+    from actors.queue_state.entry_table import EntryTable
     from actors.queue_state.ranges import Range
 
 
 class Segment(NamedTuple):
-    """Consecutive messages of one entry at consecutive positions from ``position`` on."""
+    """Consecutive messages with one delivery history at consecutive positions from ``position`` on, of however many batches."""
 
     position: int
     start: int
     stop: int
-    entry: Entry
     delivery_count: int
     possibly_replayed: bool
 
@@ -56,25 +56,35 @@ class FetchedRange:
 
 
 class FetchedRanges:
-    """The answer to a fetch: iterable any number of times, each range made as it is reached.
+    """The answer to a fetch: iterable any number of times, each batch read as it is reached.
 
-    It holds references to stored batches, so what is committed meanwhile can still be read from it.
+    Iterating raises DataLossError when what is reached has been acknowledged meanwhile, and is gone.
+
+    Attributes:
+        messages: how many there are in all.
     """
 
-    __slots__ = ("_segments", "messages")
+    __slots__ = ("_name", "_segments", "_table", "messages")
 
-    def __init__(self, segments: tuple[Segment, ...]) -> None:
+    def __init__(self, name: str, segments: tuple[Segment, ...], table: EntryTable) -> None:
+        self._name = name
         self._segments = segments
+        self._table = table
         self.messages = sum(segment.stop - segment.start for segment in segments)
 
-    def __len__(self) -> int:
-        """How many ranges."""
-        return len(self._segments)
-
     def __iter__(self) -> Iterator[FetchedRange]:
-        for position, start, stop, entry, delivery_count, possibly_replayed in self._segments:
-            batch = entry.part(start, stop)
-            yield FetchedRange(position, start, batch, entry.enqueued_us, delivery_count, possibly_replayed)
+        for position, start, stop, delivery_count, possibly_replayed in self._segments:
+            at = start
+            while at < stop:
+                entry = self._table.at(at)
+                if entry is None:
+                    reached = position + at - start
+                    raise DataLossError(self._name, reached, position + stop - start, reached, reached)
+                end = min(stop, entry.stop)
+                batch = entry.part(at, end)
+                where = position + at - start
+                yield FetchedRange(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed)
+                at = end
 
 
 class Ledger:
@@ -108,10 +118,14 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"
 
-    def append(self, start: int, stop: int, entry: Entry, delivery_count: int, possibly_replayed: bool) -> None:
-        """Put messages of one entry at the next positions."""
-        self._segments.append(Segment(self.high, start, stop, entry, delivery_count, possibly_replayed))
-        self._positions.append(self.high)
+    def append(self, start: int, stop: int, delivery_count: int, possibly_replayed: bool) -> None:
+        """Put messages with one delivery history at the next positions."""
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last[2:] == (start, delivery_count, possibly_replayed):
+            self._segments[-1] = last._replace(stop=stop)
+        else:
+            self._segments.append(Segment(self.high, start, stop, delivery_count, possibly_replayed))
+            self._positions.append(self.high)
         self.high += stop - start
 
     def segments(self, low: int, high: int) -> tuple[Segment, ...]:

@@ -1,78 +1,96 @@
 """The durable part of a queue: the fold over its events, and nothing else.
 
 No clock, no connections, no leases: two logs that have seen the same events are equal, and a log that sees an event for
-a second time stays as it is.
+a second time stays as it is. It holds nothing for each message or batch that waits: those are in the entry table.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from actors.queue_state.entry import Entry
+from actors.queue_state.entry_table import MemoryEntryTable
 from actors.queue_state.events import (
     Event,
     MessagesAcknowledged,
     MessagesAdded,
+    MessagesExpired,
+    MessagesMoved,
     MessagesReserved,
+    MessagesReturned,
     QueuePurged,
     ReservationCommitted,
     SubscriptionOpened,
     SubscriptionReleased,
 )
 from actors.queue_state.ledger import Ledger
-from actors.queue_state.ranges import Range
+from actors.queue_state.ranges import Range, RangeSet
+from actors.queue_state.returns import Returns
 from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_PRODUCERS
 
-MIN_COMPACTED = 64
-"""Below so many numbers the index is not worth rebuilding."""
+if TYPE_CHECKING:
+    from actors.queue_state.entry_table import EntryTable
 
 
 class QueueLog:
-    """Entries by their first sequence number, producers, ledgers, and the sums over them.
+    """What is stored, producers, ledgers, and the sums over them.
 
     Attributes:
+        table: the stored batches.
+        acknowledged: every number below ``next_sequence`` that nobody wants any more.
         next_sequence: the number that the next message gets; it never goes back.
         stored_messages: messages not acknowledged.
-        stored_bytes: bytes of the entries that still have one, each whole and with ``ENTRY_OVERHEAD_BYTES``.
+        stored_batches: batches that still have one.
+        stored_bytes: bytes of the batches that still have one, each whole and with the table's overhead.
         reserved_messages: messages in ledgers.
         producers: producer to the number after the last one stored, the least recently heard of first.
+        returns: how often what was given back has been delivered.
+        delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch;
+            those that can be meanwhile are dropped by ``forget_delays``.
     """
 
     __slots__ = (
-        "_firsts",
-        "entries",
+        "acknowledged",
+        "delayed",
         "ledgers",
         "next_sequence",
         "producers",
         "reserved_messages",
+        "returns",
+        "stored_batches",
         "stored_bytes",
         "stored_messages",
+        "table",
         "total_acknowledged",
+        "total_dead_lettered",
+        "total_expired",
         "total_in",
         "total_purged",
     )
 
-    def __init__(self) -> None:
-        self.entries: dict[int, Entry] = {}
-        # Ascending keys of entries; those of entries that are gone stay until half are, so that no deletion moves the rest.
-        self._firsts: list[int] = []
+    def __init__(self, table: EntryTable | None = None) -> None:
+        self.table: EntryTable = table if table is not None else MemoryEntryTable(ENTRY_OVERHEAD_BYTES)
+        self.acknowledged = RangeSet()
         self.next_sequence = 0
         self.stored_messages = 0
+        self.stored_batches = 0
         self.stored_bytes = 0
         self.reserved_messages = 0
         self.producers: OrderedDict[str, int] = OrderedDict()
         self.ledgers: dict[str, Ledger] = {}
+        self.returns = Returns()
+        self.delayed: dict[int, tuple[int, int]] = {}
         self.total_in = 0
         self.total_acknowledged = 0
         self.total_purged = 0
+        self.total_expired = 0
+        self.total_dead_lettered = 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueLog):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "_firsts")
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -80,46 +98,59 @@ class QueueLog:
     def replay(cls, events: Iterable[Event]) -> QueueLog:
         """The fold over ``events``."""
         log = cls()
-        for event in events:
-            log.apply(event)
+        for number, event in enumerate(events, 1):
+            log.apply(event, number)
         return log
 
-    def apply(self, event: Event) -> None:
-        """Take in an event; one that was taken in before changes nothing."""
-        _APPLY[type(event)](self, event)
+    def apply(self, event: Event, number: int = 0) -> None:
+        """Take in an event with its number; one that was taken in before changes nothing."""
+        _APPLY[type(event)](self, event, number)
 
-    def entry_at(self, sequence: int) -> Entry | None:
-        """The entry that holds message ``sequence``; None if there is none any more."""
-        index = bisect_right(self._firsts, sequence) - 1
-        entry = self.entries.get(self._firsts[index]) if index >= 0 else None
-        return entry if entry is not None and sequence < entry.stop else None
+    def unacknowledged(self) -> list[Range]:
+        """What is stored, ascending."""
+        return self.acknowledged.gaps(0, self.next_sequence)
 
-    def _added(self, event: MessagesAdded) -> None:
+    def forget_delays(self, wall_us: int) -> None:
+        """Drop what ``delayed`` has of batches that can be received by now."""
+        self.delayed = {first: (stop, due) for first, (stop, due) in self.delayed.items() if due > wall_us}
+
+    def _added(self, event: MessagesAdded, number: int) -> None:
         first = event.first
         if first < self.next_sequence:
             return
-        entry = Entry(first, event.batch, event.enqueued_us)
-        self.entries[first] = entry
-        self._firsts.append(first)
-        self.next_sequence = entry.stop
-        count = entry.remaining
+        size = self.table.add(event, number)
+        count = len(event.batch)
+        self.next_sequence = first + count
         self.stored_messages += count
-        self.stored_bytes += entry.size + ENTRY_OVERHEAD_BYTES
+        self.stored_batches += 1
+        self.stored_bytes += size + self.table.overhead
         self.total_in += count
-        producer = event.producer
-        if producer is not None:
-            self.producers[producer] = event.producer_sequence + count
-            self.producers.move_to_end(producer)
-            if len(self.producers) > MAX_PRODUCERS:
-                self.producers.popitem(last=False)
+        if event.delay_us:
+            self.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
+        producers = self.producers
+        for producer, sequence in event.producers:
+            producers[producer] = sequence
+            producers.move_to_end(producer)
+            if len(producers) > MAX_PRODUCERS:
+                producers.popitem(last=False)
 
-    def _acknowledged(self, event: MessagesAcknowledged) -> None:
+    def _acknowledged(self, event: MessagesAcknowledged, _number: int) -> None:
         self.total_acknowledged += self._remove(event.ranges)
 
-    def _purged(self, event: QueuePurged) -> None:
+    def _returned(self, event: MessagesReturned, _number: int) -> None:
+        for start, stop, deliveries in event.returns:
+            self.returns.note(start, stop, deliveries)
+
+    def _expired(self, event: MessagesExpired, _number: int) -> None:
+        self.total_expired += self._remove(event.ranges)
+
+    def _moved(self, event: MessagesMoved, _number: int) -> None:
+        self.total_dead_lettered += self._remove(event.ranges)
+
+    def _purged(self, event: QueuePurged, _number: int) -> None:
         self.total_purged += self._remove(event.ranges)
 
-    def _opened(self, event: SubscriptionOpened) -> None:
+    def _opened(self, event: SubscriptionOpened, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         if ledger is None:
             ledger = self.ledgers[event.name] = Ledger(event.name, event.min_sequence)
@@ -127,59 +158,53 @@ class QueueLog:
             ledger.epoch = event.epoch
             ledger.owner_timeout = event.owner_timeout
 
-    def _reserved(self, event: MessagesReserved) -> None:
+    def _reserved(self, event: MessagesReserved, _number: int) -> None:
         ledger = self.ledgers[event.subscription]
         if event.position != ledger.high:
             return
         for start, stop, delivery_count, possibly_replayed in event.ranges:
-            entry = self.entry_at(start)
-            assert entry is not None, "only stored messages are reserved"
-            ledger.append(start, stop, entry, delivery_count, possibly_replayed)
+            ledger.append(start, stop, delivery_count, possibly_replayed)
         self.reserved_messages += ledger.high - event.position
 
-    def _committed(self, event: ReservationCommitted) -> None:
+    def _committed(self, event: ReservationCommitted, _number: int) -> None:
         ranges = self.ledgers[event.subscription].drop_below(event.position)
         self.reserved_messages -= sum(stop - start for start, stop in ranges)
         self.total_acknowledged += self._remove(ranges)
 
-    def _released(self, event: SubscriptionReleased) -> None:
+    def _released(self, event: SubscriptionReleased, _number: int) -> None:
         ranges = self.ledgers[event.subscription].drop_below(event.position)
         self.reserved_messages -= sum(stop - start for start, stop in ranges)
 
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
         removed = 0
-        entries, firsts = self.entries, self._firsts
+        acknowledged, table = self.acknowledged, self.table
         for start, stop in ranges:
-            entry = entries.get(start)
-            if entry is not None and entry.stop == stop and entry.acknowledged is None:
-                # The usual case: an entry acknowledged as it was delivered, whole.
-                removed += entry.remaining
-                del entries[start]
-                self.stored_bytes -= entry.size + ENTRY_OVERHEAD_BYTES
+            parts = acknowledged.gaps(start, stop)
+            if not parts:
                 continue
-            index = max(0, bisect_right(firsts, start) - 1)
-            while index < len(firsts) and firsts[index] < stop:
-                entry = entries.get(firsts[index])
-                index += 1
-                if entry is None or entry.stop <= start:
-                    continue
-                removed += entry.acknowledge(start, stop)
-                if not entry.remaining:
-                    del entries[entry.first]
-                    self.stored_bytes -= entry.size + ENTRY_OVERHEAD_BYTES
+            removed += acknowledged.add(start, stop)
+            if self.returns:
+                self.returns.forget(start, stop)
+            # A batch with two of the parts counts once.
+            counted = -1
+            for part_start, part_stop in parts:
+                for first, end, size in table.extents(part_start, part_stop):
+                    if first > counted and acknowledged.reach(first) >= end:
+                        counted = first
+                        self.stored_batches -= 1
+                        self.stored_bytes -= size + table.overhead
+                        table.discard(first)
         self.stored_messages -= removed
-        if not entries:
-            firsts.clear()
-        elif len(firsts) > MIN_COMPACTED and len(firsts) > 2 * len(entries):
-            # Numbers only grow, so the dict's order of insertion is the ascending one.
-            self._firsts = list(entries)
         return removed
 
 
-_APPLY: dict[type, Callable[[QueueLog, Any], None]] = {
+_APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     MessagesAdded: QueueLog._added,
     MessagesAcknowledged: QueueLog._acknowledged,
+    MessagesReturned: QueueLog._returned,
+    MessagesExpired: QueueLog._expired,
+    MessagesMoved: QueueLog._moved,
     QueuePurged: QueueLog._purged,
     SubscriptionOpened: QueueLog._opened,
     MessagesReserved: QueueLog._reserved,

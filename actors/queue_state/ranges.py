@@ -56,6 +56,12 @@ class RangeSet:
         for start, stop in ranges:
             self.add(start, stop)
 
+    def copy(self) -> RangeSet:
+        """Another set of the same numbers."""
+        other = RangeSet()
+        other._starts, other._stops = self._starts.copy(), self._stops.copy()
+        return other
+
     def __len__(self) -> int:
         """How many ranges, not numbers."""
         return len(self._starts)
@@ -113,14 +119,19 @@ class RangeSet:
             return self._stops[index]
         return position
 
+    def meeting(self, start: int, stop: int) -> list[Range]:
+        """The ranges, whole, that have a number in a range."""
+        low = bisect_right(self._stops, start)
+        high = bisect_left(self._starts, stop)
+        return list(zip(self._starts[low:high], self._stops[low:high], strict=True))
+
     def gaps(self, start: int, stop: int) -> list[Range]:
         """The parts of a range that are not in the set."""
         result: list[Range] = []
         position = start
         low = bisect_right(self._stops, start)
-        for known_start, known_stop in zip(self._starts[low:], self._stops[low:], strict=True):
-            if known_start >= stop:
-                break
+        high = bisect_left(self._starts, stop)
+        for known_start, known_stop in zip(self._starts[low:high], self._stops[low:high], strict=True):
             if position < known_start:
                 result.append((position, known_start))
             position = known_stop

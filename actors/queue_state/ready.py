@@ -2,54 +2,92 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from actors.queue_state.deadlines import DeadlineHeap
-from actors.queue_state.entry import Entry, Span
+from actors.queue_state.entry import Span
+from actors.queue_state.ranges import RangeSet
 from actors.queue_state.span_map import SpanMap
 
 if TYPE_CHECKING:
+    from actors.queue_state.entry import Entry
+    from actors.queue_state.entry_table import EntryTable
     from actors.queue_state.ranges import Range
 
 
 class ReadyRanges:
-    """Fresh entries in a queue, returned spans in order before them, delayed spans beside them.
+    """Fresh messages, returned spans, delayed spans.
 
-    Every returned message has a lower number than every fresh one, because fresh ones are taken from the front only.
+    Fresh is what has not been delivered since the start: one range of numbers, however many there are, with holes where
+    somebody took from its middle, where a delay is not over, or where a message was done with before the start. Returned
+    is what somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
+
+    Args:
+        table: the queue's batches.
+        start: the first number that may be fresh.
+        stop: the number after the last.
+        holes: numbers among them that are not.
+        replayed_below: fresh messages with lower numbers may have been delivered before the start.
 
     Attributes:
         messages: how many can be delivered now.
-        bytes: their bytes.
         delayed_messages: how many wait for their delay.
     """
 
-    __slots__ = ("_delayed", "_due", "_fresh", "_fresh_start", "_returned", "bytes", "delayed_messages", "messages")
+    __slots__ = (
+        "_delayed",
+        "_due",
+        "_fresh_start",
+        "_fresh_stop",
+        "_front",
+        "_holes",
+        "_offered",
+        "_replayed_below",
+        "_returned",
+        "_table",
+        "delayed_messages",
+        "messages",
+    )
 
-    def __init__(self) -> None:
-        self._fresh: deque[Entry] = deque()
-        self._fresh_start = 0
+    def __init__(self, table: EntryTable, start: int, stop: int, holes: RangeSet, replayed_below: int) -> None:
+        self._table = table
+        self._fresh_start = start
+        self._fresh_stop = stop
+        self._holes = holes
+        self._replayed_below = replayed_below
+        # The entry that fresh messages were last offered of; and the span that was offered of them, which is in no structure.
+        self._front: Entry | None = None
+        self._offered: Span | None = None
         self._returned = SpanMap()
         self._delayed = SpanMap()
         self._due: DeadlineHeap[Span] = DeadlineHeap()
-        self.messages = 0
-        self.bytes = 0
+        self.messages = sum(end - begin for begin, end in holes.gaps(start, stop))
         self.delayed_messages = 0
 
-    def add(self, entry: Entry) -> None:
-        """Add a whole entry with higher numbers than any other."""
-        if not self._fresh:
-            self._fresh_start = entry.first
-        self._fresh.append(entry)
-        self.messages += entry.stop - entry.first
-        self.bytes += entry.size
+    def add(self, stop: int, count: int) -> None:
+        """The next ``count`` numbers, up to ``stop``, are fresh."""
+        self._fresh_stop = stop
+        self.messages += count
+
+    def add_delayed(self, start: int, stop: int, due: float) -> None:
+        """Numbers that are fresh but cannot be received before ``due``: the next ones, or some that are fresh now."""
+        if start < self._fresh_stop:
+            self.messages -= stop - start
+        else:
+            self._fresh_stop = stop
+        self._holes.add(start, stop)
+        position = start
+        while position < stop:
+            entry = self._table.at(position)
+            assert entry is not None, "only stored messages are delayed"
+            end = min(stop, entry.stop)
+            self.delay(Span(position, end, entry, 0, position < self._replayed_below), due)
+            position = end
 
     def put_back(self, span: Span) -> None:
         """Make a span receivable again in its old place; it is in no other structure and has no deadline."""
         span.holder = None
         self.messages += span.stop - span.start
-        self.bytes += span.entry.bytes_of(span.start, span.stop)
         self._returned.join(span)
 
     def delay(self, span: Span, due: float) -> None:
@@ -76,37 +114,39 @@ class ReadyRanges:
     def first(self, minimum: int = 0) -> Span | None:
         """The first span with numbers of ``minimum`` or more, where it is; ``take`` takes from it.
 
-        ``minimum`` is the first number of an entry, or below or above all of them.
+        A returned span may begin below ``minimum`` only where ``minimum`` is no entry's first number, which it has to be.
         """
-        fresh = self._fresh
-        if minimum and fresh and self._fresh_start < minimum:
-            self._set_aside(minimum)
-        span = self._returned.first_from(minimum) if minimum else self._returned.first()
-        if span is not None:
-            return span
-        if not fresh:
-            return None
-        entry = fresh[0]
-        return Span(self._fresh_start, entry.stop, entry, 0, False)
+        returned = self._returned.first_from(minimum) if minimum else self._returned.first()
+        position = max(self._fresh_start, minimum)
+        if self._holes:
+            position = self._holes.reach(position)
+        if position >= self._fresh_stop or (returned is not None and returned.start < position):
+            self._offered = None
+            return returned
+        self._offered = span = self._fresh_span(position)
+        return span
 
     def take(self, span: Span, count: int) -> Span:
         """Take the first ``count`` messages of ``span``, which ``first`` has just returned."""
         start = span.start
         stop = start + count
-        entry = span.entry
-        whole = stop == span.stop
         self.messages -= count
-        self.bytes -= entry.bytes_of(start, stop)
-        fresh = self._fresh
-        if not fresh or start < self._fresh_start:
+        if span is not self._offered:
             return self._returned.cut(start, stop)[0][0]
-        if whole:
-            fresh.popleft()
-            if fresh:
-                self._fresh_start = fresh[0].first
-            return span
-        self._fresh_start = stop
+        self._offered = None
         span.stop = stop
+        holes = self._holes
+        if not holes:
+            if start == self._fresh_start:
+                self._fresh_start = stop
+            else:
+                holes.add(start, stop)
+        else:
+            holes.add(start, stop)
+            reached = holes.reach(self._fresh_start)
+            if reached > self._fresh_start:
+                self._fresh_start = reached
+                holes.remove(0, reached)
         return span
 
     def remove(self, start: int, stop: int) -> list[Range]:
@@ -114,7 +154,6 @@ class ReadyRanges:
         removed: list[Range] = []
         for span in self._returned.cut(start, stop)[0]:
             self.messages -= span.stop - span.start
-            self.bytes -= span.entry.bytes_of(span.start, span.stop)
             removed.append((span.start, span.stop))
         for span in self._cut_delayed(start, stop):
             self.delayed_messages -= span.stop - span.start
@@ -128,26 +167,24 @@ class ReadyRanges:
         for span in self._delayed.clear():
             self._due.forget(span)
             ranges.append((span.start, span.stop))
+        ranges += self._holes.gaps(self._fresh_start, self._fresh_stop)
         ranges.sort()
-        if self._fresh:
-            ranges.append((self._fresh_start, self._fresh[0].stop))
-            ranges += [(entry.first, entry.stop) for entry in list(self._fresh)[1:]]
-            self._fresh.clear()
-        self.messages = self.bytes = self.delayed_messages = 0
+        self._fresh_start = self._fresh_stop
+        self._holes = RangeSet()
+        self._front = self._offered = None
+        self.messages = self.delayed_messages = 0
         return ranges
 
-    def oldest(self) -> Entry | None:
-        """The entry of the message that is next."""
-        span = self._returned.first()
-        if span is not None:
-            return span.entry
-        return self._fresh[0] if self._fresh else None
-
-    def restore(self, entries: Iterable[tuple[Entry, list[Range]]]) -> None:
-        """Fill it, being empty, with ranges of entries in ascending order, all possibly delivered before."""
-        for entry, ranges in entries:
-            for start, stop in ranges:
-                self.put_back(Span(start, stop, entry, 0, True))
+    def _fresh_span(self, position: int) -> Span:
+        """The fresh messages from ``position`` on, of one entry."""
+        entry = self._front
+        if entry is None or not entry.first <= position < entry.stop:
+            entry = self._front = self._table.at(position)
+            assert entry is not None, "what is fresh is stored"
+        stop = entry.stop
+        if self._holes:
+            stop = self._holes.gaps(position, stop)[0][1]
+        return Span(position, stop, entry, 0, position < self._replayed_below)
 
     def _cut_delayed(self, start: int, stop: int) -> list[Span]:
         cut, rest = self._delayed.cut(start, stop)
@@ -161,15 +198,3 @@ class ReadyRanges:
             assert kept.deadline is not None
             self._due.push(rest, kept.deadline)
         return cut
-
-    def _set_aside(self, minimum: int) -> None:
-        """Move fresh messages below ``minimum`` to the returned ones, so that taking from the front passes them over.
-
-        Each is moved once in its life, and keeps its history: it was not delivered.
-        """
-        fresh = self._fresh
-        while fresh and self._fresh_start < minimum:
-            entry = fresh.popleft()
-            self._returned.insert(Span(self._fresh_start, entry.stop, entry, 0, False))
-            if fresh:
-                self._fresh_start = fresh[0].first

@@ -9,6 +9,7 @@ from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Confirm, Supersede
 from actors.queue_state.events import MessagesAdded
+from actors.queue_state.incoming import Incoming, groups, joined
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -43,35 +44,45 @@ def request_capacity(core: QueueCore, connection: Connection, messages: int, siz
     core.grant()
 
 
-def send(
-    core: QueueCore, connection: Connection, client_sequence: int, batch: MessageBatch, *, now: float, wall_us: int
-) -> int | None:
-    """Store a batch; see ``QueueState.send``."""
+def accept(core: QueueCore, connection: Connection, client_sequence: int, batch: MessageBatch) -> Incoming:
+    """Take a batch in, to be stored by the next ``store``; see ``QueueState.accept``."""
     sender = _sender(core, connection)
     expected = sender.expected
     if expected is not None and client_sequence > expected:
         raise SequenceGapError(expected, client_sequence)
     count = len(batch)
     core.capacity.use(sender.permits, batch, count)
-    first: int | None = None
-    up_to = client_sequence + count
     known = 0 if expected is None else min(expected - client_sequence, count)
+    item = Incoming(sender, client_sequence + count, batch, known, 0, None)
     if known < count:
-        log = core.log
+        sender.expected = item.up_to
+    core.incoming.append(item)
+    return item
+
+
+def store(core: QueueCore, now: float, wall_us: int) -> None:
+    """Store what was accepted, confirm it, and deliver; see ``QueueState.store``."""
+    incoming = core.incoming
+    if not incoming:
+        return
+    core.incoming = []
+    core.clocks = now, wall_us
+    log = core.log
+    for group in groups([item for item in incoming if item.known < len(item.batch)]):
+        producers = {item.sender.producer: item.up_to for item in group if item.sender.producer is not None}
+        batch = joined(group)
         first = log.next_sequence
-        # What was cut off stays in memory with the rest, whose buffers it shares, until that is acknowledged.
-        stored = batch.slice(known, count) if known else batch
-        core.clocks = now, wall_us
-        core.commit(MessagesAdded(first, stored, wall_us, sender.producer, client_sequence + known))
-        sender.expected = up_to
-        core.ready.add(log.entries[first])
-        if known:
-            first = None
-    core.effects.append(Confirm(connection, up_to, first))
-    if known < count:
-        dispatch(core, now)
+        core.commit(MessagesAdded(first, batch, wall_us, tuple(producers.items())))
+        core.ready.add(log.next_sequence, len(batch))
+    first = log.next_sequence - sum(len(item.batch) - item.known for item in incoming)
+    for item in incoming:
+        # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
+        core.effects.append(
+            Confirm(item.sender.connection, item.up_to, None if item.known else first, None, core.last_event)
+        )
+        first += len(item.batch) - item.known
+    dispatch(core, now)
     core.grant()
-    return first
 
 
 def detach_sender(core: QueueCore, connection: Connection) -> None:

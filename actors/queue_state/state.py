@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.batch import MessageBatch
+    from actors.queue_state.core import Recorder
     from actors.queue_state.effects import Connection, Effect
-    from actors.queue_state.events import Event
     from actors.queue_state.ledger import FetchedRanges
     from actors.queue_state.subscribing import SubscriptionFacts
 
@@ -25,7 +25,7 @@ class QueueState:
     """A queue without sockets, clock or threads. Every cost is per batch, lease or connection, none per message.
 
     A command checks, then lets events have happened, then asks for effects; one that raises a ``QueueError`` has changed
-    nothing. After each command ``take_effects()``, and call ``tick`` at ``next_deadline()``.
+    nothing. After each command ``take_effects()``, and call ``tick`` at ``next_deadline()``. Effects say which event they wait for.
 
     A connection is anything hashable; one may be sender, receiver and subscription at once. ``now`` is in seconds on a
     clock that never goes back. ``pairs`` are the protocol's (first, count).
@@ -35,7 +35,7 @@ class QueueState:
         number: the queue's number, for the messages' generated ids.
         settings: limits and times.
         log: what was recovered; None for a new queue.
-        record_events: whether somebody calls ``take_events`` after each command; else events are not kept.
+        record: puts each event into a journal before it happens, and returns its number; None for a queue in memory.
         now: the time of the start, from which the timeouts of absent owners count.
     """
 
@@ -48,13 +48,13 @@ class QueueState:
         settings: QueueSettings | None = None,
         *,
         log: QueueLog | None = None,
-        record_events: bool = False,
+        record: Recorder | None = None,
         now: float = 0.0,
     ) -> None:
         self.name = name
         self.number = number
         self.settings = settings or QueueSettings()
-        self._core = QueueCore(self.settings, log or QueueLog(), record_events)
+        self._core = QueueCore(self.settings, log or QueueLog(), record)
         subscribing.await_owners(self._core, now)
 
     @property
@@ -83,13 +83,10 @@ class QueueState:
             self._core.effects = []
         return effects
 
-    def take_events(self) -> list[Event]:
-        """What has happened since the last call, in order; always empty unless events are recorded."""
-        events = self._core.events
-        if not events:
-            return []
-        self._core.events = []
-        return events
+    @property
+    def barrier(self) -> int:
+        """The number of the event that must be durable before what the last command returned may be seen outside."""
+        return self._core.barrier
 
     # --- senders
 
@@ -105,26 +102,47 @@ class QueueState:
         """Add to what a sender wants to be granted; GrantCapacity follows as there is room."""
         sending.request_capacity(self._core, connection, messages, size)
 
-    def send(
-        self, connection: Connection, client_sequence: int, batch: MessageBatch, now: float, wall_us: int
-    ) -> int | None:
-        """Store what of ``batch`` is not stored yet, and confirm it.
+    def accept(self, connection: Connection, client_sequence: int, batch: MessageBatch) -> None:
+        """Take a batch in; it is stored and confirmed, with all that was accepted before, by ``store``.
+
+        No other command may come between: whoever calls this calls ``store`` first.
 
         Args:
             connection: the sender's.
             client_sequence: the sender's number of the first message.
             batch: the messages.
-            now: seconds.
-            wall_us: microseconds since the epoch.
-
-        Returns:
-            the queue's number of the first message; None if that was stored before.
 
         Raises:
             DemandExceededError: it is more than was granted.
             SequenceGapError: messages before it were not sent.
         """
-        return sending.send(self._core, connection, client_sequence, batch, now=now, wall_us=wall_us)
+        sending.accept(self._core, connection, client_sequence, batch)
+
+    @property
+    def storing(self) -> bool:
+        """Whether something was accepted that is not stored yet."""
+        return bool(self._core.incoming)
+
+    def store(self, now: float, wall_us: int) -> None:
+        """Store what was accepted, in as few batches as it takes, and confirm it.
+
+        Args:
+            now: seconds.
+            wall_us: microseconds since the epoch.
+        """
+        sending.store(self._core, now, wall_us)
+
+    def send(
+        self, connection: Connection, client_sequence: int, batch: MessageBatch, now: float, wall_us: int
+    ) -> int | None:
+        """``accept`` and ``store`` at once.
+
+        Returns:
+            the queue's number of the first message; None if that was stored before.
+        """
+        item = sending.accept(self._core, connection, client_sequence, batch)
+        sending.store(self._core, now, wall_us)
+        return None if item.known else self._core.log.next_sequence - len(batch)
 
     # --- receivers
 

@@ -85,7 +85,7 @@ def reserve(
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.effects.append(Reserved(connection, request, end, core.facts(now)))
+        core.effects.append(Reserved(connection, request, end, core.facts(now), core.barrier))
         return
     owner = core.owners[ledger.name]
     if owner.waiting is not None:
@@ -120,7 +120,7 @@ def fetch(core: QueueCore, connection: Connection, start: int, stop: int) -> Fet
         raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
     if start < ledger.base or stop > ledger.high:
         raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
-    return FetchedRanges(ledger.segments(start, stop))
+    return FetchedRanges(ledger.name, ledger.segments(start, stop), core.log.table)
 
 
 def release(core: QueueCore, name: str, now: float) -> int:
@@ -134,7 +134,13 @@ def release(core: QueueCore, name: str, now: float) -> int:
     released = ledger.high - ledger.base
     core.commit(SubscriptionReleased(name, ledger.high))
     for segment in segments:
-        core.ready.put_back(Span(segment.start, segment.stop, segment.entry, segment.delivery_count, True))
+        position = segment.start
+        while position < segment.stop:
+            entry = core.log.table.at(position)
+            assert entry is not None, "what is reserved is stored"
+            stop = min(entry.stop, segment.stop)
+            core.ready.put_back(Span(position, stop, entry, segment.delivery_count, True))
+            position = stop
     dispatch(core, now)
     return released
 
@@ -237,7 +243,9 @@ def _owner(core: QueueCore, connection: Connection) -> Subscriber:
 
 def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     end_wait(core, reservation)
-    core.effects.append(Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now)))
+    core.effects.append(
+        Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now), core.barrier)
+    )
 
 
 def _await_owner(core: QueueCore, owner: Ownership, now: float) -> None:

@@ -91,7 +91,7 @@ def operation(
 class QueueMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
-        self.queue = QueueState("q", 7, QueueSettings(MAX_MESSAGES, MAX_BYTES, VISIBILITY), record_events=True)
+        self.queue = QueueState("q", 7, QueueSettings(MAX_MESSAGES, MAX_BYTES, VISIBILITY), record=self.record)
         self.now = 100.0
         self.stored: dict[int, Stored] = {}
         self.entries: dict[int, tuple[int, int]] = {}
@@ -103,6 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.owned = False
         self.reserving: tuple[int, int, int, int | None, float] | None = None
         self.events: list[Event] = []
+        self.seen_events = 0
         self.expect_confirm: list[tuple[str, int, int | None]] = []
         self.answers = 0
         self.acknowledged = self.purged = 0
@@ -129,9 +130,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     # --- the model's reading of what came out
 
+    def record(self, event: Event) -> int:
+        self.events.append(event)
+        return len(self.events)
+
     def settle(self) -> None:
-        fresh_events = self.queue.take_events()
-        self.events += fresh_events
+        fresh_events = self.events[self.seen_events :]
+        self.seen_events = len(self.events)
         reserved = [event for event in fresh_events if isinstance(event, MessagesReserved)]
         for effect in self.queue.take_effects():
             if isinstance(effect, Deliver):

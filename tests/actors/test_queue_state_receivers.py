@@ -14,6 +14,7 @@ from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue_state import Deliver, QueueSettings, QueueState, Refuse, receiving
 from actors.queue_state import settings as limits
+from actors.queue_state.entry_table import MemoryEntryTable
 
 LARGE = 10**9
 
@@ -403,6 +404,12 @@ def test_purging_drops_what_nobody_holds() -> None:
     assert queue.purge() == 0
 
 
+def memory_table(queue: QueueState) -> MemoryEntryTable:
+    table = queue.log.table
+    assert isinstance(table, MemoryEntryTable)
+    return table
+
+
 def test_sequence_numbers_never_go_back() -> None:
     queue = queue_with(5)
     queue.purge()
@@ -423,7 +430,8 @@ def test_when_everything_is_acknowledged_nothing_is_kept() -> None:
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
     core = queue._core
-    assert (queue.log.entries, queue.log._firsts) == ({}, [])
+    table = memory_table(queue)
+    assert (len(table), table.slots) == (0, 0)
     assert (core.leases.slots, core.ready._due.slots) == (0, 0)
     assert (len(core.receivers["r"].held), core.ready.first()) == (0, None)
     assert queue.next_deadline() is None
@@ -438,9 +446,12 @@ def test_dead_places_never_outnumber_live_ones() -> None:
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
     assert queue._core.leases.slots <= 200
-    assert len(queue.log._firsts) <= 200
-    assert queue.log.entry_at(950) is queue.log.entries[950]
-    assert queue.log.entry_at(5) is None
+    table = memory_table(queue)
+    assert table.slots <= 200
+    entry = table.at(950)
+    assert entry is not None
+    assert (entry.first, entry.stop) == (950, 951)
+    assert table.at(5) is None
 
 
 def test_the_oldest_age_is_that_of_the_next_message() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +11,8 @@ from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue_state import span_map
 from actors.queue_state.deadlines import MIN_COMPACTED, DeadlineHeap
 from actors.queue_state.entry import Entry, Span
+from actors.queue_state.entry_table import MemoryEntryTable
+from actors.queue_state.events import MessagesAdded
 from actors.queue_state.ranges import RangeSet, checked_ranges, merged
 from actors.queue_state.span_map import SpanMap
 
@@ -47,7 +47,7 @@ def test_a_range_set_is_a_set(commands: list[tuple[bool, tuple[int, int]]]) -> N
 
 @given(data=st.data(), chunk=st.sampled_from([1, 2, 512]))
 def test_a_span_map_cuts_and_joins_like_a_dictionary_of_messages(data: st.DataObject, chunk: int) -> None:
-    entry = Entry(0, MessageBatch.from_payloads([b"x"] * 80), 0)
+    entry = entry_of(0, [b"x"] * 80)
     spans, model = SpanMap(), dict[int, int]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_map, "CHUNK_SPANS", chunk)
@@ -88,7 +88,7 @@ def test_a_span_map_cuts_and_joins_like_a_dictionary_of_messages(data: st.DataOb
 
 
 def test_neighbours_are_joined_only_if_they_can_be_delivered_as_one() -> None:
-    entry, other = (Entry(first, MessageBatch.from_payloads([b"x"] * 4), 0) for first in (0, 4))
+    entry, other = (entry_of(first, [b"x"] * 4) for first in (0, 4))
     spans = SpanMap()
     for span in (
         Span(1, 2, entry, 1, True),
@@ -100,6 +100,14 @@ def test_neighbours_are_joined_only_if_they_can_be_delivered_as_one() -> None:
     ):
         spans.join(span)
     assert [(span.start, span.stop) for span in spans] == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8)]
+
+
+def entry_of(first: int, payloads: list[bytes]) -> Entry:
+    table = MemoryEntryTable(0)
+    table.add(MessagesAdded(first, MessageBatch.from_payloads(payloads), 0), 1)
+    entry = table.at(first)
+    assert entry is not None
+    return entry
 
 
 class Item:
@@ -154,10 +162,3 @@ def test_ranges_are_checked_before_anything_is_done() -> None:
         checked_ranges([(5, 2), (0, 6)])
     assert caught.value.unknown == 5
     assert merged([(0, 2), (2, 5), (6, 7)]) == ((0, 5), (6, 7))
-
-
-@given(st.lists(st.integers(0, 30), min_size=1, max_size=20), st.data())
-def test_the_bytes_of_the_parts_of_an_entry_add_up(sizes: list[int], data: st.DataObject) -> None:
-    entry = Entry(10, MessageBatch.from_payloads([b"x" * size for size in sizes]), 0)
-    cuts = sorted(data.draw(st.sets(st.integers(10, entry.stop))) | {10, entry.stop})
-    assert sum(entry.bytes_of(start, stop) for start, stop in pairwise(cuts)) == entry.size == entry.batch.nbytes

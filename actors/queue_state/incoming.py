@@ -1,0 +1,109 @@
+"""Batches on their way in: accepted, and stored together with their neighbours.
+
+A sender that sends one message at a time would fill the journal with headers and the queue with entries. So what arrives together is stored
+together: small batches of the same shape become one, whoever sent them, and large ones stay as they are, uncopied.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from operator import sub
+from typing import TYPE_CHECKING, NamedTuple
+
+from actors.batch import BinaryColumn, MessageBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from actors.queue_state.consumers import Sender
+
+SMALL_MESSAGES = 128
+SMALL_BYTES = 32 * 1024
+"""A batch with at most so many messages and bytes is joined with its neighbours."""
+JOINED_MESSAGES = 4_096
+JOINED_BYTES = 512 * 1024
+"""The most that is joined: half a frame's room and less, and a delivery of bearable size."""
+
+
+class Incoming(NamedTuple):
+    """A batch that was accepted of ``sender``, whose numbers end before ``up_to``; ``known`` messages of it were stored before."""
+
+    sender: Sender
+    up_to: int
+    batch: MessageBatch
+    known: int
+    delay_us: int
+    ttl_us: int | None
+
+    @property
+    def stored(self) -> MessageBatch:
+        """What is to be stored of it; what is cut off stays in memory with the rest, whose buffers it shares."""
+        return self.batch.slice(self.known, len(self.batch)) if self.known else self.batch
+
+
+def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
+    """``incoming`` in order, neighbours that are stored as one batch together."""
+    group: list[Incoming] = []
+    messages = size = 0
+    for item in incoming:
+        count, nbytes = len(item.batch) - item.known, item.batch.nbytes
+        if group and not (
+            _small(count, nbytes)
+            and messages + count <= JOINED_MESSAGES
+            and size + nbytes <= JOINED_BYTES
+            and _alike(group[0], item)
+        ):
+            yield group
+            group = []
+        if not group:
+            messages = size = 0
+        group.append(item)
+        # Nothing is joined to a large one.
+        messages += count if _small(count, nbytes) else JOINED_MESSAGES
+        size += nbytes
+    if group:
+        yield group
+
+
+def joined(group: list[Incoming]) -> MessageBatch:
+    """One batch of all that a group stores; a batch alone stays what it is."""
+    if len(group) == 1:
+        return group[0].stored
+    batches = [item.stored for item in group]
+    ids = (
+        None
+        if batches[0].ids is None
+        else memoryview(b"".join([batch.ids for batch in batches if batch.ids is not None]))
+    )
+    keys = None if batches[0].keys is None else _column([batch.keys for batch in batches if batch.keys is not None])
+    headers = (
+        None
+        if batches[0].headers is None
+        else _column([batch.headers for batch in batches if batch.headers is not None])
+    )
+    return MessageBatch(_column([batch.payloads for batch in batches]), ids, keys, headers)
+
+
+def _column(columns: list[BinaryColumn]) -> BinaryColumn:
+    sizes: list[int] = []
+    for column in columns:
+        if len(column.offsets) == 2:
+            sizes.append(len(column.data))
+        else:
+            ends = column.offsets.tolist()
+            sizes += map(sub, ends[1:], ends)
+    return BinaryColumn.from_parts(list(accumulate(sizes, initial=0)), [column.data for column in columns])
+
+
+def _small(count: int, size: int) -> bool:
+    return count <= SMALL_MESSAGES and size <= SMALL_BYTES
+
+
+def _alike(one: Incoming, other: Incoming) -> bool:
+    return (
+        one.delay_us == other.delay_us
+        and one.ttl_us == other.ttl_us
+        and (one.batch.ids is None) == (other.batch.ids is None)
+        and (one.batch.keys is None) == (other.batch.keys is None)
+        and (one.batch.headers is None) == (other.batch.headers is None)
+    )
