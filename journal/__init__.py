@@ -1,0 +1,47 @@
+"""The append-only segment log that makes the broker durable. The format is specified in journal/format.py."""
+
+from journal.cache import ByteBoundedCache
+from journal.committer import Committer, ManualCommitter, ThreadCommitter
+from journal.errors import (
+    FormatError,
+    JournalDamagedError,
+    JournalError,
+    JournalFailedError,
+    JournalFullError,
+    JournalLockedError,
+    JournalUsageError,
+    UnknownItemError,
+)
+from journal.files import Buffer, Files, OsFiles
+from journal.journal import Journal, Record
+from journal.options import JournalOptions, JournalStatistics
+from journal.reader import Located, StoredItems
+from journal.repair import repair
+from journal.verify import Finding, verify
+
+__all__ = [
+    "Buffer",
+    "ByteBoundedCache",
+    "Committer",
+    "Files",
+    "Finding",
+    "FormatError",
+    "Journal",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalFailedError",
+    "JournalFullError",
+    "JournalLockedError",
+    "JournalOptions",
+    "JournalStatistics",
+    "JournalUsageError",
+    "Located",
+    "ManualCommitter",
+    "OsFiles",
+    "Record",
+    "StoredItems",
+    "ThreadCommitter",
+    "UnknownItemError",
+    "repair",
+    "verify",
+]

@@ -1,0 +1,163 @@
+"""Who calls the writer, and when: a thread that sleeps until there is something to write, or a test that says now.
+
+The appending thread wakes the writer's only while that rests: a lock taken for every record would cost more than the record.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from typing import Final, Protocol
+
+from journal.errors import JournalError
+from journal.writer import Task, Writer
+
+AWAKE: Final = 0
+RESTS_SHORTLY: Final = 1
+"""Until a time that is near: nobody need wake it for a lazy record."""
+RESTS: Final = 2
+"""Until it is woken."""
+
+BACKGROUND_TASKS = 64
+"""Tasks that wait for the worker at most: one for each segment that is filled, so the disk is gigabytes behind at this."""
+BACKGROUND_TIMEOUT = 60.0
+"""Seconds that the writer waits for the worker to take a task, before it gives the disk up."""
+
+
+class Committer(Protocol):
+    """What runs a journal's writer.
+
+    Attributes:
+        resting: ``AWAKE``, ``RESTS_SHORTLY`` or ``RESTS``; who appends rings where it is not awake.
+    """
+
+    resting: int
+
+    def start(self, writer: Writer) -> None:
+        """Take charge of a writer; called once."""
+
+    def ring(self) -> None:
+        """There is something new; only the appending thread calls it."""
+
+    def finish(self, timeout: float) -> bool:
+        """Wait until the writer has stopped or failed and no task is left; False if that took more than ``timeout`` seconds."""
+
+
+class ThreadCommitter:
+    """One thread writes, another does what takes long (indexes, checkpoints, combining segments)."""
+
+    def __init__(self) -> None:
+        self.resting = AWAKE
+        self._bell = threading.Lock()
+        self._bell.acquire()  # rung by releasing it
+        self._tasks: queue.Queue[Task | None] = queue.Queue(BACKGROUND_TASKS)
+
+    def start(self, writer: Writer) -> None:
+        """See `Committer`."""
+        writer.background = self._background
+        # Daemons: a program that ends without closing its journal must end. What it appended last was not reported durable.
+        self._writing = threading.Thread(target=self._write, args=(writer,), name="penstock-journal", daemon=True)
+        self._working = threading.Thread(target=self._work, args=(writer,), name="penstock-journal-worker", daemon=True)
+        self._writing.start()
+        self._working.start()
+
+    def ring(self) -> None:
+        """See `Committer`."""
+        self.resting = AWAKE
+        if self._bell.locked():  # only this thread releases it, so it cannot be released twice
+            self._bell.release()
+
+    def finish(self, timeout: float) -> bool:
+        """See `Committer`."""
+        deadline = time.monotonic() + timeout
+        self.ring()
+        self._writing.join(max(0.0, deadline - time.monotonic()))
+        if self._writing.is_alive():
+            return False
+        try:
+            self._tasks.put(None, timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Full:
+            return False
+        self._working.join(max(0.0, deadline - time.monotonic()))
+        return not self._working.is_alive()
+
+    def _write(self, writer: Writer) -> None:
+        try:
+            while writer.failure is None and not writer.stopped:
+                if writer.ready():
+                    writer.commit()
+                else:
+                    self._rest(writer)
+        except BaseException as error:  # noqa: BLE001 - the thread ends, and the journal must not outlive it in silence
+            writer.fail(error)
+
+    def _rest(self, writer: Writer) -> None:
+        # First say that it rests, then look again: what comes in between is either seen here or rings.
+        self.resting = RESTS
+        if not writer.ready():
+            seconds = writer.seconds_to_wait()
+            if seconds is None:
+                self._bell.acquire()  # nothing to do until somebody appends: no deadline is due
+            else:
+                self.resting = RESTS_SHORTLY
+                self._bell.acquire(timeout=seconds)
+        self.resting = AWAKE
+
+    def _background(self, task: Task) -> None:
+        try:
+            self._tasks.put(task, timeout=BACKGROUND_TIMEOUT)
+        except queue.Full:
+            raise JournalError(
+                f"the journal's worker took no task for {BACKGROUND_TIMEOUT:g} s; is the disk dead?"
+            ) from None
+
+    def _work(self, writer: Writer) -> None:
+        try:
+            while (task := self._tasks.get()) is not None:
+                task()
+        except BaseException as error:  # noqa: BLE001 - as in _write
+            writer.fail(error)
+
+
+class ManualCommitter:
+    """Nothing happens until `run`: for tests, and for simulations that decide when a sync returns and when the power fails."""
+
+    def __init__(self) -> None:
+        self.resting = AWAKE
+        self._writer: Writer | None = None
+        self._tasks: deque[Task] = deque()
+
+    def start(self, writer: Writer) -> None:
+        """See `Committer`."""
+        self._writer = writer
+        writer.background = self._tasks.append
+
+    def ring(self) -> None:
+        """See `Committer`."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether `run` has something to do."""
+        writer = self._writer
+        return (
+            writer is not None and writer.failure is None and bool(self._tasks or (writer.queue and not writer.stopped))
+        )
+
+    def run(self) -> None:
+        """Everything that waits, lazy records too, on the calling thread; with ``sync="interval"`` an interval ends here."""
+        writer = self._writer
+        if writer is None:
+            return
+        while self.pending:
+            while writer.queue and writer.failure is None and not writer.stopped:
+                writer.commit()
+            while self._tasks and writer.failure is None:
+                self._tasks.popleft()()
+        writer.commit()
+
+    def finish(self, timeout: float) -> bool:  # noqa: ARG002 - the protocol's
+        """See `Committer`; nothing is waited for."""
+        self.run()
+        return True

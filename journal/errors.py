@@ -1,0 +1,88 @@
+"""Errors of the journal: one root, one class for each thing that a caller can do something about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TOOLS = "`penstock journal verify` lists all damage, `penstock journal repair` keeps everything that is whole"
+
+
+class JournalError(Exception):
+    """Root of every error that this package raises of its own."""
+
+
+class FormatError(JournalError, ValueError):
+    """Bytes that are not what journal/format.py specifies; the text says what is wrong with them."""
+
+
+class JournalUsageError(JournalError, ValueError):
+    """The program asked for what the journal does not do (a kind out of range, items out of order, a call at the wrong time)."""
+
+
+class JournalFailedError(JournalError):
+    """A write or a sync failed, so what is on disk is not known. The journal takes nothing more: start again and recover."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the journal has failed and takes nothing more: {type(cause).__name__}: {cause}; "
+            "mend the cause (disk full? disk broken?) and start again: nothing that was reported durable is lost"
+        )
+        self.cause = cause
+
+
+class JournalDamagedError(JournalError):
+    """What is on disk is not what was written there.
+
+    Attributes:
+        file: the file.
+        offset: where in it the damage begins, bytes.
+        text: what is wrong there.
+    """
+
+    def __init__(self, file: Path, offset: int, text: str) -> None:
+        super().__init__(f"the journal is damaged: {file}, offset {offset}: {text}; {TOOLS}")
+        self.file = file
+        self.offset = offset
+        self.text = text
+
+
+class JournalFullError(JournalError):
+    """More waits to be written than ``max_pending_bytes``: the disk is slower than what is appended.
+
+    Attributes:
+        pending: bytes that wait.
+        limit: the bound.
+    """
+
+    def __init__(self, pending: int, limit: int) -> None:
+        super().__init__(
+            f"{pending} bytes wait to be written, the limit is {limit}: append less until some are durable, "
+            "or raise max_pending_bytes"
+        )
+        self.pending = pending
+        self.limit = limit
+
+
+class JournalLockedError(JournalError):
+    """Another process, or another journal of this one, has the directory open."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(f"{directory} is in use by another broker: stop that one, or choose another directory")
+        self.directory = directory
+
+
+class UnknownItemError(JournalError, KeyError):
+    """No record holds the item: it was never appended, or nobody wanted it any more and its segment is gone.
+
+    Attributes:
+        stream: the stream.
+        sequence: the item's number in it.
+    """
+
+    def __init__(self, stream: int, sequence: int) -> None:
+        super().__init__(f"no record holds item {sequence} of stream {stream}")
+        self.stream = stream
+        self.sequence = sequence
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError's own would put quotes around it

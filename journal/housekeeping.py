@@ -1,0 +1,103 @@
+"""What a checkpoint brings with it: dead segments are given back, and neighbours that hold little are combined.
+
+The first half of each step runs on the thread that appends and owns the catalog, the second on the journal's worker. A file is
+removed only when a checkpoint that does not list it is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from journal.catalog import Catalog
+from journal.checkpoint import drop_old_checkpoints, write_checkpoint
+from journal.compaction import Combined, combine
+from journal.errors import JournalDamagedError
+from journal.files import Files
+from journal.format import Checkpoint
+from journal.options import JournalOptions
+from journal.reclaim import Combination, Live, discard, plan_combination, weigh
+
+
+class Housekeeping:
+    """One checkpoint and one combination at a time.
+
+    Attributes:
+        checkpointing: a checkpoint is under way.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        options: JournalOptions,
+        catalog: Catalog,
+        spares: deque[Path],
+        report: Callable[[str], None],
+    ) -> None:
+        self.checkpointing = False
+        self._files = files
+        self._directory = directory
+        self._options = options
+        self._catalog = catalog
+        self._spares = spares
+        self._report = report
+        self._combining = False
+        self._combined: Combined | None = None
+
+    # On the thread that appends.
+
+    def tidy(self, live: Live) -> tuple[list[Path], Combination | None]:
+        """Take dead segments out of the catalog, and choose what to combine.
+
+        Returns: the files to remove behind the next checkpoint, and what `combine` is to do then, or None.
+        """
+        dead = self._adopt()
+        weighed = weigh(self._catalog.segments, live)
+        gone = [segment for segment, wanted in weighed if not wanted and not segment.busy]
+        self._catalog.remove(gone)
+        dead += [segment.path for segment in gone]
+        if self._combining:
+            return dead, None
+        weighed = [(segment, wanted) for segment, wanted in weighed if wanted]
+        combination = plan_combination(self._catalog, weighed, live, self._options, self._report)
+        if combination is not None:
+            self._combining = True
+            for source in combination.sources:
+                source.busy = True
+        return dead, combination
+
+    def _adopt(self) -> list[Path]:
+        """Put a segment that was combined in the place of its sources, which are dead once a checkpoint says so."""
+        combined, self._combined = self._combined, None
+        if combined is None:
+            return []
+        self._combining = False
+        for source in combined.sources:
+            source.busy = False
+            source.stuck = combined.segment is None
+        if combined.segment is None:
+            return []
+        self._catalog.replace(combined.sources, combined.segment)
+        return [source.path for source in combined.sources]
+
+    # On the journal's worker.
+
+    def write(self, checkpoint: Checkpoint, dead: Sequence[Path], done: Callable[[], None] | None) -> None:
+        """Have the checkpoint durable, then remove what it does not list."""
+        write_checkpoint(self._files, self._directory, checkpoint)
+        drop_old_checkpoints(self._files, self._directory)
+        if dead:
+            discard(self._files, self._directory, dead, self._spares, self._options)
+        self.checkpointing = False
+        if done is not None:
+            done()
+
+    def combine(self, combination: Combination, segment_id: int) -> None:
+        """Copy; the next `tidy` takes what came of it. A source that is damaged is left alone, and reading it says so."""
+        try:
+            self._combined = combine(self._files, self._directory, combination, segment_id)
+        except JournalDamagedError as damage:
+            self._report(f"segments could not be combined, and are left as they are: {damage}")
+            self._combined = Combined(combination.sources, None)

@@ -1,0 +1,431 @@
+"""The journal: one log of records, appended by one thread, durable before it says so, read back by (stream, item).
+
+The thread that appends owns all state here: it gives each record its lsn and its place, so the index is complete at once. The
+writer only executes (journal/writer.py). ``on_durable``, ``on_failure`` and ``done`` are called on threads of the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
+from journal.errors import (
+    JournalError,
+    JournalFailedError,
+    JournalFullError,
+    JournalLockedError,
+    JournalUsageError,
+)
+from journal.files import Buffer, Files, OsFiles
+from journal.format import (
+    CLOSED,
+    ITEMS,
+    ITEMS_PREFIX_BYTES,
+    MAX_PAYLOAD,
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    Checkpoint,
+)
+from journal.housekeeping import Housekeeping
+from journal.names import LOCK
+from journal.options import JournalOptions, JournalStatistics
+from journal.reader import Located, StoredItems, located, read_items, spans
+from journal.reclaim import Live
+from journal.recovery import Recovered, recover, replay
+from journal.segment import Segment, new_header
+from journal.writer import Task, Writer
+
+logger = logging.getLogger("penstock.journal")
+
+CLOSE_TIMEOUT = 30.0
+"""Seconds in which everything pending must be on disk when the journal is closed; a disk that is slower is broken."""
+SEALED_SEGMENTS_DUE = 4
+"""A checkpoint is due when so many segments were filled since the last: until then none of them can be given back."""
+MAX_KIND = 255
+MAX_U32 = (1 << 32) - 1
+
+Report = Callable[[str], None]
+
+
+class Record(NamedTuple):
+    """A record as it is replayed; the payload of one with items begins with the 16 bytes of ITEMS (journal/format.py)."""
+
+    lsn: int
+    kind: int
+    payload: memoryview
+
+
+class Journal:
+    """An open directory. Made by `open`; then `replay` once, `start`, and append until `close`.
+
+    Attributes:
+        epoch: how many times the directory was opened, this time included; durable.
+        next_lsn: the lsn that the next record gets.
+        checkpoint_payload: the caller's, of the newest checkpoint at `open`; None where there was none.
+    """
+
+    def __init__(
+        self, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report, recovered: Recovered
+    ) -> None:
+        self.epoch = recovered.checkpoint.epoch
+        self.next_lsn = recovered.next_lsn
+        self.checkpoint_payload = recovered.checkpoint.payload
+        self._directory = directory
+        self._options = options
+        self._files = files
+        self._lock: int | None = lock
+        self._catalog = recovered.catalog
+        self._active = recovered.catalog.segments[-1]
+        self._replay_from: list[tuple[Segment, int, int]] | None = recovered.replay_from
+        self._next_segment = recovered.next_segment
+        self._spares = recovered.spares
+        self._writer: Writer | None = None
+        self._committer: Committer | None = None
+        self._queue: deque[tuple[object, ...] | Task] = deque()
+        self._appended_bytes = 0
+        self._checkpoint_lsn = recovered.checkpoint.lsn
+        self._bytes_at_checkpoint = 0
+        self._sealed_since_checkpoint = len(recovered.replay_from)
+        self._housekeeping = Housekeeping(files, directory, options, recovered.catalog, recovered.spares, report)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        options: JournalOptions | None = None,
+        files: Files | None = None,
+        report: Report = logger.warning,
+    ) -> Journal:
+        """Lock a directory, made if need be, and recover what it holds.
+
+        ``report`` gets a line for everything that a person should know of: a torn tail that was cut off, an index made again.
+
+        Raises:
+            JournalLockedError: it is open elsewhere.
+            JournalDamagedError: something that was durable is missing or changed; names file and offset.
+            JournalFailedError: the file system refuses.
+        """
+        options = options or JournalOptions()
+        files = files or OsFiles()
+        try:
+            files.make_directory(directory)
+            lock = files.lock(directory / LOCK)
+        except BlockingIOError:
+            raise JournalLockedError(directory) from None
+        except OSError as error:
+            raise JournalFailedError(error) from error
+        try:
+            if files.names(directory) == [LOCK]:
+                files.sync_directory(directory.parent)  # perhaps it was just made
+            recovered = recover(files, directory, options, report)
+        except OSError as error:
+            files.close(lock)
+            raise JournalFailedError(error) from error
+        except JournalError:
+            files.close(lock)
+            raise
+        return cls(directory, options, files, lock, report, recovered)
+
+    @property
+    def durable_lsn(self) -> int:
+        """Every record below it was reported durable; before `start`, everything that was recovered."""
+        return self._writer.durable_lsn if self._writer is not None else self.next_lsn
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet reported durable."""
+        return self._appended_bytes - self._writer.settled_bytes if self._writer is not None else 0
+
+    @property
+    def failure(self) -> JournalFailedError | None:
+        """Why nothing is taken any more."""
+        return self._writer.failure if self._writer is not None else None
+
+    @property
+    def checkpointing(self) -> bool:
+        """A checkpoint is under way."""
+        return self._housekeeping.checkpointing
+
+    def replay(self) -> Iterator[Record]:
+        """The caller's records behind the checkpoint, in order; once, between `open` and `start`."""
+        if self._replay_from is None:
+            raise JournalUsageError("records are replayed once, before the journal is started")
+        stretches, self._replay_from = self._replay_from, None
+        for record in replay(self._files, stretches):
+            yield Record(record.lsn, record.kind, record.payload)
+
+    def start(
+        self,
+        on_durable: Callable[[int], None],
+        on_failure: Callable[[JournalFailedError], None],
+        committer: Committer | None = None,
+    ) -> None:
+        """Begin to take records.
+
+        ``on_durable`` is told once for each group commit up to which lsn everything is durable, ``on_failure`` once why nothing
+        is taken any more; both on threads of the journal.
+        """
+        if self._writer is not None or self._lock is None:
+            raise JournalUsageError("a journal is started once, while it is open")
+        self._replay_from = None
+        self._committer = committer or ThreadCommitter()
+        # A simulation has a clock of its own, and measures nothing.
+        clock = (lambda: 0.0) if isinstance(self._committer, ManualCommitter) else time.monotonic
+        self._writer = Writer(
+            self._files, self._options, self._active, self.epoch, self._spares, on_durable, on_failure, clock
+        )
+        self._queue = self._writer.queue  # type: ignore[assignment]  # a plain alias, which saves a lookup a record
+        self._committer.start(self._writer)
+
+    def append(self, kind: int, parts: Sequence[Buffer], *, lazy: bool = False) -> int:
+        """Append a record; returns its lsn.
+
+        The parts are written later, from where they are: they must be contiguous, and not change.
+        With ``lazy`` it waits up to ``lazy_delay`` seconds for another to be written with.
+
+        Raises:
+            JournalFailedError: a write or a sync has failed.
+            JournalFullError: more than ``max_pending_bytes`` wait to be written.
+            JournalUsageError: a kind out of range, a payload that is too large, a journal that is not started.
+        """
+        if kind == CLOSED:
+            raise JournalUsageError(f"kind {CLOSED} is the journal's own")
+        length = 0
+        for part in parts:
+            length += part.nbytes if type(part) is memoryview else len(part)
+        return self._append(kind, 0, length, 0, 0, 0, parts, lazy)
+
+    def append_items(self, kind: int, stream: int, first: int, count: int, parts: Sequence[Buffer]) -> int:
+        """Append a record that holds the items first <= n < first + count of a stream; as `append`, and never lazy.
+
+        The items of a stream only ascend, over all records that still hold some; gaps are allowed.
+
+        Raises:
+            JournalUsageError: also for items that do not follow those before.
+        """
+        length = ITEMS_PREFIX_BYTES
+        for part in parts:
+            length += part.nbytes if type(part) is memoryview else len(part)
+        return self._append(kind, ITEMS, length, stream, first, count, parts, False)
+
+    def locate(self, stream: int, sequence: int) -> Located | None:
+        """The record that holds an item, without reading it; None where there is none."""
+        place = self._catalog.find(stream, sequence)
+        if place is None or place.rows.firsts[place.row] > sequence:
+            return None
+        return located(place)
+
+    def read(self, stream: int, sequence: int) -> StoredItems:
+        """The record that holds an item, its checksum verified.
+
+        Raises:
+            UnknownItemError: there is none.
+            JournalDamagedError: it is not what was written; names file and offset.
+        """
+        return read_items(self._files, self._catalog, stream, sequence)
+
+    def spans(self, stream: int, start: int, stop: int) -> Iterator[Located]:
+        """The records that hold items of start <= n < stop, ascending."""
+        return spans(self._catalog, stream, start, stop)
+
+    def checkpoint_due(self) -> bool:
+        """Whether enough was appended since the last checkpoint for another, and none is under way.
+
+        A caller may make one at any time; only a checkpoint gives disk back.
+        """
+        return not self.checkpointing and (
+            self.next_lsn - self._checkpoint_lsn >= self._options.checkpoint_records
+            or self._appended_bytes - self._bytes_at_checkpoint >= self._options.checkpoint_bytes
+            or self._sealed_since_checkpoint >= SEALED_SEGMENTS_DUE
+        )
+
+    def checkpoint(self, payload: bytes, live: Live, done: Callable[[], None] | None = None) -> None:
+        """Store the caller's state as of now, so that no record appended until now need be replayed; and give disk back.
+
+        It returns at once; ``done`` is called, on a thread of the journal, when the checkpoint is durable.
+
+        Args:
+            payload: the state; every record appended before this call is contained in it.
+            live: (stream, first, stop) -> how many of those items are still wanted; asked during this call, and 0 for an unknown stream.
+                Items once not wanted are never wanted again.
+            done: see above.
+
+        Raises:
+            JournalUsageError: one is under way.
+            JournalFailedError: a write or a sync has failed.
+        """
+        writer = self._running()
+        if self.checkpointing:
+            raise JournalUsageError("a checkpoint is under way; wait for done, or look at checkpointing")
+        dead, combination = self._housekeeping.tidy(live)
+        combined_segment = self._next_segment
+        if combination is not None:
+            self._next_segment += 1
+        checkpoint = Checkpoint(
+            self.next_lsn,
+            self.epoch,
+            self._next_segment,
+            tuple(segment.facts() for segment in self._catalog.segments),
+            payload,
+        )
+        self._housekeeping.checkpointing = True
+        self._checkpoint_lsn = self.next_lsn
+        self._bytes_at_checkpoint = self._appended_bytes
+        self._sealed_since_checkpoint = 0
+        self._submit(writer, partial(writer.after_sync, partial(self._housekeeping.write, checkpoint, dead, done)))
+        if combination is not None:
+            copy = partial(self._housekeeping.combine, combination, combined_segment)
+            self._submit(writer, partial(writer.in_background, copy))
+
+    def statistics(self) -> JournalStatistics:
+        """A snapshot."""
+        writer = self._writer
+        segments = self._catalog.segments
+        spares = len(self._spares)
+        syncs = writer.syncs if writer else 0
+        return JournalStatistics(
+            segments=len(segments),
+            disk_bytes=sum(segment.end for segment in segments) + spares * self._options.segment_bytes,
+            spare_segments=spares,
+            next_lsn=self.next_lsn,
+            durable_lsn=self.durable_lsn,
+            pending_bytes=self.pending_bytes,
+            syncs=syncs,
+            groups=writer.groups if writer else 0,
+            records=writer.records if writer else 0,
+            last_sync_seconds=writer.last_sync_seconds if writer else 0.0,
+            mean_sync_seconds=writer.sync_seconds / syncs if writer and syncs else 0.0,
+            records_since_checkpoint=self.next_lsn - self._checkpoint_lsn,
+        )
+
+    def close(self) -> None:
+        """Make everything durable that was appended, mark the log as closed, and let the directory go. A second call does nothing.
+
+        Of a journal that has failed nothing more is written.
+
+        Raises:
+            JournalError: that took more than ``CLOSE_TIMEOUT`` seconds. The directory stays locked: something still writes.
+        """
+        writer, committer = self._writer, self._committer
+        if self._lock is None:
+            return
+        if writer is not None and committer is not None:
+            with suppress(JournalFailedError):
+                self._submit(writer, writer.flush)  # so that the last record proves everything before it durable
+                self._append(CLOSED, 0, 0, 0, 0, 0, (), False)
+                self._submit(writer, writer.stop)
+            if not committer.finish(CLOSE_TIMEOUT):
+                raise JournalError(
+                    f"the journal could not be closed within {CLOSE_TIMEOUT:g} s: the disk does not answer"
+                )
+            writer.close()
+        self._let_go()
+
+    def abandon(self) -> None:
+        """Let files and lock go as they are, and write nothing: what a crash would leave. Only with a committer that is at rest."""
+        if self._lock is not None:
+            if self._writer is not None:
+                self._writer.stopped = True
+                self._writer.close()
+            self._let_go()
+
+    def _append(
+        self,
+        kind: int,
+        flags: int,
+        length: int,
+        stream: int,
+        first: int,
+        count: int,
+        parts: Sequence[Buffer],
+        lazy: bool,
+    ) -> int:
+        writer, committer = self._writer, self._committer
+        if writer is None or committer is None or writer.failure is not None or self._lock is None:
+            self._running()
+        assert writer is not None
+        assert committer is not None
+        size = RECORD_HEADER_BYTES + length
+        pending = self._appended_bytes + size - writer.settled_bytes
+        if pending > self._options.max_pending_bytes and pending > size and kind != CLOSED:
+            raise JournalFullError(pending, self._options.max_pending_bytes)
+        if length > MAX_PAYLOAD or not CLOSED <= kind <= MAX_KIND or (kind == CLOSED and length):
+            raise JournalUsageError(
+                f"a record of kind {kind} and {length} bytes; kinds are 1 to {MAX_KIND}, a payload has at most {MAX_PAYLOAD}"
+            )
+        segment = self._active
+        offset = segment.end
+        if offset + size > self._options.segment_bytes and offset > SEGMENT_HEADER_BYTES:
+            segment = self._roll(writer)
+            offset = segment.end
+        if flags:
+            self._index(segment, offset, length, stream, first, count)
+        lsn = self.next_lsn
+        record = (offset, size, lsn, kind, flags, length, stream, first, count, tuple(parts))
+        segment.unwritten[offset] = record
+        segment.end = offset + size
+        segment.stop_lsn = self.next_lsn = lsn + 1
+        self._appended_bytes += size
+        self._queue.append(record)
+        if not lazy:
+            writer.urgent_lsn = lsn + 1
+            if committer.resting:
+                committer.ring()
+        elif committer.resting == RESTS:
+            committer.ring()
+        return lsn
+
+    def _index(self, segment: Segment, offset: int, length: int, stream: int, first: int, count: int) -> None:
+        if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
+            raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
+        assert segment.rows is not None
+        rows = segment.rows.get(stream)
+        if rows is None:
+            rows = self._catalog.first_of_stream(segment, stream, first)
+        elif first < (stop := rows.firsts[-1] + rows.counts[-1]):
+            raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
+        rows.firsts.append(first)
+        rows.counts.append(count)
+        rows.offsets.append(offset)
+        rows.lengths.append(length)
+
+    def _roll(self, writer: Writer) -> Segment:
+        """Seal the segment and go on in a new one; the writer follows when it gets there."""
+        full = self._active
+        rows = full.rows
+        assert rows is not None
+        self._catalog.seal(full)
+        self._active = segment = Segment(self._directory, new_header(self._next_segment, self.next_lsn))
+        self._next_segment += 1
+        self._sealed_since_checkpoint += 1
+        self._catalog.add(segment)
+        self._submit(writer, partial(writer.roll, segment, rows))
+        return segment
+
+    def _submit(self, writer: Writer, task: Task) -> None:
+        writer.queue.append(task)
+        writer.urgent_tasks += 1
+        assert self._committer is not None
+        if self._committer.resting:
+            self._committer.ring()
+
+    def _running(self) -> Writer:
+        writer = self._writer
+        if writer is not None and writer.failure is not None:
+            raise writer.failure.with_traceback(None)
+        if writer is None or self._lock is None:
+            raise JournalUsageError("the journal is not started, or closed")
+        return writer
+
+    def _let_go(self) -> None:
+        self._catalog.close()
+        assert self._lock is not None
+        self._files.close(self._lock)
+        self._lock = None

@@ -1,0 +1,99 @@
+"""Reading items back: from what is not written yet, or by one positioned read whose checksum is verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from journal.catalog import Catalog, Place
+from journal.durable import read_exactly
+from journal.errors import JournalDamagedError, UnknownItemError
+from journal.files import Files
+from journal.format import (
+    CHECKSUMMED_FROM,
+    ITEMS_PREFIX,
+    ITEMS_PREFIX_BYTES,
+    RECORD,
+    RECORD_HEADER_BYTES,
+)
+
+_PAYLOAD_FROM = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
+
+
+class Located(NamedTuple):
+    """The record that holds an item: it has the items first <= n < stop; ``payload_bytes`` are those that `read` gives."""
+
+    first: int
+    stop: int
+    payload_bytes: int
+
+
+class StoredItems(NamedTuple):
+    """A record with items; ``payload`` is what was appended."""
+
+    first: int
+    stop: int
+    kind: int
+    lsn: int
+    payload: memoryview
+
+
+def located(place: Place) -> Located:
+    """What a place says without reading it."""
+    rows, row = place.rows, place.row
+    first = rows.firsts[row]
+    return Located(first, first + rows.counts[row], rows.lengths[row] - ITEMS_PREFIX_BYTES)
+
+
+def spans(catalog: Catalog, stream: int, start: int, stop: int) -> Iterator[Located]:
+    """The records that hold items of start <= n < stop, ascending.
+
+    Each is looked for when it is asked for, so segments may come and go between two of them.
+    """
+    while start < stop:
+        place = catalog.find(stream, start)
+        if place is None:
+            return
+        found = located(place)
+        if found.first >= stop:
+            return
+        yield found
+        start = found.stop
+
+
+def read_items(files: Files, catalog: Catalog, stream: int, sequence: int) -> StoredItems:
+    """The record that holds an item.
+
+    Raises:
+        UnknownItemError: there is none.
+        JournalDamagedError: it cannot be read, or is not what was written.
+    """
+    place = catalog.find(stream, sequence)
+    if place is None or place.rows.firsts[place.row] > sequence:
+        raise UnknownItemError(stream, sequence)
+    segment, rows, row = place
+    first, count = rows.firsts[row], rows.counts[row]
+    offset, length = rows.offsets[row], rows.lengths[row]
+    waiting = segment.unwritten.get(offset)
+    if waiting is not None:
+        _, _, lsn, kind, _, _, _, _, _, parts = waiting
+        payload = memoryview(parts[0] if len(parts) == 1 else b"".join(parts)).cast("B")
+        return StoredItems(first, first + count, kind, lsn, payload)
+    try:
+        data = read_exactly(files, catalog.file(segment), RECORD_HEADER_BYTES + length, offset)
+    except OSError as error:
+        raise JournalDamagedError(segment.path, offset, f"it cannot be read: {error}") from error
+    view = memoryview(data)
+    if len(data) != RECORD_HEADER_BYTES + length:
+        raise JournalDamagedError(segment.path, offset, f"the file ends after {len(data)} bytes of the record")
+    mark, crc, found_length, kind, _, _, _, lsn = RECORD.unpack_from(data)
+    if (
+        mark != segment.header.mark
+        or found_length != length
+        or crc32c(view[CHECKSUMMED_FROM:], segment.salt_crc) != crc
+        or ITEMS_PREFIX.unpack_from(data, RECORD_HEADER_BYTES) != (stream, first, count)
+    ):
+        raise JournalDamagedError(segment.path, offset, "the record is not what was written there")
+    return StoredItems(first, first + count, kind, lsn, view[_PAYLOAD_FROM:])

@@ -1,0 +1,179 @@
+"""Giving disk back: which segments nobody wants, and which neighbours hold so little that they are better combined.
+
+What is wanted the caller knows; it is asked for ranges, never for single items of a long row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from journal.catalog import Catalog
+from journal.errors import JournalDamagedError
+from journal.files import Files
+from journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, StreamRows
+from journal.names import index_name, parse_segment, spare_name
+from journal.options import JournalOptions
+from journal.segment import Segment
+
+Live: TypeAlias = Callable[[int, int, int], int]
+"""(stream, first, stop) -> how many items first <= n < stop are still wanted; 0 of a stream that is not known."""
+
+MOST_SOURCES = 32
+"""Segments combined at a time: they are copied in one go, between two checkpoints."""
+MANY_SOURCES = 4
+"""So many small segments are combined even where it frees less than half of them: their number is a cost too."""
+MOST_QUESTIONS = 20_000
+"""Calls of ``live`` while one combination is planned; what remains unasked counts as wanted. They hold up the caller's thread."""
+
+
+class Combination(NamedTuple):
+    """Neighbours, and of each the rows of the records that are copied, by stream."""
+
+    sources: tuple[Segment, ...]
+    wanted: tuple[dict[int, StreamRows], ...]
+
+
+def weigh(segments: Iterable[Segment], live: Live) -> list[tuple[Segment, int]]:
+    """Each sealed segment with the bytes of it that are wanted, in proportion to its wanted items; 0 where it is dead."""
+    weighed = []
+    for segment in segments:
+        summary = segment.summary
+        if summary is None:
+            continue
+        wanted = 0
+        for stream, first, stop, items, size in zip(
+            summary.stream, summary.first, summary.stop, summary.items, summary.bytes, strict=True
+        ):
+            # Rounded up: one wanted item of a million keeps its segment.
+            wanted += -(-size * min(live(stream, first, stop), items) // items)
+        weighed.append((segment, wanted))
+    return weighed
+
+
+def plan_combination(
+    catalog: Catalog,
+    weighed: Sequence[tuple[Segment, int]],
+    live: Live,
+    options: JournalOptions,
+    report: Callable[[str], None],
+) -> Combination | None:
+    """The first neighbours that are worth combining, or None.
+
+    Each has less than ``compact_below`` of a segment wanted, all of that fits one segment, and half of what they take is freed.
+    ``report`` is told of one whose records cannot be found for damage; it is not considered again.
+    """
+    limit = options.compact_below * options.segment_bytes
+    run: list[Segment] = []
+    total = 0
+    for segment, wanted in [*weighed, (None, 0)]:
+        fits = (
+            segment is not None
+            and not segment.busy
+            and not segment.stuck
+            and wanted < limit
+            and total + wanted <= options.segment_bytes - SEGMENT_HEADER_BYTES
+            and len(run) < MOST_SOURCES
+        )
+        if not fits:
+            if _worth_it(run, total) and (found := _choose(catalog, run, live, options, report)) is not None:
+                return found
+            run, total = [], 0
+            if segment is None or segment.busy or segment.stuck or wanted >= limit:
+                continue
+        assert segment is not None
+        run.append(segment)
+        total += wanted
+    return None
+
+
+def discard(files: Files, directory: Path, paths: Iterable[Path], spares: deque[Path], options: JournalOptions) -> None:
+    """Make dead segments spare ones, as many as are wanted, and remove the others; with their indexes.
+
+    Only once the checkpoint that does not list them is durable.
+    """
+    made_spare: list[Path] = []
+    for path in paths:
+        named = parse_segment(path.name)
+        assert named is not None
+        if len(spares) + len(made_spare) < options.spare_segments:
+            spare = directory / spare_name(named[1])
+            files.rename(path, spare)
+            made_spare.append(spare)
+        else:
+            files.unlink(path)
+        try:
+            files.unlink(directory / index_name(path.stem))
+        except FileNotFoundError:
+            continue  # it was never written, or removed as damaged
+    files.sync_directory(directory)
+    spares.extend(made_spare)
+
+
+def _worth_it(run: Sequence[Segment], wanted: int) -> bool:
+    taken = sum(segment.end for segment in run)
+    return len(run) >= 2 and (len(run) >= MANY_SOURCES or wanted * 2 <= taken)
+
+
+def _choose(
+    catalog: Catalog, run: Sequence[Segment], live: Live, options: JournalOptions, report: Callable[[str], None]
+) -> Combination | None:
+    """The very records to copy: whole ones with a wanted item. They may take more than was estimated, so fewer sources may fit."""
+    questions = _Questions(live)
+    room = options.segment_bytes - SEGMENT_HEADER_BYTES
+    sources: list[Segment] = []
+    wanted: list[dict[int, StreamRows]] = []
+    for segment in run:
+        chosen: dict[int, StreamRows] = {}
+        try:
+            all_rows = catalog.rows(segment)
+        except JournalDamagedError as damage:
+            segment.stuck = True
+            report(f"segments could not be combined, and are left as they are: {damage}")
+            return None
+        for stream, rows in all_rows.items():
+            numbers = questions.wanted_rows(stream, rows)
+            if numbers:
+                chosen[stream] = _select(rows, numbers)
+                room -= RECORD_HEADER_BYTES * len(numbers) + sum(chosen[stream].lengths)
+        if room < 0:
+            break
+        sources.append(segment)
+        wanted.append(chosen)
+    taken = options.segment_bytes - SEGMENT_HEADER_BYTES - room
+    if not any(wanted) or (len(sources) < len(run) and not _worth_it(sources, taken)):
+        return None
+    return Combination(tuple(sources), tuple(wanted))
+
+
+def _select(rows: StreamRows, numbers: Sequence[int]) -> StreamRows:
+    """The rows of these numbers, in columns of their own: the others need not stay in memory."""
+    return StreamRows(*(array(column.typecode, [column[number] for number in numbers]) for column in rows))
+
+
+class _Questions:
+    """Finds the rows with a wanted item by halving, which for the usual long stretches takes few questions."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._left = MOST_QUESTIONS
+
+    def wanted_rows(self, stream: int, rows: StreamRows) -> list[int]:
+        wanted: list[int] = []
+        pending = [(0, len(rows.firsts))]
+        while pending:
+            start, stop = pending.pop()
+            self._left -= 1
+            if self._left >= 0:
+                count = self._live(stream, rows.firsts[start], rows.firsts[stop - 1] + rows.counts[stop - 1])
+                if count == 0:
+                    continue
+                if stop - start > 1 and count < sum(rows.counts[start:stop]):
+                    middle = (start + stop) // 2
+                    pending += ((middle, stop), (start, middle))
+                    continue
+            wanted += range(start, stop)
+        return wanted

@@ -1,0 +1,236 @@
+"""Opening a directory: the newest checkpoint, the segments it lists, and the log behind it.
+
+How long it takes depends on what was appended since the checkpoint, and hardly on what is stored: of sealed segments only the
+summary of the index is read. Nothing is removed before what replaces it is durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from journal.catalog import Catalog
+from journal.checkpoint import drop_old_checkpoints, newest_checkpoint, write_checkpoint
+from journal.errors import JournalDamagedError
+from journal.files import Files
+from journal.format import CLOSED, FIRST_LSN, LOG, Checkpoint, SegmentFacts, StreamRows
+from journal.index import add_row, load_summary, rows_by_scan, save_index
+from journal.names import ASIDE, is_spare, parse_index, parse_segment, segment_name, stem_of
+from journal.options import JournalOptions
+from journal.reclaim import discard
+from journal.scan import ScannedRecord, SegmentScan
+from journal.segment import Segment, make_segment_file, new_header
+from journal.tail import settle_tail
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a directory held, ready to be appended to.
+
+    Attributes:
+        catalog: the segments; the last is the one to go on in.
+        checkpoint: the newest, as it was written anew with this start's epoch.
+        replay_from: segment and offset of each stretch of records behind the checkpoint, in order.
+        next_lsn: the lsn that the next record gets.
+        next_segment: the id that the next segment gets.
+        spares: dead segments that may be written over.
+    """
+
+    catalog: Catalog
+    checkpoint: Checkpoint
+    replay_from: list[tuple[Segment, int, int]]
+    next_lsn: int
+    next_segment: int
+    spares: deque[Path]
+
+
+def recover(files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None]) -> Recovered:
+    """Open what is there, or begin.
+
+    Raises:
+        JournalDamagedError: what was durable is not there or not whole.
+        OSError: the file system refuses.
+    """
+    # What is visible may not be durable yet, and what is done now builds on it.
+    files.sync_directory(directory)
+    names = files.names(directory)
+    for name in names:
+        if name.endswith(ASIDE):
+            files.unlink(directory / name)
+    return _Recovery(files, directory, options, report, names).run()
+
+
+class _Recovery:
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        options: JournalOptions,
+        report: Callable[[str], None],
+        names: Sequence[str],
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._options = options
+        self._report = report
+        self._names = [name for name in names if not name.endswith(ASIDE)]
+        self._found = {named: name for name in self._names if (named := parse_segment(name)) is not None}
+        self._spares = deque(directory / name for name in self._names if is_spare(name))
+        self._catalog = Catalog(files)
+        self._replay_from: list[tuple[Segment, int, int]] = []
+        self._epoch = 0
+
+    def run(self) -> Recovered:
+        before = newest_checkpoint(self._files, self._directory, self._names)
+        self._lsn = before.lsn if before else FIRST_LSN
+        next_segment = max([before.next_segment if before else 1, *(named[1] + 1 for named in self._found)])
+        listed = before.segments if before else ()
+        for facts in listed:
+            if not self._holds_log(facts):
+                self._enter_sealed(facts)
+        log = self._log(listed)
+        if log:
+            next_lsn = self._read_log(log)
+        else:
+            if before is not None:
+                raise JournalDamagedError(self._directory, 0, "the checkpoint lists no segment to go on in")
+            self._begin(next_segment)
+            next_segment += 1
+            next_lsn = FIRST_LSN
+        checkpoint = Checkpoint(
+            self._lsn,
+            max(self._epoch, before.epoch if before else 0) + 1,
+            next_segment,
+            tuple(segment.facts() for segment in self._catalog.segments),
+            before.payload if before else None,
+        )
+        # The same lsn and payload: it is there to make the epoch, and what was found, durable before anything is written.
+        write_checkpoint(self._files, self._directory, checkpoint)
+        self._clean()
+        return Recovered(self._catalog, checkpoint, self._replay_from, next_lsn, next_segment, self._spares)
+
+    def _enter_sealed(self, facts: SegmentFacts) -> None:
+        """A segment that the checkpoint lists as sealed: its header and size are checked, its records are not read."""
+        path = self._directory / segment_name(stem_of(facts.first_lsn, facts.segment_id))
+        with self._open(path) as scan:
+            if scan.size < facts.end:
+                raise JournalDamagedError(path, scan.size, f"the file ends here, its records at offset {facts.end}")
+            segment = Segment(self._directory, scan.header)
+        segment.stop_lsn, segment.end, segment.sealed = facts.stop_lsn, facts.end, True
+        segment.summary = load_summary(self._files, segment)
+        if segment.summary is None:
+            segment.rows = rows_by_scan(self._files, segment)
+            self._seal(segment, segment.rows)
+            self._report(f"{segment.index_path}: the index was missing or damaged, and was made again")
+        else:
+            segment.rows, segment.indexed = None, True
+        self._catalog.add(segment)
+
+    def _holds_log(self, facts: SegmentFacts) -> bool:
+        """Whether a listed segment must be read: one being written, or sealed behind the checkpoint, as a start finds and lists them."""
+        return not facts.sealed or facts.stop_lsn > self._lsn
+
+    def _log(self, listed: Sequence[SegmentFacts]) -> list[tuple[int, int]]:
+        """(first lsn, segment id) of every segment with records behind the checkpoint, and of the one to go on in."""
+        current = [(facts.first_lsn, facts.segment_id) for facts in listed if self._holds_log(facts)]
+        known = {(facts.first_lsn, facts.segment_id) for facts in listed}
+        later = sorted(named for named in self._found if named[0] >= self._lsn and named not in known)
+        log = [*current, *later]
+        if not listed and log and log[0][0] != FIRST_LSN:
+            path = self._directory / self._found[log[0]]
+            raise JournalDamagedError(path, 0, f"it begins with record {log[0][0]}, and there is no checkpoint")
+        return log
+
+    def _read_log(self, log: Sequence[tuple[int, int]]) -> int:
+        """Read every record of the segments that were not sealed at the checkpoint; returns the next lsn."""
+        next_lsn = log[0][0]
+        for position, (first_lsn, segment_id) in enumerate(log):
+            path = self._directory / segment_name(stem_of(first_lsn, segment_id))
+            if first_lsn != next_lsn:
+                raise JournalDamagedError(
+                    path, 0, f"it begins with record {first_lsn}, and no file holds {next_lsn} on"
+                )
+            segment = self._read_segment(path, None if position == len(log) - 1 else log[position + 1][0])
+            next_lsn = segment.stop_lsn
+        return next_lsn
+
+    def _read_segment(self, path: Path, following: int | None) -> Segment:
+        """Read one of them; ``following`` is the first lsn of the next, None for the last."""
+        rows: dict[int, StreamRows] = {}
+        with self._open(path) as scan:
+            if scan.header.kind != LOG:
+                raise JournalDamagedError(path, 0, "it is no segment of the log, and no checkpoint lists it")
+            segment = Segment(self._directory, scan.header)
+            group_start: int | None = None
+            replay: tuple[Segment, int, int] | None = None
+            for record in scan.records():
+                add_row(rows, record, path)
+                if record.group == 0:
+                    group_start = record.offset
+                if replay is None and record.lsn >= self._lsn:
+                    replay = (segment, record.offset, record.lsn)
+                if record.kind == CLOSED:
+                    group_start = None  # a clean shutdown has synced everything; a group behind it sets this anew
+                self._epoch = max(self._epoch, record.epoch)
+            if following is None:
+                settle_tail(self._files, scan, self._lsn, group_start, self._report)
+            elif scan.next_lsn != following:
+                text = f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"
+                raise JournalDamagedError(path, scan.end, text)
+            segment.end, segment.stop_lsn, segment.rows = scan.end, scan.next_lsn, rows
+        if replay is not None:
+            self._replay_from.append(replay)
+        if following is not None:
+            self._seal(segment, rows)
+        self._catalog.add(segment)
+        return segment
+
+    def _begin(self, segment_id: int) -> None:
+        """An empty directory: the first segment."""
+        segment = Segment(self._directory, new_header(segment_id, FIRST_LSN))
+        file, _ = make_segment_file(self._files, segment, self._spares, self._options.segment_bytes)
+        self._files.close(file)
+        self._catalog.add(segment)
+
+    def _seal(self, segment: Segment, rows: dict[int, StreamRows]) -> None:
+        segment.seal()
+        save_index(self._files, segment, rows)
+
+    def _clean(self) -> None:
+        """Remove what no checkpoint lists: the end of work that a crash has interrupted."""
+        kept = {segment.path.stem for segment in self._catalog.segments}
+        drop_old_checkpoints(self._files, self._directory)
+        for name in self._names:
+            stem = parse_index(name)
+            if stem is not None and stem not in kept:
+                self._files.unlink(self._directory / name)
+        stale = [self._directory / name for name in self._found.values()]
+        discard(
+            self._files,
+            self._directory,
+            [path for path in stale if path.stem not in kept],
+            self._spares,
+            self._options,
+        )
+        while len(self._spares) > self._options.spare_segments:
+            self._files.unlink(self._spares.pop())
+
+    def _open(self, path: Path) -> SegmentScan:
+        if path.name not in self._names:
+            raise JournalDamagedError(path, 0, "the file is missing")
+        return SegmentScan(self._files, path)
+
+
+def replay(files: Files, stretches: Sequence[tuple[Segment, int, int]]) -> Iterator[ScannedRecord]:
+    """The caller's records of these stretches, in order, read once more: they are never all in memory."""
+    for segment, offset, lsn in stretches:
+        with SegmentScan(files, segment.path) as scan:
+            stop = segment.end
+            scan.end, scan.next_lsn = offset, lsn
+            for record in scan.records():
+                if record.kind != CLOSED:
+                    yield record
+            if scan.end < stop:
+                raise JournalDamagedError(segment.path, scan.end, scan.problem)

@@ -1,0 +1,394 @@
+"""Making a damaged journal openable again: all that is whole is kept, and what is not is said, file by file.
+
+A record that is lost is replaced by an empty one of the journal's own, so that the log has no gap. An original is kept aside,
+whole, before anything takes its place, and each step leaves a directory that repair can be run on again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+from journal.durable import create_anew, read_exactly, read_whole, write_all, write_aside
+from journal.errors import JournalDamagedError
+from journal.files import Files, OsFiles
+from journal.format import (
+    CLOSED,
+    COMPACTED,
+    FIRST_LSN,
+    LOG,
+    SEGMENT_HEADER_BYTES,
+    Checkpoint,
+    SegmentFacts,
+    SegmentHeader,
+    pack_checkpoint,
+    pack_record,
+    pack_segment_header,
+)
+from journal.names import ASIDE, checkpoint_name, index_name, segment_name, stem_of
+from journal.salt import header_from_records
+from journal.scan import ScannedRecord, SegmentScan
+from journal.segment import new_header
+from journal.survey import Contents, Hole, SegmentFile, Survey, lock, look, pieces, read_contents
+from journal.verify import findings, index_findings
+
+COPY_BYTES = 1 << 20
+"""Bytes copied, or gathered for a write, at a time."""
+MAX_FILLED = 1 << 24
+"""Lost records that are replaced by empty ones in one place, 28 bytes each; what lies behind a wider gap is set aside."""
+EPOCHS_SKIPPED = 1000
+"""Starts that a lost checkpoint may have counted and no record shows: an epoch must never come twice."""
+
+
+def repair(directory: Path, files: Files | None = None) -> list[str]:
+    """Make a journal openable, and every item in it readable or gone; says what was lost, one line for each file and place.
+
+    Returns: what was done; nothing where `verify` finds nothing that the next start does not mend by itself.
+
+    Raises:
+        JournalLockedError: a broker is at work in the directory.
+        OSError: the disk does not do what repair needs of it; run it again when that is mended.
+    """
+    files = OsFiles() if files is None else files
+    held = lock(directory, files)
+    try:
+        if not any(finding.fatal for finding in findings(directory, files)):
+            return []
+        return _Repair(directory, files).run()
+    finally:
+        if held is not None:
+            files.close(held)
+
+
+class _Repair:
+    """One run; ``said`` grows as it goes."""
+
+    def __init__(self, directory: Path, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._epoch = 0
+        self._next_segment = 1
+        self._start = FIRST_LSN
+        self._found_again: dict[int, ScannedRecord] = {}
+        self.said: list[str] = []
+
+    def run(self) -> list[str]:
+        survey = look(self._directory, self._files)
+        self._next_segment = max(
+            survey.base.next_segment if survey.base else 1, *(file.segment_id + 1 for file in survey.segments), 1
+        )
+        for file in survey.in_use():
+            if file.header is None:
+                self._restore_header(file, survey)
+        survey = look(self._directory, self._files)
+        self._start = self._first_needed(survey)
+        in_use, facts = self._mend_segments(survey)
+        self._write_checkpoint(survey, in_use, facts)
+        return self.said
+
+    def _first_needed(self, survey: Survey) -> int:
+        """Where the log must begin: at the checkpoint; without any, where the oldest log segment does, or behind all records."""
+        if survey.base is not None:
+            return survey.base.lsn
+        headers = [file.header for file in survey.segments if file.header is not None]
+        logs = [header.first_lsn for header in headers if header.kind == LOG]
+        stops = (stop for file in survey.segments if file.header is not None for _, stop in self._lsns(file))
+        return min(logs) if logs else max(stops, default=FIRST_LSN)
+
+    # Headers.
+
+    def _restore_header(self, file: SegmentFile, survey: Survey) -> None:
+        """Make the header again from the file's name and its records, or set the file aside."""
+        try:
+            content = read_whole(self._files, file.path)
+        except OSError as error:
+            content = b""
+            self.said.append(f"{file.path}: it cannot be read: {error}")
+        listed = {facts.segment_id: facts.kind for facts in survey.base.segments} if survey.base else {}
+        kind = listed.get(file.segment_id, LOG)
+        header = header_from_records(content, file.segment_id, kind, file.first_lsn)
+        if header is None:
+            kept = self._set_aside(file.path)
+            self.said.append(
+                f"{file.path}, offset 0: {file.problem}, and no record tells what it was; set aside as {kept.name}"
+            )
+            return
+        kept = self._keep_copy(file.path)
+        write_aside(self._files, file.path, [pack_segment_header(header), memoryview(content)[SEGMENT_HEADER_BYTES:]])
+        self._files.sync_directory(self._directory)
+        self.said.append(f"{file.path}, offset 0: the header was made again from its records; kept as {kept.name}")
+
+    # Segments.
+
+    def _mend_segments(self, survey: Survey) -> tuple[list[SegmentHeader], dict[int, SegmentFacts]]:
+        """Mend what is in use; returns its headers, in order, and what a checkpoint says of each."""
+        in_use = survey.in_use()
+        there = {file.segment_id for file in survey.segments}
+        for gone in survey.base.segments if survey.base else ():
+            if gone.segment_id not in there:
+                path = self._directory / segment_name(stem_of(gone.first_lsn, gone.segment_id))
+                self.said.append(f"{path}: the file is gone, and what it held is lost unless another file holds it")
+        in_use += self._salvage([file for file in survey.segments if file not in in_use], in_use)
+        in_use.sort(key=lambda file: (file.first_lsn, file.segment_id))
+        logs = [file for file in in_use if file.header is not None and file.header.kind == LOG]
+        headers: list[SegmentHeader] = []
+        facts: dict[int, SegmentFacts] = {}
+
+        def enter(header: SegmentHeader, stop_lsn: int, end: int) -> None:
+            headers.append(header)
+            facts[header.segment_id] = SegmentFacts(
+                header.segment_id, header.kind, header.first_lsn, stop_lsn, end, sealed=True
+            )
+
+        expected = self._start
+        for file in in_use:
+            header = file.header
+            if header is None:
+                continue
+            if header.kind == LOG and header.first_lsn > expected:
+                missing = header.first_lsn - expected
+                if missing > MAX_FILLED:
+                    kept = self._set_aside(file.path)
+                    self.said.append(f"{file.path}: {missing} records before it are gone; set aside as {kept.name}")
+                    continue
+                enter(*self._fill(expected, header.first_lsn))
+            contents = self._mend_segment(file, self._start if logs and file is logs[-1] else None)
+            if contents is None:
+                continue
+            enter(header, contents.stop_lsn, contents.end)
+            if header.kind == LOG:
+                expected = max(expected, contents.stop_lsn)
+        ends = [facts[header.segment_id].stop_lsn for header in headers if header.kind == LOG]
+        if not ends or max(ends) < self._start:
+            enter(*self._fill(max(ends, default=self._start), self._start))
+        return headers, facts
+
+    def _salvage(self, unused: list[SegmentFile], in_use: list[SegmentFile]) -> list[SegmentFile]:
+        """The combined segments that no checkpoint lists and that alone hold some record: they come into use, without the others.
+
+        That is so when a checkpoint is lost that listed them: the one before lists what they were made from, which is gone. Of
+        those behind the checkpoint a record takes its old place in the log again.
+        """
+        unused = [file for file in unused if file.header is not None and file.header.kind == COMPACTED]
+        held = sorted(span for file in in_use for span in self._lsns(file)) if unused else []
+        starts = [first for first, _ in held]
+        adopted = []
+        for file in unused:
+            alone: list[ScannedRecord] = []
+            others = 0
+            with SegmentScan(self._files, file.path) as scan:
+                for piece in pieces(scan):
+                    if isinstance(piece, Hole):
+                        continue
+                    at = bisect_right(starts, piece.lsn) - 1
+                    if (at >= 0 and piece.lsn < held[at][1]) or piece.lsn in self._found_again:
+                        others += 1
+                    elif piece.lsn < self._start:
+                        alone.append(piece)
+                    else:
+                        others += 1
+                        self._found_again[piece.lsn] = piece
+                header = scan.header
+            if alone:
+                held = sorted([*held, *((record.lsn, record.lsn + 1) for record in alone)])
+                starts = [first for first, _ in held]
+                if others:
+                    self._keep_copy(file.path)
+                    self._write_segment(
+                        file.path, chain([pack_segment_header(header)], (_pack(header, record) for record in alone))
+                    )
+                    self._files.sync_directory(self._directory)
+                adopted.append(file)
+                self.said.append(f"{file.path}: in use again, for {len(alone)} records that no other file holds")
+        return adopted
+
+    def _lsns(self, file: SegmentFile) -> Iterator[tuple[int, int]]:
+        """The lsns that a segment holds, as (first, stop)."""
+        contents = self._contents(file)
+        if contents is None:
+            return
+        first = file.first_lsn
+        for hole in contents.holes:
+            yield first, hole.lsn
+            first = hole.stop_lsn
+        yield first, contents.stop_lsn
+
+    def _mend_segment(self, file: SegmentFile, durable: int | None) -> Contents | None:
+        """Write a segment again without its damage; ``durable`` as in `verify`. None where it had to be set aside."""
+        contents = self._contents(file)
+        if contents is None:
+            kept = self._set_aside(file.path)
+            self.said.append(f"{file.path}: it cannot be read; set aside as {kept.name}")
+            return None
+        self._epoch = max(self._epoch, contents.epoch)
+        for finding in index_findings(file, contents, self._files):
+            self._drop(finding.file)
+            self.said.append(f"{finding.file}, offset 0: {finding.text}; removed, and made again by the next start")
+        torn = durable is not None and contents.proven == 0 and all(hole.lsn >= durable for hole in contents.holes)
+        sealed = durable is None and all(hole.end is None for hole in contents.holes)
+        if not contents.misshapen and (torn or sealed):
+            return contents
+        kept = self._keep_copy(file.path)
+        end = self._write_segment(file.path, self._whole(file.path, contents, kept.name))
+        self._files.sync_directory(self._directory)
+        self._drop(file.path.with_name(index_name(file.path.stem)))
+        contents.end = end
+        return contents
+
+    def _whole(self, path: Path, contents: Contents, kept: str) -> Iterator[bytes]:
+        """A segment's bytes without its damage, empty records in the place of lost ones."""
+        misshapen = set(contents.misshapen)
+        with SegmentScan(self._files, path) as scan:
+            header = scan.header
+            yield pack_segment_header(header)
+            following = header.first_lsn
+            for piece in pieces(scan):
+                if isinstance(piece, Hole):
+                    self._say_lost(path, piece, kept)
+                    continue
+                if piece.offset in misshapen:
+                    self.said.append(
+                        f"{path}, offset {piece.offset}: record {piece.lsn} has impossible items and is lost; {kept}"
+                    )
+                    continue
+                if header.kind == LOG:
+                    yield from self._instead(header, following, piece.lsn)
+                following = piece.lsn + 1
+                yield _pack(header, piece)
+            if header.kind == LOG:
+                yield from self._instead(header, following, contents.stop_lsn)
+
+    def _say_lost(self, path: Path, hole: Hole, kept: str) -> None:
+        end = "the end of the file" if hole.end is None else f"offset {hole.end}"
+        self.said.append(
+            f"{path}, offset {hole.offset}: lost from record {hole.lsn} on, up to {end}: {hole.problem}; kept in {kept}"
+        )
+
+    def _fill(self, first_lsn: int, stop_lsn: int) -> tuple[SegmentHeader, int, int]:
+        """A segment of empty records in the place of one that is gone."""
+        header = new_header(self._next_segment, first_lsn)
+        self._next_segment += 1
+        path = self._directory / segment_name(stem_of(first_lsn, header.segment_id))
+        end = self._write_segment(
+            path, chain([pack_segment_header(header)], self._instead(header, first_lsn, stop_lsn))
+        )
+        self._files.sync_directory(self._directory)
+        if stop_lsn > first_lsn:
+            self.said.append(
+                f"{path}: the records {first_lsn} to {stop_lsn - 1} are gone; empty ones stand for those that no other file has"
+            )
+        return header, stop_lsn, end
+
+    def _instead(self, header: SegmentHeader, first_lsn: int, stop_lsn: int) -> Iterator[bytes]:
+        """Records in the place of lost ones: the same from another file, or empty ones."""
+        for lsn in range(first_lsn, stop_lsn):
+            again = self._found_again.get(lsn)
+            yield _pack(header, again) if again else pack_record(header, lsn, self._epoch, CLOSED, 0, 0, b"")
+
+    # The checkpoint.
+
+    def _write_checkpoint(self, survey: Survey, in_use: list[SegmentHeader], facts: dict[int, SegmentFacts]) -> None:
+        """A checkpoint that lists what there is; those that cannot be read are set aside when it is durable."""
+        base = survey.base
+        logs = [header for header in in_use if header.kind == LOG]
+        lsn = self._start
+        lost = bool(survey.checkpoints) and survey.checkpoints[0].checkpoint is None
+        epoch = max(self._epoch, base.epoch if base else 0) + (EPOCHS_SKIPPED if lost or base is None else 0)
+        listed = [
+            facts[header.segment_id]
+            if header is not logs[-1]
+            else SegmentFacts(header.segment_id, header.kind, header.first_lsn, 0, 0, sealed=False)
+            for header in in_use
+            if header.kind == COMPACTED or header.first_lsn < lsn or header is logs[0]
+        ]
+        path = self._directory / checkpoint_name(lsn)
+        checkpoint = Checkpoint(lsn, epoch, self._next_segment, tuple(listed), base.payload if base else None)
+        damaged = [file for file in survey.checkpoints if file.checkpoint is None]
+        copies = {file.path: self._keep_copy(path) for file in damaged if file.path == path}
+        self._set_unused_aside(survey, facts)
+        write_aside(self._files, path, [pack_checkpoint(checkpoint)])
+        self._files.sync_directory(self._directory)
+        for file in damaged:
+            kept = copies.get(file.path) or self._set_aside(file.path)
+            instead = f"the checkpoint before record {base.lsn}" if base else "no checkpoint: the log is all there is"
+            self.said.append(f"{file.path}, offset 0: {file.problem}; set aside as {kept.name}; instead {instead}")
+
+    def _set_unused_aside(self, survey: Survey, facts: dict[int, SegmentFacts]) -> None:
+        """Combined segments that are not listed; an older checkpoint than the one that listed them would take them for log."""
+        for file in survey.segments:
+            if file.header is not None and file.header.kind == COMPACTED and file.segment_id not in facts:
+                kept = self._set_aside(file.path).name
+                self.said.append(f"{file.path}: what it was made from is still there; set aside as {kept}")
+
+    # Files.
+
+    def _contents(self, file: SegmentFile) -> Contents | None:
+        try:
+            with SegmentScan(self._files, file.path) as scan:
+                return read_contents(scan)
+        except JournalDamagedError:
+            return None
+
+    def _write_segment(self, path: Path, parts: Iterable[bytes]) -> int:
+        """Have ``path`` hold these bytes, durable; returns how many they are. They are written as they come."""
+        aside = path.with_name(path.name + ASIDE)
+        file = create_anew(self._files, aside)
+        try:
+            at = 0
+            gathered: list[bytes] = []
+            waiting = 0
+            for part in parts:
+                gathered.append(part)
+                waiting += len(part)
+                if waiting >= COPY_BYTES:
+                    at = write_all(self._files, file, gathered, at)
+                    gathered, waiting = [], 0
+            at = write_all(self._files, file, gathered, at)
+            self._files.sync(file)
+        finally:
+            self._files.close(file)
+        self._files.rename(aside, path)
+        return at
+
+    def _keep_copy(self, path: Path) -> Path:
+        """A copy beside the original, durable before the original is replaced."""
+        kept = self._free_name(path)
+        source = self._files.open(path)
+        try:
+            size = self._files.size(source)
+            self._write_segment(
+                kept, (read_exactly(self._files, source, COPY_BYTES, at) for at in range(0, size, COPY_BYTES))
+            )
+        finally:
+            self._files.close(source)
+        self._files.sync_directory(self._directory)
+        return kept
+
+    def _set_aside(self, path: Path) -> Path:
+        """Take a file out of the journal's sight, as it is."""
+        kept = self._free_name(path)
+        self._files.rename(path, kept)
+        self._files.sync_directory(self._directory)
+        return kept
+
+    def _free_name(self, path: Path) -> Path:
+        names = set(self._files.names(self._directory))
+        name = f"damaged-{path.name}"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"damaged-{number}-{path.name}"
+        return path.with_name(name)
+
+    def _drop(self, path: Path) -> None:
+        """Remove an index that speaks of the segment as it was; the next start makes another."""
+        if path.name in self._files.names(self._directory):
+            self._files.unlink(path)
+            self._files.sync_directory(self._directory)
+
+
+def _pack(header: SegmentHeader, record: ScannedRecord) -> bytes:
+    """A record as it is in a segment of this header."""
+    return pack_record(header, record.lsn, record.epoch, record.kind, record.flags, record.group, record.payload)

@@ -1,0 +1,219 @@
+"""What a journal's directory holds, read without trusting any of it: `verify` reports on that, and `repair` mends it.
+
+Nothing here raises for what a file contains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from journal.durable import read_exactly, read_whole
+from journal.errors import FormatError, JournalDamagedError, JournalLockedError
+from journal.files import Files
+from journal.format import (
+    GROUP_UNKNOWN,
+    LOG,
+    SEGMENT_HEADER_BYTES,
+    Checkpoint,
+    SegmentHeader,
+    StreamRows,
+    unpack_checkpoint,
+    unpack_segment_header,
+)
+from journal.index import add_row
+from journal.names import LOCK, parse_checkpoint, parse_segment, stem_of
+from journal.scan import ScannedRecord, SegmentScan
+
+
+class Hole(NamedTuple):
+    """Bytes that are no record, where the one of this lsn should be, and why they are none.
+
+    ``end`` is where the next whole record begins, and ``stop_lsn`` its lsn; where no other follows, and the hole is the file's tail,
+    they are None and ``lsn``.
+    """
+
+    offset: int
+    end: int | None
+    lsn: int
+    stop_lsn: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment: what its name says, and its header or why there is none."""
+
+    path: Path
+    first_lsn: int
+    segment_id: int
+    header: SegmentHeader | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFile:
+    """A checkpoint: the lsn that its name says, and what it holds or why that cannot be read."""
+
+    path: Path
+    lsn: int
+    checkpoint: Checkpoint | None
+    problem: str
+
+
+@dataclass(slots=True)
+class Contents:
+    """One segment, read to its end.
+
+    Attributes:
+        stop_lsn: one more than the last whole record's lsn; the first lsn where there is none.
+        end: where the last whole record ends.
+        holes: what is between whole records, and what is behind the last if a record was begun there.
+        proven: how many of the holes, from the first on, a later record proves to have been durable once.
+        rows: by stream, the records with items.
+        misshapen: offsets of whole records with items that are none, or that come twice.
+        epoch: the highest in any record.
+        problem: why no record follows the last whole one.
+    """
+
+    stop_lsn: int
+    end: int = SEGMENT_HEADER_BYTES
+    holes: list[Hole] = field(default_factory=list)
+    proven: int = 0
+    rows: dict[int, StreamRows] = field(default_factory=dict)
+    misshapen: list[int] = field(default_factory=list)
+    epoch: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A directory: checkpoints from the newest on, segments by first lsn; other names are not looked at."""
+
+    directory: Path
+    checkpoints: list[CheckpointFile]
+    segments: list[SegmentFile]
+
+    @property
+    def base(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read."""
+        return next((file.checkpoint for file in self.checkpoints if file.checkpoint is not None), None)
+
+    def in_use(self) -> list[SegmentFile]:
+        """The segments that the checkpoint lists, and the log after it; the others wait to be removed."""
+        base = self.base
+        listed = {facts.segment_id for facts in base.segments} if base else set()
+        start = base.lsn if base else 0
+        return [
+            file
+            for file in self.segments
+            if file.segment_id in listed
+            or (file.first_lsn >= start and (file.header is None or file.header.kind == LOG))
+        ]
+
+
+def lock(directory: Path, files: Files) -> int | None:
+    """Take the directory's lock; None where it cannot be (it is read-only, for one), which keeps nobody from looking.
+
+    Raises:
+        JournalLockedError: a broker has it; what it is writing would look like damage.
+    """
+    try:
+        return files.lock(directory / LOCK)
+    except BlockingIOError:
+        raise JournalLockedError(directory) from None
+    except OSError:
+        return None
+
+
+def look(directory: Path, files: Files) -> Survey:
+    """Read the names, the checkpoints and the headers of the segments of a directory.
+
+    Raises:
+        OSError: the directory itself cannot be read.
+    """
+    checkpoints = []
+    segments = []
+    for name in files.names(directory):
+        path = directory / name
+        lsn = parse_checkpoint(name)
+        named = parse_segment(name)
+        if lsn is not None:
+            checkpoints.append(_look_at_checkpoint(path, lsn, files))
+        elif named is not None:
+            segments.append(_look_at_segment(path, *named, files))
+    checkpoints.sort(key=lambda file: file.lsn, reverse=True)
+    segments.sort(key=lambda file: (file.first_lsn, file.segment_id))
+    return Survey(directory, checkpoints, segments)
+
+
+def pieces(scan: SegmentScan) -> Iterator[ScannedRecord | Hole]:
+    """Every whole record of a segment and every hole, in order.
+
+    Raises:
+        JournalDamagedError: the file cannot be read.
+    """
+    while True:
+        yield from scan.records()
+        offset, lsn, problem = scan.end, scan.next_lsn, scan.problem
+        following = next((record for record in scan.later_records(offset) if record.lsn >= lsn), None)
+        if following is None:
+            if scan.torn_bytes():
+                yield Hole(offset, None, lsn, lsn, problem)
+            return
+        yield Hole(offset, following.offset, lsn, following.lsn, problem)
+        scan.end, scan.next_lsn = following.offset, following.lsn
+
+
+def read_contents(scan: SegmentScan) -> Contents:
+    """Read a segment to its end.
+
+    Raises:
+        JournalDamagedError: the file cannot be read.
+    """
+    contents = Contents(scan.header.first_lsn)
+    for piece in pieces(scan):
+        if isinstance(piece, Hole):
+            contents.holes.append(piece)
+            continue
+        contents.stop_lsn = piece.lsn + 1
+        contents.end = piece.end
+        contents.epoch = max(contents.epoch, piece.epoch)
+        if piece.group != GROUP_UNKNOWN:
+            synced = piece.lsn - piece.group
+            while contents.proven < len(contents.holes) and contents.holes[contents.proven].lsn < synced:
+                contents.proven += 1
+        try:
+            add_row(contents.rows, piece, scan.path)
+        except JournalDamagedError:
+            contents.misshapen.append(piece.offset)
+    contents.problem = scan.problem
+    return contents
+
+
+def _look_at_checkpoint(path: Path, lsn: int, files: Files) -> CheckpointFile:
+    try:
+        checkpoint = unpack_checkpoint(read_whole(files, path))
+    except (FormatError, OSError) as error:
+        return CheckpointFile(path, lsn, None, str(error))
+    if checkpoint.lsn != lsn:
+        return CheckpointFile(path, lsn, None, f"it holds the checkpoint before record {checkpoint.lsn}")
+    return CheckpointFile(path, lsn, checkpoint, "")
+
+
+def _look_at_segment(path: Path, first_lsn: int, segment_id: int, files: Files) -> SegmentFile:
+    header = None
+    try:
+        file = files.open(path)
+        try:
+            header = unpack_segment_header(read_exactly(files, file, SEGMENT_HEADER_BYTES, 0))
+        finally:
+            files.close(file)
+    except (FormatError, OSError) as error:
+        return SegmentFile(path, first_lsn, segment_id, None, str(error))
+    if (header.first_lsn, header.segment_id) != (first_lsn, segment_id):
+        said = f"its header is that of {stem_of(header.first_lsn, header.segment_id)}"
+        return SegmentFile(path, first_lsn, segment_id, None, said)
+    return SegmentFile(path, first_lsn, segment_id, header, "")
