@@ -15,7 +15,7 @@ from actors.connection_messages import (
     ReserveRequested,
     Writable,
 )
-from actors.errors import ActorError, BatchError, InboxOverflowError, QueueError
+from actors.errors import ActorError, BatchError, InboxOverflowError, QueueError, StorageError
 from actors.loop_actor import LoopActor
 from actors.loop_future import LoopFuture, ask
 from actors.loop_ref import LoopActorRef
@@ -35,6 +35,7 @@ from actors.queue_directory import DEFAULT_MAX_QUEUES, QueueDirectory
 from actors.queue_state import QueueSettings, QueueState
 from actors.receive_from_queue_publisher import ReceiveFromQueuePublisher
 from actors.send_to_queue_subscriber import SendToQueueSubscriber
+from actors.storage import repair_storage, verify_storage
 from actors.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from actors.supervision import Supervision
 
@@ -73,10 +74,13 @@ __all__ = [
     "ReservationCommitted",
     "ReserveRequested",
     "SendToQueueSubscriber",
+    "StorageError",
     "SubscriptionOpened",
     "SubscriptionOptions",
     "SubscriptionPublisher",
     "Supervision",
     "Writable",
     "ask",
+    "repair_storage",
+    "verify_storage",
 ]

@@ -65,6 +65,13 @@ class BatchError(ActorError, ValueError):
     """A batch that cannot be built, or received bytes that are not one."""
 
 
+class StorageError(ActorError):
+    """What is stored cannot be read, or nothing can be stored any more: the broker ends, and says why.
+
+    Nothing that was acknowledged is lost by it; the text says what to do.
+    """
+
+
 class QueueError(ActorError):
     """A queue refused a command and is as it was before.
 
@@ -75,6 +82,15 @@ class QueueError(ActorError):
 
     code: ClassVar[str] = "internal-error"
     close: ClassVar[bool] = True
+
+
+class QueueGoneError(QueueError):
+    """The queue was deleted while something of it was being read."""
+
+    code = "queue-deleted"
+
+    def __init__(self) -> None:
+        super().__init__("the queue was deleted, and what it held is gone")
 
 
 class InvalidRequestError(QueueError, ValueError):

@@ -23,6 +23,7 @@ from actors._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox
 from actors._loop_timer import TimerHandle
 from actors._loop_watch import Watch, Watched
 from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, TooManyTimersError
+from actors.later_reply import LaterReply
 from actors.loop_future import LoopFuture
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
@@ -255,7 +256,11 @@ class LoopActor(pykka.Actor):
 
     def _answer(self, message: Any, reply_to: pykka.Future[Any]) -> None:
         try:
-            reply_to.set(self._refuse_or_return(message))
+            result = self._refuse_or_return(message)
+            if type(result) is LaterReply:
+                result.answer_to(reply_to)
+            else:
+                reply_to.set(result)
         except _ENDS_PROGRAM as error:
             reply_to.set_exception((pykka.ActorDeadError, pykka.ActorDeadError(f"{self} ended by {error!r}"), None))
             self._supervise(error)

@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.loop_ref import LoopActorRef
+from actors.queue_state.events import Origin
 from actors.queue_state.ledger import FetchedRange
+from actors.queue_state.ranges import Range
 
 Ref: TypeAlias = LoopActorRef[Any]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
@@ -171,7 +173,33 @@ class FetchReserved:
     stop: int
 
 
+# --- between queues
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDeadLetters:
+    """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here."""
+
+    source: Ref
+    origin: Origin
+    batch: MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersMoved:
+    """These messages, ``ranges`` of this queue, are stored in its dead-letter queue. No reply."""
+
+    ranges: tuple[Range, ...]
+
+
 # --- from the broker
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSenders:
+    """Grant senders nothing for ``reason``, or again as there is room where it is None. No reply."""
+
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +239,9 @@ QueueMessage: TypeAlias = (
     | ReserveMessages
     | CommitReservation
     | FetchReserved
+    | StoreDeadLetters
+    | DeadLettersMoved
+    | PauseSenders
     | ReleaseSubscription
     | PurgeQueue
     | GetStatistics

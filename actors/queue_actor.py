@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pykka
 
-from actors.errors import InboxOverflowError, QueueError
+from actors.errors import QueueError, StorageError
+from actors.later_reply import LaterReply
 from actors.loop_actor import LoopActor
 from actors.messages import (
     AttachReceiver,
     AttachSender,
     CancelDemand,
-    CapacityGranted,
     CommitReservation,
+    DeadLettersMoved,
     DeleteMessages,
     DeleteQueue,
     Detach,
@@ -24,11 +24,10 @@ from actors.messages import (
     FetchedRanges,
     FetchReserved,
     GetStatistics,
-    MessagesReserved,
     OpenSubscription,
+    PauseSenders,
     PurgeQueue,
     QueueDeleted,
-    ReceivedMessages,
     ReceiveMessages,
     ReceiverAttached,
     Refused,
@@ -39,11 +38,10 @@ from actors.messages import (
     ReturnMessages,
     SenderAttached,
     SendMessages,
-    SentMessages,
+    StoreDeadLetters,
     SubscriptionOpened,
-    Superseded,
 )
-from actors.queue_state.effects import Confirm, Deliver, GrantCapacity, Refuse, Reserved, Supersede
+from actors.queue_output import QueueOutput
 from actors.supervision import Supervision
 
 if TYPE_CHECKING:
@@ -52,8 +50,7 @@ if TYPE_CHECKING:
     from actors.messages import QueueReply, Ref
     from actors.queue_state import QueueState, QueueStatistics
     from actors.queue_state.effects import Connection
-
-R = TypeVar("R", bound="QueueReply")
+    from actors.storage import Storage
 
 QUEUE_INBOX = 4_194_304
 """Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
@@ -67,7 +64,19 @@ class _Tick:
     __slots__ = ()
 
 
-_TICK = _Tick()
+class _Store:
+    """To itself: store what was accepted meanwhile."""
+
+    __slots__ = ()
+
+
+class _Durable:
+    """To itself: more of what happened is durable."""
+
+    __slots__ = ()
+
+
+_TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
 
 
 class QueueActor(LoopActor):
@@ -77,21 +86,33 @@ class QueueActor(LoopActor):
     is full. The state survives a failing handler: what was in flight is ready again, and the connections, which
     cannot know what became of their messages, are told to end.
 
+    What leaves it waits in a gate for the events it depends on to be durable, so nobody acts on what a crash could undo.
+
     Args:
         state: the queue's state; the actor's own from now on.
         wall_clock: seconds since the epoch, for enqueue times. Deadlines are on the loop's clock.
+        storage: where the state's events are made durable; None for a queue in memory.
+        find_queue: the queue with a name, made if need be, for dead letters.
     """
 
     supervision = Supervision.RESTART
     max_inbox: ClassVar[int] = QUEUE_INBOX
 
-    def __init__(self, state: QueueState, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        state: QueueState,
+        wall_clock: Callable[[], float] = time.time,
+        storage: Storage | None = None,
+        find_queue: Callable[[str], Ref] | None = None,
+    ) -> None:
         super().__init__()
         self._state = state
         self._wall_clock = wall_clock
+        self._output = QueueOutput(
+            self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
+        )
         self._timer: TimerHandle | None = None
         self._watches: dict[Connection, Watch] = {}
-        self._ended: list[Ref] = []
 
     def on_receive(self, message: Any) -> Any:
         """Handle one message of ``actors.messages.QueueMessage``; the return value is the reply to an ask.
@@ -104,6 +125,9 @@ class QueueActor(LoopActor):
         handler = _HANDLERS.get(kind)
         if handler is None:
             raise TypeError(f"a queue actor does not handle {kind.__name__}; actors.messages has what it does")
+        if kind is not SendMessages and self._state.storing:
+            # What was accepted comes first: no other command may see the queue without it.
+            self._store()
         try:
             reply = handler(self, message)
         except QueueError as error:
@@ -111,85 +135,58 @@ class QueueActor(LoopActor):
             if connection is None:
                 raise
             reply = Refused(error.code, str(error), getattr(message, "request", None), error.close)
-            self._tell(connection, reply)
+            self._output.tell(connection, reply)
         self._carry_out()
         return reply
 
     def on_restart(self, failure: BaseException) -> None:
         """Let go of every connection and take back what they held; the failure may have left either half done."""
+        if isinstance(failure, StorageError):
+            # The broker is about to end; whatever was half done is told to nobody.
+            self.stop()
         self._timer = None
+        self._output.clear(failure)
         for watch in self._watches.values():
             watch.cancel()
         self._watches.clear()
-        self._ended.clear()
         refused = Refused("internal-error", f"the queue failed on {type(failure).__name__} and went on: connect again")
-        for connection in self._state.reset(self.loop.time()):
-            self._tell(connection, refused)
+        for connection in self._state.reset(self.loop.time(), self._wall_us()):
+            self._output.tell(connection, refused)
         # Those who could not be told are detached already.
-        self._ended.clear()
+        self._output.ended.clear()
         self._carry_out()
 
     def on_stop(self) -> None:
         """Tell the connections that the queue is gone."""
+        self._output.clear(pykka.ActorDeadError(f"{self} stopped before its answer was durable"))
         for connection in self._watches:
-            self._tell(connection, QueueDeleted())
+            self._output.tell(connection, QueueDeleted())
 
     def on_failure(self, *_args: object) -> None:
         """Too many restarts: the connections end, so that they do not wait for ever."""
         for connection in self._watches:
-            self._tell(connection, Refused("internal-error", "the queue failed for good, with what it held"))
+            self._output.tell(connection, Refused("internal-error", "the queue failed for good, with what it held"))
 
     # --- carrying out
 
     def _carry_out(self) -> None:
         """Do what the state asks for, until it asks for nothing: each connection found dead makes more of it."""
-        state = self._state
+        state, output = self._state, self._output
         while True:
             for effect in state.take_effects():
-                _EFFECTS[type(effect)](self, effect)
-            if not self._ended:
+                output.carry_out(effect)
+            if not output.ended:
                 break
-            self._detach(self._ended.pop())
+            self._detach(output.ended.pop())
         deadline = state.next_deadline()
         if deadline is not None and (self._timer is None or deadline < self._timer.when):
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self.schedule_at(deadline, _TICK)
 
-    def _tell(self, connection: Any, message: QueueReply) -> None:
-        try:
-            connection.tell(message)
-        except (pykka.ActorDeadError, InboxOverflowError):
-            # Detaching it now would change the state under whoever reads its effects.
-            self._ended.append(connection)
-
-    def _deliver(self, effect: Deliver) -> None:
-        message = ReceivedMessages(
-            effect.first, effect.batch, effect.enqueued_us, effect.delivery_count, effect.possibly_replayed
-        )
-        self._tell(effect.receiver, message)
-
-    def _grant(self, effect: GrantCapacity) -> None:
-        self._tell(effect.sender, CapacityGranted(effect.messages, effect.bytes))
-
-    def _confirm(self, effect: Confirm) -> None:
-        self._tell(effect.sender, SentMessages(effect.up_to, effect.first))
-
-    def _supersede(self, effect: Supersede) -> None:
-        self._unwatch(effect.sender)
-        self._tell(effect.sender, Superseded())
-
-    def _reserved(self, effect: Reserved) -> None:
-        self._tell(effect.consumer, MessagesReserved(effect.request, effect.end, asdict(effect.facts)))
-
-    def _refuse(self, effect: Refuse) -> None:
-        if effect.close:
-            self._unwatch(effect.connection)
-        self._tell(effect.connection, Refused(effect.code, effect.text, effect.request, effect.close))
-
-    def _reply(self, connection: Ref, reply: R) -> R:
-        self._tell(connection, reply)
-        return reply
+    def _reply(self, connection: Ref, reply: QueueReply) -> LaterReply:
+        """Tell a connection, and answer it where it asked, once what the command did is durable."""
+        return self._output.reply(connection, reply, self._state.barrier)
 
     # --- connections
 
@@ -212,7 +209,7 @@ class QueueActor(LoopActor):
 
     # --- handlers: senders
 
-    def _attach_sender(self, message: AttachSender) -> SenderAttached:
+    def _attach_sender(self, message: AttachSender) -> LaterReply:
         last = self._state.attach_sender(message.connection, message.producer)
         self._watch(message.connection)
         return self._reply(message.connection, SenderAttached(last))
@@ -220,19 +217,38 @@ class QueueActor(LoopActor):
     def _request_capacity(self, message: RequestCapacity) -> None:
         self._state.request_capacity(message.connection, message.messages, message.bytes)
 
-    def _send(self, message: SendMessages) -> SentMessages:
-        sequence, batch = message.client_sequence, message.batch
-        wall_us = int(self._wall_clock() * US_PER_SECOND)
-        first = self._state.send(message.connection, sequence, batch, now=self.loop.time(), wall_us=wall_us)
-        # To the connection this goes as the effect; here it is for whoever asked.
-        return SentMessages(sequence + len(batch), first)
+    def _send(self, message: SendMessages) -> LaterReply:
+        """Accept a batch; what arrives together with it is stored together with it."""
+        fresh = not self._state.storing
+        self._state.accept(
+            message.connection, message.client_sequence, message.batch, delay=message.delay, ttl=message.ttl
+        )
+        if fresh:
+            self.actor_ref.tell(_STORE)
+        return self._output.asked_to_send()
+
+    def _store(self, _message: _Store | None = None) -> None:
+        self._state.store(self.loop.time(), self._wall_us())
+
+    def _wall_us(self) -> int:
+        return int(self._wall_clock() * US_PER_SECOND)
+
+    def _store_dead_letters(self, message: StoreDeadLetters) -> None:
+        self._output.dead_letters_from(message.origin, message.source)
+        self._state.store_dead_letters(message.batch, message.origin, self.loop.time(), self._wall_us())
+
+    def _dead_letters_moved(self, message: DeadLettersMoved) -> None:
+        self._state.dead_letters_stored(message.ranges, self.loop.time())
+
+    def _pause(self, message: PauseSenders) -> None:
+        self._state.pause_senders(message.reason)
 
     # --- handlers: receivers
 
-    def _attach_receiver(self, message: AttachReceiver) -> ReceiverAttached:
-        self._state.attach_receiver(message.connection)
+    def _attach_receiver(self, message: AttachReceiver) -> LaterReply:
+        waiting = self._state.attach_receiver(message.connection)
         self._watch(message.connection)
-        return self._reply(message.connection, ReceiverAttached())
+        return self._reply(message.connection, ReceiverAttached(waiting))
 
     def _receive(self, message: ReceiveMessages) -> None:
         self._state.receive(message.connection, message.messages, message.bytes, self.loop.time())
@@ -254,7 +270,7 @@ class QueueActor(LoopActor):
 
     # --- handlers: subscriptions
 
-    def _open_subscription(self, message: OpenSubscription) -> SubscriptionOpened:
+    def _open_subscription(self, message: OpenSubscription) -> LaterReply:
         facts = self._state.open_subscription(
             message.connection,
             message.name,
@@ -279,21 +295,22 @@ class QueueActor(LoopActor):
             now=self.loop.time(),
         )
 
-    def _commit(self, message: CommitReservation) -> ReservationCommitted:
+    def _commit(self, message: CommitReservation) -> LaterReply:
         base = self._state.commit(message.connection, message.position)
         return self._reply(message.connection, ReservationCommitted(message.request, base))
 
-    def _fetch(self, message: FetchReserved) -> FetchedRanges:
+    def _fetch(self, message: FetchReserved) -> LaterReply:
         ranges = self._state.fetch(message.connection, message.start, message.stop)
         return self._reply(message.connection, FetchedRanges(message.request, ranges))
 
     # --- handlers: the broker
 
-    def _release(self, message: ReleaseSubscription) -> int:
-        return self._state.release_subscription(message.name, self.loop.time())
+    def _release_subscription(self, message: ReleaseSubscription) -> LaterReply:
+        released = self._state.release_subscription(message.name, self.loop.time())
+        return self._output.answer_later(LaterReply(), released, self._state.barrier)
 
-    def _purge(self, _message: PurgeQueue) -> int:
-        return self._state.purge()
+    def _purge(self, _message: PurgeQueue) -> LaterReply:
+        return self._output.answer_later(LaterReply(), self._state.purge(), self._state.barrier)
 
     def _statistics(self, _message: GetStatistics) -> QueueStatistics:
         return self._state.statistics(self.loop.time())
@@ -301,6 +318,9 @@ class QueueActor(LoopActor):
     def _delete_queue(self, _message: DeleteQueue) -> int:
         self.stop()
         return self._state.statistics(self.loop.time()).stored_messages
+
+    def _durable(self, _message: _Durable) -> None:
+        self._output.release()
 
     def _tick(self, _message: _Tick) -> None:
         self._timer = None
@@ -322,18 +342,14 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     ReserveMessages: QueueActor._reserve,
     CommitReservation: QueueActor._commit,
     FetchReserved: QueueActor._fetch,
-    ReleaseSubscription: QueueActor._release,
+    ReleaseSubscription: QueueActor._release_subscription,
     PurgeQueue: QueueActor._purge,
     GetStatistics: QueueActor._statistics,
     DeleteQueue: QueueActor._delete_queue,
+    StoreDeadLetters: QueueActor._store_dead_letters,
+    DeadLettersMoved: QueueActor._dead_letters_moved,
+    PauseSenders: QueueActor._pause,
     _Tick: QueueActor._tick,
-}
-
-_EFFECTS: dict[type, Callable[[QueueActor, Any], None]] = {
-    Deliver: QueueActor._deliver,
-    GrantCapacity: QueueActor._grant,
-    Confirm: QueueActor._confirm,
-    Supersede: QueueActor._supersede,
-    Reserved: QueueActor._reserved,
-    Refuse: QueueActor._refuse,
+    _Store: QueueActor._store,
+    _Durable: QueueActor._durable,
 }

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from actors.errors import QueueError
+from actors.errors import InvalidRequestError, QueueError
 from actors.loop_ref import LoopActorRef
-from actors.messages import DeleteQueue
-from actors.queue_actor import QueueActor
-from actors.queue_state import QueueSettings, QueueState
+from actors.messages import DeleteQueue, PauseSenders
+from actors.queue_actor import US_PER_SECOND, QueueActor
+from actors.queue_state import QueueLog, QueueSettings, QueueState
+from actors.queue_state.settings import BLOCK
+
+if TYPE_CHECKING:
+    from actors.storage import Storage
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
@@ -51,16 +58,43 @@ class QueueDirectory:
         settings: what a queue gets that is not declared otherwise.
         wall_clock: seconds since the epoch, for enqueue times.
         max_queues: how many there can be.
+        storage: where the queues are durable, with those it recovered; None for queues in memory.
+        declared: queues that there shall be, with these settings, whatever settings recovered ones had.
     """
 
-    def __init__(self, settings: QueueSettings, wall_clock: WallClock, max_queues: int = DEFAULT_MAX_QUEUES) -> None:
+    def __init__(
+        self,
+        settings: QueueSettings,
+        wall_clock: WallClock,
+        max_queues: int = DEFAULT_MAX_QUEUES,
+        storage: Storage | None = None,
+        declared: Mapping[str, QueueSettings] | None = None,
+    ) -> None:
         self.settings = settings
         self._wall_clock = wall_clock
         self._max_queues = max_queues
+        self._storage = storage
         self._queues: dict[str, LoopActorRef[QueueActor]] = {}
         self._declared: dict[str, QueueSettings] = {}
         self._numbers: dict[str, int] = {}
+        self._logs: dict[str, QueueLog] = {}
         self._next_number = 0
+        self._pauses: dict[str, str] = {}
+        self._paused: str | None = None
+        if storage is not None:
+            storage.on_behind = self._storage_behind
+        declared = declared or {}
+        for stored in storage.queues if storage is not None else ():
+            wanted = declared.get(stored.name, stored.settings)
+            if storage is not None and wanted != stored.settings:
+                storage.redeclare(stored.number, wanted)
+            if wanted is not None:
+                self._declared[stored.name] = wanted
+            self._numbers[stored.name] = stored.number
+            self._logs[stored.name] = stored.log
+            self._queues[stored.name] = self._start(stored.name)
+        for name, wanted in declared.items():
+            self.declare(name, wanted)
 
     def __len__(self) -> int:
         return len(self._queues)
@@ -75,9 +109,11 @@ class QueueDirectory:
             TooManyQueuesError: there is no room for another.
         """
         queue = self._queues.get(name)
-        # A queue actor that failed for good is gone with what it held; its successor begins empty.
-        if queue is None or not queue.is_alive():
-            queue = self._create(name, self._declared.get(name, self.settings))
+        if queue is None:
+            return self._create(name, None)
+        if not queue.is_alive():
+            # It failed for good. In memory what it held is gone and its successor begins empty; from storage nothing is.
+            queue = self._queues[name] = self._start(name)
         return queue
 
     def declare(self, name: str, settings: QueueSettings) -> LoopActorRef[QueueActor]:
@@ -85,17 +121,18 @@ class QueueDirectory:
 
         Raises:
             QueueExistsError: it exists with others.
+            InvalidRequestError: its dead letters would go to itself.
             TooManyQueuesError: there is no room for another.
         """
+        if settings.dead_letter_queue == name:
+            raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
         if name in self._queues:
-            if self._declared.get(name, self.settings) != settings:
+            if self.settings_of(name) != settings:
                 raise QueueExistsError(
                     f"queue {name!r} exists with other settings; delete it first, or declare it as it is"
                 )
             return self._queues[name]
-        queue = self._create(name, settings)
-        self._declared[name] = settings
-        return queue
+        return self._create(name, settings)
 
     def get(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; raises QueueNotFoundError where there is none."""
@@ -109,7 +146,7 @@ class QueueDirectory:
         return self._declared.get(name, self.settings)
 
     def number_of(self, name: str) -> int:
-        """The number of the queue ``name`` in this broker's life, part of its messages' generated ids."""
+        """The number of the queue ``name``, part of its messages' generated ids; never another queue's, whoever was deleted."""
         return self._numbers[name]
 
     def delete(self, name: str) -> LoopActorRef[QueueActor]:
@@ -117,8 +154,11 @@ class QueueDirectory:
         queue = self.get(name)
         del self._queues[name]
         self._declared.pop(name, None)
-        self._numbers.pop(name, None)
+        number = self._numbers.pop(name)
+        self._logs.pop(name, None)
         queue.tell(DeleteQueue())
+        if self._storage is not None:
+            self._storage.delete(number)
         return queue
 
     def values(self) -> list[LoopActorRef[Any]]:
@@ -129,12 +169,79 @@ class QueueDirectory:
         """Names and queues, by name."""
         return sorted(self._queues.items())
 
-    def _create(self, name: str, settings: QueueSettings) -> LoopActorRef[QueueActor]:
-        if name not in self._queues and len(self._queues) >= self._max_queues:
+    async def durable(self) -> None:
+        """Return when everything that was declared or deleted so far is durable; at once for queues in memory."""
+        if self._storage is not None:
+            await self._storage.synced()
+
+    # --- limits of the broker as a whole
+
+    def pause_senders(self, reason: str | None, source: str = "watermark") -> None:
+        """Grant no sender anything for ``reason``, until each ``source`` that gave one takes it back with None.
+
+        Receivers are not affected.
+        """
+        if reason is None:
+            self._pauses.pop(source, None)
+        else:
+            self._pauses[source] = reason
+        paused = "; ".join(self._pauses.values()) or None
+        if paused != self._paused:
+            self._paused = paused
+            for queue in self._queues.values():
+                if queue.is_alive():
+                    queue.tell(PauseSenders(paused))
+
+    def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
+        """The queue ``name``; one that is made for dead letters keeps them, whatever the broker has its queues do with messages."""
+        if name not in self._queues:
+            plain = replace(
+                self.settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
+            )
+            return self._create(name, plain)
+        return self.get_or_create(name)
+
+    def _storage_behind(self, behind: bool) -> None:
+        self.pause_senders("the disk cannot follow what is sent" if behind else None, "storage")
+
+    def set_memory_pressure(self, pressed: bool) -> None:
+        """Keep in memory only what is under way, or recent batches again. Queues in memory have nowhere else to go."""
+        if self._storage is not None:
+            self._storage.set_memory_pressure(pressed)
+
+    def storage_statistics(self) -> dict[str, Any] | None:
+        """What ``penstock stats`` shows of the storage; None for queues in memory."""
+        return None if self._storage is None else self._storage.statistics() | {"paused": self._paused}
+
+    # --- inside
+
+    def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
+        if len(self._queues) >= self._max_queues:
             raise TooManyQueuesError(name, self._max_queues)
-        number = self._next_number
-        self._next_number += 1
-        queue = QueueActor.start(QueueState(name, number, settings), self._wall_clock)
-        self._queues[name] = queue
-        self._numbers[name] = number
+        if self._storage is None:
+            self._numbers[name] = self._next_number
+            self._next_number += 1
+        else:
+            stored = self._storage.declare(name, settings)
+            self._numbers[name] = stored.number
+            self._logs[name] = stored.log
+        if settings is not None:
+            self._declared[name] = settings
+        queue = self._queues[name] = self._start(name)
+        return queue
+
+    def _start(self, name: str) -> LoopActorRef[QueueActor]:
+        storage, number = self._storage, self._numbers[name]
+        state = QueueState(
+            name,
+            number,
+            self.settings_of(name),
+            log=self._logs.get(name),
+            record=None if storage is None else partial(storage.record, number),
+            now=asyncio.get_running_loop().time(),
+            wall_us=int(self._wall_clock() * US_PER_SECOND),
+        )
+        queue = QueueActor.start(state, self._wall_clock, storage, self._dead_letter_queue)
+        if self._paused is not None:
+            queue.tell(PauseSenders(self._paused))
         return queue

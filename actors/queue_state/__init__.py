@@ -1,11 +1,27 @@
 """The state of one queue: a pure fold over events, and the volatile state of its dispatch."""
 
-from actors.queue_state.effects import Confirm, Deliver, Effect, GrantCapacity, Refuse, Reserved, Supersede
+from actors.queue_state.effects import (
+    EXPIRED,
+    MAX_RECEIVES,
+    Confirm,
+    DeadLetter,
+    DeadLettersStored,
+    Deliver,
+    Effect,
+    GrantCapacity,
+    Refuse,
+    Reserved,
+    Supersede,
+)
 from actors.queue_state.events import (
     Event,
     MessagesAcknowledged,
     MessagesAdded,
+    MessagesExpired,
+    MessagesMoved,
     MessagesReserved,
+    MessagesReturned,
+    Origin,
     QueuePurged,
     ReservationCommitted,
     ReservedRange,
@@ -15,15 +31,21 @@ from actors.queue_state.events import (
 from actors.queue_state.ledger import FetchedRange, FetchedRanges
 from actors.queue_state.log import QueueLog
 from actors.queue_state.settings import (
+    BLOCK,
+    DEAD_LETTER_TIMEOUT,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_MESSAGES,
     DEFAULT_VISIBILITY_TIMEOUT,
     ENTRY_OVERHEAD_BYTES,
+    MAX_DELAYED,
     MAX_EXPIRED_RANGES,
     MAX_PRODUCERS,
+    MAX_RECEIVES_LIMIT,
     MAX_RESERVE_WAIT_SECONDS,
     MAX_SUBSCRIPTIONS,
+    MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
+    REJECT,
     QueueSettings,
 )
 from actors.queue_state.state import QueueState
@@ -36,17 +58,27 @@ from actors.queue_state.statistics import (
 from actors.queue_state.subscribing import SubscriptionFacts
 
 __all__ = [
+    "BLOCK",
+    "DEAD_LETTER_TIMEOUT",
     "DEFAULT_MAX_BYTES",
     "DEFAULT_MAX_MESSAGES",
     "DEFAULT_VISIBILITY_TIMEOUT",
     "ENTRY_OVERHEAD_BYTES",
+    "EXPIRED",
+    "MAX_DELAYED",
     "MAX_EXPIRED_RANGES",
     "MAX_PRODUCERS",
+    "MAX_RECEIVES",
+    "MAX_RECEIVES_LIMIT",
     "MAX_RESERVE_WAIT_SECONDS",
     "MAX_SUBSCRIPTIONS",
+    "MAX_TTL_SECONDS",
     "MAX_VISIBILITY_SECONDS",
+    "REJECT",
     "Confirm",
     "ConnectionStatistics",
+    "DeadLetter",
+    "DeadLettersStored",
     "Deliver",
     "Effect",
     "Event",
@@ -55,7 +87,11 @@ __all__ = [
     "GrantCapacity",
     "MessagesAcknowledged",
     "MessagesAdded",
+    "MessagesExpired",
+    "MessagesMoved",
     "MessagesReserved",
+    "MessagesReturned",
+    "Origin",
     "QueueLog",
     "QueuePurged",
     "QueueSettings",

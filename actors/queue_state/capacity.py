@@ -8,6 +8,8 @@ So what is stored stays within the queue's limits, but for what cannot be avoide
   limits once more and one message for each sender; it is as little as the idle senders' windows are small.
 - A message may be sent while any byte of permit is left, however large it is. One message for each sender.
 - The overhead that each stored batch counts for is known only when it comes.
+
+A queue that rejects what it has no room for grants what is asked for, room or not: its senders are bounded by their own windows.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from actors.errors import DemandExceededError
 from actors.queue_state.effects import Connection, Effect, GrantCapacity
+from actors.queue_state.settings import REJECT
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -74,6 +77,7 @@ class Capacity:
         "_reopen_bytes",
         "_reopen_messages",
         "_stuck",
+        "_unlimited",
         "bytes",
         "messages",
         "waiting",
@@ -93,6 +97,7 @@ class Capacity:
         self._reopen_messages = settings.max_messages - max(1, step)
         self._reopen_bytes = settings.max_bytes - max(1, byte_step)
         self._full = False
+        self._unlimited = settings.overflow == REJECT
         self.messages = 0
         self.bytes = 0
 
@@ -131,6 +136,10 @@ class Capacity:
     def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
         """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
         self._full = self.closed(stored_messages, stored_bytes)
+        if self._unlimited:
+            for permits in list(self.waiting):
+                self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)
+            return
         if self._full:
             return
         if self._stuck:

@@ -18,15 +18,17 @@ class Sender:
     Attributes:
         producer: its name, or None.
         expected: the client number that has to come next; None where any may.
+        rejecting: whether the batch with that number was rejected, so that those sent behind it are too.
         permits: what it may send.
     """
 
-    __slots__ = ("connection", "expected", "permits", "producer")
+    __slots__ = ("connection", "expected", "permits", "producer", "rejecting")
 
     def __init__(self, connection: Connection, producer: str | None, expected: int | None) -> None:
         self.connection = connection
         self.producer = producer
         self.expected = expected
+        self.rejecting = False
         self.permits = Permits(connection)
 
 

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue_state.capacity import Capacity
+from actors.queue_state.clocks import US_PER_SECOND, Clocks
 from actors.queue_state.deadlines import DeadlineHeap
 from actors.queue_state.demand_ring import DemandRing
 from actors.queue_state.events import LAZY, MessagesAdded
 from actors.queue_state.leases import LeaseTable, Receiver
-from actors.queue_state.ready import ReadyRanges
+from actors.queue_state.limbo import Limbo
+from actors.queue_state.recovery import restore, unheld
+from actors.queue_state.settings import REJECT
 from actors.queue_state.statistics import ReservationFacts
 
 if TYPE_CHECKING:
@@ -21,9 +24,8 @@ if TYPE_CHECKING:
     from actors.queue_state.events import Event
     from actors.queue_state.incoming import Incoming
     from actors.queue_state.log import QueueLog
+    from actors.queue_state.ready import ReadyRanges
     from actors.queue_state.settings import QueueSettings
-
-US_PER_SECOND = 1_000_000
 
 Recorder: TypeAlias = "Callable[[Event], int]"
 """Puts an event into the journal and returns its number, which grows; raises where it cannot be."""
@@ -36,14 +38,20 @@ class QueueCore:
         log: the fold over events; changed by ``commit`` only.
         ready: messages nobody holds.
         leases: messages that receivers hold.
+        limbo: messages that leave for the dead-letter queue.
         ring: receivers and reservations that wait for messages.
         capacity: permits of senders.
         senders: by connection; ``sender_of`` has those with a producer id, by that.
+        receivers: by connection, in the order in which they came.
         owners: whose subscription is connected, or since when it is not.
         effects: what is to be done.
-        incoming: batches that were accepted and are not stored yet.
+        incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
+            ``incoming_delayed`` say how much of them will be.
         barrier: the number of the last event that all that follows depends on.
-        clocks: the last send's time on the clock of deadlines and on that of enqueue times.
+        clocks: how the times of day on messages relate to the clock of deadlines.
+        ttl_below: messages from this number on have no time to live.
+        rejects: whether the queue refuses what it has no room for, rather than granting nothing.
+        paused: why senders may send nothing, whatever room there is; None while they may.
         unfinished_at: when a dispatch used up its budget; None while none is under way.
     """
 
@@ -54,13 +62,20 @@ class QueueCore:
         "clocks",
         "effects",
         "incoming",
+        "incoming_bytes",
+        "incoming_delayed",
+        "incoming_messages",
         "last_event",
         "leases",
+        "limbo",
         "log",
+        "name",
         "owner_deadlines",
         "owners",
+        "paused",
         "ready",
         "receivers",
+        "rejects",
         "reservation_deadlines",
         "ring",
         "sender_of",
@@ -69,11 +84,14 @@ class QueueCore:
         "subscribers",
         "total_out",
         "total_redelivered",
+        "total_rejected",
+        "ttl_below",
         "unfinished_at",
     )
 
     ready: ReadyRanges
     leases: LeaseTable
+    limbo: Limbo
     ring: DemandRing
     capacity: Capacity
     senders: dict[Connection, Sender]
@@ -87,7 +105,10 @@ class QueueCore:
     incoming: list[Incoming]
     unfinished_at: float | None
 
-    def __init__(self, settings: QueueSettings, log: QueueLog, record: Recorder | None) -> None:
+    def __init__(
+        self, name: str, settings: QueueSettings, log: QueueLog, record: Recorder | None, now: float, wall_us: int
+    ) -> None:
+        self.name = name
         self.settings = settings
         self.log = log
         self._record = record
@@ -95,19 +116,22 @@ class QueueCore:
         self.barrier = 0
         self.total_out = 0
         self.total_redelivered = 0
-        self.clocks: tuple[float, int] | None = None
-        self.reset()
+        self.total_rejected = 0
+        self.rejects = settings.overflow == REJECT
+        self.paused: str | None = None
+        # What the messages from before the start have for a time to live is known only when they are read.
+        self.ttl_below = log.next_sequence if log.stored_messages else 0
+        self.reset(now, wall_us)
 
-    def reset(self) -> None:
-        """Make the volatile state anew from the log: nobody is connected, all that is not reserved is ready."""
-        log = self.log
-        holes = log.acknowledged.copy()
-        for ledger in log.ledgers.values():
-            for segment in ledger.segments(ledger.base, ledger.high):
-                holes.add(segment.start, segment.stop)
-        start = holes.reach(0)
-        holes.remove(0, start)
-        self.ready = ReadyRanges(log.table, start, log.next_sequence, holes, replayed_below=log.next_sequence)
+    def reset(self, now: float, wall_us: int | None) -> None:
+        """Make the volatile state anew from the log: nobody is connected, all that is not reserved is ready or waits for its delay.
+
+        ``wall_us`` is None where the clocks go on as they were.
+        """
+        if wall_us is not None:
+            self.clocks = Clocks(now, wall_us, before=self.log.next_sequence)
+        self.ready = unheld(self.log)
+        self.limbo = Limbo(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
         self.capacity = Capacity(self.settings)
@@ -120,7 +144,11 @@ class QueueCore:
         self.reservation_deadlines = DeadlineHeap()
         self.effects = []
         self.incoming = []
+        self.incoming_messages = 0
+        self.incoming_bytes = 0
+        self.incoming_delayed = 0
         self.unfinished_at = None
+        restore(self, now)
 
     def commit(self, event: Event) -> None:
         """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not."""
@@ -134,8 +162,9 @@ class QueueCore:
                 self.barrier = number
 
     def grant(self) -> None:
-        """Give senders who wait for it the room that there is."""
-        if self.capacity.waiting:
+        """Give senders who wait for it the room that there is, unless they are to pause."""
+        # Those of a queue that rejects are answered when they send.
+        if self.capacity.waiting and (self.paused is None or self.rejects):
             log = self.log
             self.capacity.grant(log.stored_messages, log.stored_bytes, self.effects)
 
@@ -146,16 +175,20 @@ class QueueCore:
         except KeyError:
             raise InvalidRequestError("this connection is not attached as a receiver: attach it first") from None
 
+    def note_time(self, now: float, wall_us: int) -> None:
+        """It is the time of day ``wall_us``, which the messages that are stored next will carry."""
+        self.clocks.mark(self.log.next_sequence, now, wall_us, self.log.acknowledged.reach(0))
+
     def oldest_ms(self, now: float) -> int:
-        """The age of the message that is next, milliseconds; 0 if none is ready or no time of day is known."""
+        """The age of the message that is next, milliseconds; 0 if none is ready."""
         span = self.ready.first()
-        if span is None or self.clocks is None:
+        if span is None:
             return 0
         entry = span.entry
-        if not entry.loaded:
+        if not entry.known:
             self.log.table.load(entry)
-        then, wall_us = self.clocks
-        return max(0, wall_us + int((now - then) * US_PER_SECOND) - entry.enqueued_us) // 1000
+        age_us = round(now * US_PER_SECOND) - self.clocks.instant_us(entry.first, entry.enqueued_us)
+        return max(0, age_us) // 1000
 
     def backlog_bytes(self) -> int:
         """Bytes of what is ready, about: its share of what is stored."""
@@ -174,5 +207,5 @@ class QueueCore:
             sender_demand=self.capacity.messages,
             high_water=self.log.next_sequence,
             in_flight=self.leases.in_flight,
-            full=self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
         )

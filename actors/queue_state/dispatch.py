@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from actors.queue_state.consumers import Reservation
 from actors.queue_state.effects import Deliver, Reserved
 from actors.queue_state.events import MessagesReserved, ReservedRange
+from actors.queue_state.expiring import drop_expired, next_ready
 from actors.queue_state.leases import Receiver
 from actors.queue_state.settings import DISPATCH_BUDGET
 
@@ -24,7 +25,8 @@ def dispatch(core: QueueCore, now: float) -> None:
         return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
-    while ready.messages and ring.waiting:
+    drop_expired(core, now)
+    while ready.messages and ring.waiting and core.unfinished_at is None:
         available, total = ready.messages, ring.total
         for _ in range(len(ring.waiting)):
             consumer = ring.next()
@@ -40,10 +42,10 @@ def dispatch(core: QueueCore, now: float) -> None:
                 if ready.messages and ring.waiting:
                     core.unfinished_at = now
                 return
-            if not ready.messages:
+            if not ready.messages or core.unfinished_at is not None:
                 return
         if ready.messages == available:
-            # Only reservations wait, and what is ready is not for them.
+            # What is ready is not for those who wait, or waits itself for what comes before it.
             return
 
 
@@ -58,7 +60,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
     ready, effects = core.ready, core.effects
     deadline = now + core.settings.visibility_timeout
     while share > 0 and receiver.byte_credit > 0 and len(effects) < limit:
-        span = ready.first()
+        span = next_ready(core, now)
         if span is None:
             return
         entry, start = span.entry, span.start
@@ -96,7 +98,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
     room = reservation.bytes
     ranges: list[ReservedRange] = []
     while share > 0:
-        span = ready.first(ledger.min_sequence)
+        span = next_ready(core, now, ledger.min_sequence)
         if span is None:
             break
         entry, start = span.entry, span.start

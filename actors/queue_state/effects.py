@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from actors.batch import MessageBatch
+from actors.queue_state.events import Origin
+from actors.queue_state.ranges import Range
 from actors.queue_state.statistics import ReservationFacts
 
 Connection: TypeAlias = Hashable
+
+MAX_RECEIVES, EXPIRED = "max-receives", "expired"
+"""Why messages become dead letters: received so often without being acknowledged, or not received in their time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +96,31 @@ class Refuse:
     after: int = 0
 
 
-Effect: TypeAlias = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Messages for the dead-letter queue, whose ``store_dead_letters`` is to be called; asked again if nothing is heard of them.
+
+    Attributes:
+        queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
+        first: this queue's number of the first.
+        ranges: their numbers, which the answer names.
+        reason: ``max-receives`` or ``expired``.
+    """
+
+    queue: str | None
+    first: int
+    batch: MessageBatch
+    ranges: tuple[Range, ...]
+    reason: str
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettersStored:
+    """Another queue's dead letters are in this one: the other's ``dead_letters_stored`` is to be called with the origin's ranges."""
+
+    origin: Origin
+    after: int = 0
+
+
+Effect: TypeAlias = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse | DeadLetter | DeadLettersStored

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from actors.batch import MessageBatch
     from actors.queue_state.entry_table import EntryTable
     from actors.queue_state.leases import Receiver
@@ -61,6 +63,11 @@ class Entry:
     def loaded(self) -> bool:
         """Whether the messages are in memory."""
         return self._batch is not None
+
+    @property
+    def known(self) -> bool:
+        """Whether all but the messages is known, as it is from the first time on that they are in memory."""
+        return self.size > 0
 
     def know(
         self, batch: MessageBatch, *, event: int = 0, enqueued_us: int = 0, ttl_us: int | None = None
@@ -124,3 +131,14 @@ class Span:
             and self.deliveries == other.deliveries
             and self.replayed == other.replayed
         )
+
+
+def spans_of(table: EntryTable, start: int, stop: int, deliveries: int = 0, replayed: bool = False) -> Iterator[Span]:
+    """Spans of all the messages of a range, which are stored, with one history, batch by batch."""
+    position = start
+    while position < stop:
+        entry = table.at(position)
+        assert entry is not None, "only what is stored is asked for"
+        end = min(stop, entry.stop)
+        yield Span(position, end, entry, deliveries, replayed)
+        position = end

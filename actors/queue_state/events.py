@@ -143,5 +143,5 @@ Event: TypeAlias = (
     | SubscriptionReleased
 )
 
-LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesMoved})
-"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed."""
+LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved})
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again."""

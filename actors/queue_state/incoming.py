@@ -26,14 +26,20 @@ JOINED_BYTES = 512 * 1024
 
 
 class Incoming(NamedTuple):
-    """A batch that was accepted of ``sender``, whose numbers end before ``up_to``; ``known`` messages of it were stored before."""
+    """A batch that was accepted of ``sender``, whose numbers end before ``up_to``.
+
+    ``known`` messages of it were stored before, ``new`` are to be; ``size`` is the bytes of all of it. ``rejected`` is why none are.
+    """
 
     sender: Sender
     up_to: int
     batch: MessageBatch
     known: int
+    new: int
+    size: int
     delay_us: int
     ttl_us: int | None
+    rejected: str | None
 
     @property
     def stored(self) -> MessageBatch:
@@ -43,10 +49,13 @@ class Incoming(NamedTuple):
 
 def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
     """``incoming`` in order, neighbours that are stored as one batch together."""
+    if len(incoming) == 1:
+        yield incoming
+        return
     group: list[Incoming] = []
     messages = size = 0
     for item in incoming:
-        count, nbytes = len(item.batch) - item.known, item.batch.nbytes
+        count, nbytes = item.new, item.size
         if group and not (
             _small(count, nbytes)
             and messages + count <= JOINED_MESSAGES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError
@@ -117,6 +117,23 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"
+
+    def snapshot(self) -> list[Any]:
+        """All of it as plain values, for a checkpoint."""
+        segments = [list(segment[1:]) for segment in self._segments]
+        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout, segments]
+
+    @classmethod
+    def restored(cls, snapshot: list[Any]) -> Ledger:
+        """The ledger that ``snapshot`` was taken of."""
+        name, epoch, base, min_sequence, owner_timeout, segments = snapshot
+        ledger = cls(name, min_sequence)
+        ledger.epoch = epoch
+        ledger.base = ledger.high = base
+        ledger.owner_timeout = owner_timeout
+        for start, stop, delivery_count, possibly_replayed in segments:
+            ledger.append(start, stop, delivery_count, possibly_replayed)
+        return ledger
 
     def append(self, start: int, stop: int, delivery_count: int, possibly_replayed: bool) -> None:
         """Put messages with one delivery history at the next positions."""

@@ -27,7 +27,7 @@ from actors.queue_state.events import (
 from actors.queue_state.ledger import Ledger
 from actors.queue_state.ranges import Range, RangeSet
 from actors.queue_state.returns import Returns
-from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_PRODUCERS
+from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS
 
 if TYPE_CHECKING:
     from actors.queue_state.entry_table import EntryTable
@@ -46,8 +46,8 @@ class QueueLog:
         reserved_messages: messages in ledgers.
         producers: producer to the number after the last one stored, the least recently heard of first.
         returns: how often what was given back has been delivered.
-        delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch;
-            those that can be meanwhile are dropped by ``forget_delays``.
+        delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
+            Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
     """
 
     __slots__ = (
@@ -90,7 +90,8 @@ class QueueLog:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueLog):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        # Delays end with time, which a log knows nothing of: of two alike one may have been told of an end and the other not.
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "delayed")
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -110,29 +111,38 @@ class QueueLog:
         """What is stored, ascending."""
         return self.acknowledged.gaps(0, self.next_sequence)
 
-    def forget_delays(self, wall_us: int) -> None:
-        """Drop what ``delayed`` has of batches that can be received by now."""
-        self.delayed = {first: (stop, due) for first, (stop, due) in self.delayed.items() if due > wall_us}
+    def delay_ended(self, first: int) -> None:
+        """The batch that begins with ``first`` can be received, if it could not be."""
+        self.delayed.pop(first, None)
 
     def _added(self, event: MessagesAdded, number: int) -> None:
         first = event.first
         if first < self.next_sequence:
             return
-        size = self.table.add(event, number)
+        table = self.table
+        size = table.add(event, number)
         count = len(event.batch)
         self.next_sequence = first + count
         self.stored_messages += count
         self.stored_batches += 1
-        self.stored_bytes += size + self.table.overhead
+        self.stored_bytes += size + table.overhead
         self.total_in += count
         if event.delay_us:
-            self.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
+            self._delayed(event, first + count)
         producers = self.producers
         for producer, sequence in event.producers:
             producers[producer] = sequence
             producers.move_to_end(producer)
             if len(producers) > MAX_PRODUCERS:
                 producers.popitem(last=False)
+
+    def _delayed(self, event: MessagesAdded, stop: int) -> None:
+        delayed = self.delayed
+        delayed[event.first] = (stop, event.enqueued_us + event.delay_us)
+        if len(delayed) > 2 * MAX_DELAYED:
+            # A replay sees delays begin and not end. At the time of this one no more than half of them were not over.
+            kept = [(first, item) for first, item in delayed.items() if item[1] > event.enqueued_us]
+            self.delayed = dict(kept[-MAX_DELAYED:])
 
     def _acknowledged(self, event: MessagesAcknowledged, _number: int) -> None:
         self.total_acknowledged += self._remove(event.ranges)
@@ -195,6 +205,7 @@ class QueueLog:
                         self.stored_batches -= 1
                         self.stored_bytes -= size + table.overhead
                         table.discard(first)
+                        self.delayed.pop(first, None)
         self.stored_messages -= removed
         return removed
 

@@ -56,6 +56,13 @@ class RangeSet:
         for start, stop in ranges:
             self.add(start, stop)
 
+    @classmethod
+    def of_disjoint(cls, flat: list[int]) -> RangeSet:
+        """The set that ``flat`` lists, start and stop of each range in turn, as another set gave them."""
+        ranges = cls()
+        ranges._starts, ranges._stops = flat[::2], flat[1::2]
+        return ranges
+
     def copy(self) -> RangeSet:
         """Another set of the same numbers."""
         other = RangeSet()
@@ -82,6 +89,10 @@ class RangeSet:
     def add(self, start: int, stop: int) -> int:
         """Add a range; returns how many of its numbers are new."""
         starts, stops = self._starts, self._stops
+        if stops and stops[-1] == start:
+            # The usual case: on from where it ends.
+            stops[-1] = stop
+            return stop - start
         low = bisect_left(stops, start)
         high = bisect_right(starts, stop)
         if low == high:
@@ -119,6 +130,10 @@ class RangeSet:
             return self._stops[index]
         return position
 
+    def count_within(self, start: int, stop: int) -> int:
+        """How many numbers of a range are in the set."""
+        return sum(min(stop, high) - max(start, low) for low, high in self.meeting(start, stop))
+
     def meeting(self, start: int, stop: int) -> list[Range]:
         """The ranges, whole, that have a number in a range."""
         low = bisect_right(self._stops, start)
@@ -127,6 +142,8 @@ class RangeSet:
 
     def gaps(self, start: int, stop: int) -> list[Range]:
         """The parts of a range that are not in the set."""
+        if not self._stops or self._stops[-1] <= start:
+            return [(start, stop)] if start < stop else []
         result: list[Range] = []
         position = start
         low = bisect_right(self._stops, start)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state.deadlines import DeadlineHeap
-from actors.queue_state.entry import Span
+from actors.queue_state.entry import Span, spans_of
 from actors.queue_state.ranges import RangeSet
 from actors.queue_state.span_map import SpanMap
+from actors.queue_state.timed_spans import TimedSpans
 
 if TYPE_CHECKING:
     from actors.queue_state.entry import Entry
@@ -31,12 +31,10 @@ class ReadyRanges:
 
     Attributes:
         messages: how many can be delivered now.
-        delayed_messages: how many wait for their delay.
+        delayed: those that can be when their delay is over.
     """
 
     __slots__ = (
-        "_delayed",
-        "_due",
         "_fresh_start",
         "_fresh_stop",
         "_front",
@@ -45,7 +43,7 @@ class ReadyRanges:
         "_replayed_below",
         "_returned",
         "_table",
-        "delayed_messages",
+        "delayed",
         "messages",
     )
 
@@ -59,30 +57,29 @@ class ReadyRanges:
         self._front: Entry | None = None
         self._offered: Span | None = None
         self._returned = SpanMap()
-        self._delayed = SpanMap()
-        self._due: DeadlineHeap[Span] = DeadlineHeap()
+        self.delayed = TimedSpans()
         self.messages = sum(end - begin for begin, end in holes.gaps(start, stop))
-        self.delayed_messages = 0
 
     def add(self, stop: int, count: int) -> None:
         """The next ``count`` numbers, up to ``stop``, are fresh."""
         self._fresh_stop = stop
         self.messages += count
 
-    def add_delayed(self, start: int, stop: int, due: float) -> None:
-        """Numbers that are fresh but cannot be received before ``due``: the next ones, or some that are fresh now."""
-        if start < self._fresh_stop:
-            self.messages -= stop - start
-        else:
-            self._fresh_stop = stop
+    def add_delayed(self, stop: int, count: int, due: float) -> None:
+        """The next ``count`` numbers, up to ``stop``, can be received from ``due`` on."""
+        start = stop - count
+        self._fresh_stop = stop
         self._holes.add(start, stop)
-        position = start
-        while position < stop:
-            entry = self._table.at(position)
-            assert entry is not None, "only stored messages are delayed"
-            end = min(stop, entry.stop)
-            self.delay(Span(position, end, entry, 0, position < self._replayed_below), due)
-            position = end
+        for span in spans_of(self._table, start, stop):
+            self.delay(span, due)
+
+    def carve(self, start: int, stop: int) -> list[Range]:
+        """Take the fresh messages of a range out, because more is known of them; returns which they were."""
+        parts = self._holes.gaps(max(start, self._fresh_start), min(stop, self._fresh_stop))
+        for part in parts:
+            self._holes.add(*part)
+            self.messages -= part[1] - part[0]
+        return parts
 
     def put_back(self, span: Span) -> None:
         """Make a span receivable again in its old place; it is in no other structure and has no deadline."""
@@ -93,23 +90,19 @@ class ReadyRanges:
     def delay(self, span: Span, due: float) -> None:
         """Make a span receivable again in its old place at ``due``."""
         span.holder = None
-        self.delayed_messages += span.stop - span.start
-        self._delayed.insert(span)
-        self._due.push(span, due)
+        self.delayed.insert(span, due)
 
-    def next_due(self) -> float | None:
-        """When the next delay ends."""
-        return self._due.earliest()
-
-    def release_due(self, now: float, budget: int) -> None:
-        """Put back up to ``budget`` spans whose delay is over."""
-        for _ in range(budget):
-            span = self._due.pop_due(now)
-            if span is None:
-                return
-            self._delayed.cut(span.start, span.stop)
-            self.delayed_messages -= span.stop - span.start
+    def release_due(self, now: float) -> Span | None:
+        """Put back the span whose delay has been over longest, if there is one; returns it as it was."""
+        span = self.delayed.pop_due(now)
+        if span is not None:
             self.put_back(span)
+        return span
+
+    def skips(self, span: Span) -> bool:
+        """Whether delivering ``span`` would pass over a message that waits for its delay."""
+        delayed = self.delayed.first()
+        return delayed is not None and delayed.start < span.start
 
     def first(self, minimum: int = 0) -> Span | None:
         """The first span with numbers of ``minimum`` or more, where it is; ``take`` takes from it.
@@ -155,24 +148,19 @@ class ReadyRanges:
         for span in self._returned.cut(start, stop)[0]:
             self.messages -= span.stop - span.start
             removed.append((span.start, span.stop))
-        for span in self._cut_delayed(start, stop):
-            self.delayed_messages -= span.stop - span.start
-            removed.append((span.start, span.stop))
+        removed += [(span.start, span.stop) for span in self.delayed.cut(start, stop)]
         removed.sort()
         return removed
 
     def clear(self) -> list[Range]:
         """Take out everything, delayed messages too; returns what it was, ascending."""
-        ranges = [(span.start, span.stop) for span in self._returned.clear()]
-        for span in self._delayed.clear():
-            self._due.forget(span)
-            ranges.append((span.start, span.stop))
+        ranges = [(span.start, span.stop) for span in (*self._returned.clear(), *self.delayed.clear())]
         ranges += self._holes.gaps(self._fresh_start, self._fresh_stop)
         ranges.sort()
         self._fresh_start = self._fresh_stop
         self._holes = RangeSet()
         self._front = self._offered = None
-        self.messages = self.delayed_messages = 0
+        self.messages = 0
         return ranges
 
     def _fresh_span(self, position: int) -> Span:
@@ -185,16 +173,3 @@ class ReadyRanges:
         if self._holes:
             stop = self._holes.gaps(position, stop)[0][1]
         return Span(position, stop, entry, 0, position < self._replayed_below)
-
-    def _cut_delayed(self, start: int, stop: int) -> list[Span]:
-        cut, rest = self._delayed.cut(start, stop)
-        for span in cut:
-            if span.deadline is not None:
-                self._due.forget(span)
-        if rest is not None:
-            # The part below the cut kept the object that the heap has.
-            kept = self._delayed.first_from(start - 1)
-            assert kept is not None
-            assert kept.deadline is not None
-            self._due.push(rest, kept.deadline)
-        return cut

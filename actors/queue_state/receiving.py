@@ -8,23 +8,27 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Refuse
 from actors.queue_state.events import MessagesAcknowledged, QueuePurged
+from actors.queue_state.exclusive import join_ring, pass_on, waits_in_line
 from actors.queue_state.leases import Receiver
 from actors.queue_state.ranges import checked_ranges, merged
-from actors.queue_state.settings import MAX_EXPIRED_RANGES, MAX_VISIBILITY_SECONDS, TIMER_BUDGET
+from actors.queue_state.returning import give_back
+from actors.queue_state.settings import MAX_DELAYED, MAX_EXPIRED_RANGES, MAX_VISIBILITY_SECONDS, TIMER_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
+    from actors.queue_state.entry import Span
     from actors.queue_state.ranges import Range
 
 
-def attach_receiver(core: QueueCore, connection: Connection) -> None:
-    """Make a receiver known."""
+def attach_receiver(core: QueueCore, connection: Connection) -> bool:
+    """Make a receiver known; returns whether it has to wait in line."""
     if connection in core.receivers:
         raise InvalidRequestError("this connection is attached as a receiver already")
-    core.receivers[connection] = Receiver(connection)
+    receiver = core.receivers[connection] = Receiver(connection)
+    return waits_in_line(core, receiver)
 
 
 def receive(core: QueueCore, connection: Connection, messages: int, size: int, now: float) -> None:
@@ -34,8 +38,7 @@ def receive(core: QueueCore, connection: Connection, messages: int, size: int, n
     receiver = core.receiver(connection)
     receiver.byte_credit += size
     core.ring.want_more(receiver, messages)
-    if receiver not in core.ring.waiting and receiver.demand > 0 and receiver.byte_credit > 0:
-        core.ring.join(receiver)
+    if join_ring(core, receiver):
         dispatch(core, now)
 
 
@@ -68,15 +71,16 @@ def negative_acknowledge(
     receiver = core.receiver(connection)
     ranges = checked_ranges(pairs)
     core.leases.check(receiver, ranges)
+    if delay > 0 and len(core.ready.delayed) + len(ranges) > MAX_DELAYED:
+        raise QueueLimitError(
+            "MAX_DELAYED", MAX_DELAYED, "return fewer messages, more of them together, or with no delay"
+        )
+    returned: list[Span] = []
     for start, stop in ranges:
-        for span in core.leases.take(receiver, start, stop):
-            span.replayed = True
-            if delay > 0:
-                core.ready.delay(span, now + delay)
-            else:
-                core.ready.put_back(span)
+        returned += core.leases.take(receiver, start, stop)
         if receiver.expired:
             receiver.expired.remove(start, stop)
+    give_back(core, returned, now, delay)
     dispatch(core, now)
 
 
@@ -107,24 +111,24 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float) -> None
     if receiver is None:
         return
     core.ring.leave(receiver)
-    for span in core.leases.take_all(receiver):
-        span.replayed = True
-        core.ready.put_back(span)
+    give_back(core, core.leases.take_all(receiver), now)
+    pass_on(core)
     dispatch(core, now)
 
 
 def expire_leases(core: QueueCore, now: float) -> None:
     """Make receivable again what was held too long; a receiver that has too much on its conscience is let go."""
     excessive: list[Receiver] = []
+    returned: list[Span] = []
     for _ in range(TIMER_BUDGET):
         expired = core.leases.expire(now)
         if expired is None:
             break
         receiver, span = expired
-        span.replayed = True
-        core.ready.put_back(span)
+        returned.append(span)
         if len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)
+    give_back(core, returned, now)
     for receiver in excessive:
         if receiver.connection in core.receivers:
             detach_receiver(core, receiver.connection, now)
@@ -135,8 +139,12 @@ def expire_leases(core: QueueCore, now: float) -> None:
 
 
 def end_delays(core: QueueCore, now: float) -> None:
-    """Make receivable what was returned with a delay that is over."""
-    core.ready.release_due(now, TIMER_BUDGET)
+    """Make receivable what was sent or returned with a delay that is over."""
+    for _ in range(TIMER_BUDGET):
+        span = core.ready.release_due(now)
+        if span is None:
+            return
+        core.log.delay_ended(span.entry.first)
 
 
 def purge(core: QueueCore) -> int:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.errors import InvalidRequestError, SequenceGapError
+from actors.errors import InvalidRequestError, QueueLimitError, SequenceGapError
+from actors.queue_state.clocks import US_PER_SECOND
 from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Confirm, Supersede
 from actors.queue_state.events import MessagesAdded
 from actors.queue_state.incoming import Incoming, groups, joined
+from actors.queue_state.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
+    from actors.queue_state.settings import QueueSettings
 
 
 def attach_sender(core: QueueCore, connection: Connection, producer: str | None) -> int | None:
@@ -44,18 +47,44 @@ def request_capacity(core: QueueCore, connection: Connection, messages: int, siz
     core.grant()
 
 
-def accept(core: QueueCore, connection: Connection, client_sequence: int, batch: MessageBatch) -> Incoming:
+def accept(
+    core: QueueCore,
+    connection: Connection,
+    client_sequence: int,
+    batch: MessageBatch,
+    delay: float | None,
+    ttl: float | None,
+) -> Incoming:
     """Take a batch in, to be stored by the next ``store``; see ``QueueState.accept``."""
     sender = _sender(core, connection)
+    delay_us, ttl_us = _timing(core.settings, delay, ttl)
     expected = sender.expected
-    if expected is not None and client_sequence > expected:
+    behind = expected is not None and client_sequence > expected
+    if behind and not sender.rejecting:
+        assert expected is not None
         raise SequenceGapError(expected, client_sequence)
-    count = len(batch)
+    count, size = len(batch), batch.nbytes
+    known = 0 if expected is None or behind else min(expected - client_sequence, count)
+    rejected: str | None = None
+    if known < count and (delay_us or core.rejects):
+        rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
+        rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
     core.capacity.use(sender.permits, batch, count)
-    known = 0 if expected is None else min(expected - client_sequence, count)
-    item = Incoming(sender, client_sequence + count, batch, known, 0, None)
+    up_to = client_sequence + count
+    stored = 0
     if known < count:
-        sender.expected = item.up_to
+        sender.rejecting = rejected is not None
+        if rejected is None:
+            stored = count - known
+            sender.expected = up_to
+            core.incoming_messages += stored
+            core.incoming_bytes += size + core.log.table.overhead
+            core.incoming_delayed += bool(delay_us)
+        else:
+            core.total_rejected += count
+            if not behind:
+                sender.expected = client_sequence
+    item = Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected)
     core.incoming.append(item)
     return item
 
@@ -66,23 +95,90 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     if not incoming:
         return
     core.incoming = []
-    core.clocks = now, wall_us
+    core.incoming_messages = core.incoming_bytes = core.incoming_delayed = 0
+    core.note_time(now, wall_us)
     log = core.log
-    for group in groups([item for item in incoming if item.known < len(item.batch)]):
-        producers = {item.sender.producer: item.up_to for item in group if item.sender.producer is not None}
-        batch = joined(group)
-        first = log.next_sequence
-        core.commit(MessagesAdded(first, batch, wall_us, tuple(producers.items())))
-        core.ready.add(log.next_sequence, len(batch))
-    first = log.next_sequence - sum(len(item.batch) - item.known for item in incoming)
+    first = log.next_sequence
+    for group in groups([item for item in incoming if item.new]):
+        _store_group(core, group, now, wall_us)
     for item in incoming:
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
-        core.effects.append(
-            Confirm(item.sender.connection, item.up_to, None if item.known else first, None, core.last_event)
-        )
-        first += len(item.batch) - item.known
+        number = None if item.known or item.rejected is not None else first
+        core.effects.append(Confirm(item.sender.connection, item.up_to, number, item.rejected, core.last_event))
+        first += item.new
     dispatch(core, now)
     core.grant()
+
+
+def microseconds(seconds: float) -> int:
+    """A time as events have it, not made nothing by rounding."""
+    return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
+
+
+def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
+    log = core.log
+    producers = {item.sender.producer: item.up_to for item in group if item.sender.producer is not None}
+    delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
+    first = log.next_sequence
+    core.commit(MessagesAdded(first, joined(group), wall_us, tuple(producers.items()), delay_us, ttl_us))
+    count = log.next_sequence - first
+    if delay_us:
+        core.ready.add_delayed(log.next_sequence, count, now + delay_us / US_PER_SECOND)
+    else:
+        core.ready.add(log.next_sequence, count)
+    if ttl_us is not None:
+        core.ttl_below = log.next_sequence
+
+
+def _timing(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
+    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds."""
+    if delay is None:
+        delay = settings.delay
+    elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(f"a delay of {delay} s is not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")
+    if ttl is None:
+        ttl = settings.ttl
+    elif not 0 < ttl <= MAX_TTL_SECONDS:
+        raise InvalidRequestError(f"a time to live of {ttl} s is not above 0 and at most {MAX_TTL_SECONDS:.0f} s")
+    elif settings.ttl is not None:
+        ttl = min(ttl, settings.ttl)
+    return microseconds(delay), None if ttl is None else microseconds(ttl)
+
+
+def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) -> str | None:
+    """Why a queue that rejects what it has no room for does not store a batch; None where it does.
+
+    Raises:
+        QueueLimitError: there is no room for its delay, and the queue does not reject.
+    """
+    settings, log = core.settings, core.log
+    if delayed and len(core.ready.delayed) + core.incoming_delayed >= MAX_DELAYED:
+        # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
+        error = QueueLimitError(
+            "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"
+        )
+        if not core.rejects:
+            raise error
+        return str(error)
+    if not core.rejects or known:
+        # Half a batch is not left behind: the beginning of this one was stored while there was room for all of it.
+        return None
+    if core.paused is not None:
+        return f"queue {core.name!r} takes nothing now: {core.paused}"
+    messages = log.stored_messages + core.incoming_messages
+    if messages + count > settings.max_messages:
+        return (
+            f"queue {core.name!r} is full: {messages} of max_messages {settings.max_messages} messages are stored, "
+            f"and a batch of {count} does not fit"
+        )
+    stored = log.stored_bytes + core.incoming_bytes
+    size += log.table.overhead
+    if stored + size > settings.max_bytes:
+        return (
+            f"queue {core.name!r} is full: {stored} of max_bytes {settings.max_bytes} bytes are stored, "
+            f"and a batch of {size} with its overhead does not fit"
+        )
+    return None
 
 
 def detach_sender(core: QueueCore, connection: Connection) -> None:

@@ -31,6 +31,15 @@ A demand for a million one-message batches is met in so many steps, with other w
 """
 TIMER_BUDGET = 4_096
 """Expired leases or due delays handled in one tick; the next deadline is then at once."""
+EXPIRY_BUDGET = 256
+"""Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
+MAX_DELAYED = 100_000
+"""Batches, or returned parts of batches, that may wait for a delay: each takes a few hundred bytes of memory."""
+DEAD_LETTER_TIMEOUT = 30.0
+"""Seconds after which dead letters that the other queue has not answered for are handed over again."""
+DEAD_LETTER_BATCHES = 64
+DEAD_LETTER_BYTES = 8 * 1024 * 1024
+"""Dead letters on their way to the other queue, in parts of batches and in bytes, but one in any case; others wait where they are."""
 
 
 BLOCK, REJECT = "block", "reject"

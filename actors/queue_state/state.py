@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state import receiving, sending, subscribing
+from actors.queue_state import dead_letters, receiving, sending, subscribing
 from actors.queue_state.core import QueueCore
 from actors.queue_state.dispatch import resume
+from actors.queue_state.expiring import next_expiry
 from actors.queue_state.log import QueueLog
+from actors.queue_state.picture import picture_of
 from actors.queue_state.settings import QueueSettings
-from actors.queue_state.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue_state.core import Recorder
     from actors.queue_state.effects import Connection, Effect
+    from actors.queue_state.events import Origin
     from actors.queue_state.ledger import FetchedRanges
+    from actors.queue_state.ranges import Range
+    from actors.queue_state.statistics import QueueStatistics
     from actors.queue_state.subscribing import SubscriptionFacts
 
 
@@ -37,6 +41,8 @@ class QueueState:
         log: what was recovered; None for a new queue.
         record: puts each event into a journal before it happens, and returns its number; None for a queue in memory.
         now: the time of the start, from which the timeouts of absent owners count.
+        wall_us: the time of day at the start, microseconds since the epoch: what is left of the delays and times to live of what was
+            recovered depends on it. It may be set as it likes afterwards.
     """
 
     __slots__ = ("_core", "name", "number", "settings")
@@ -50,11 +56,12 @@ class QueueState:
         log: QueueLog | None = None,
         record: Recorder | None = None,
         now: float = 0.0,
+        wall_us: int = 0,
     ) -> None:
         self.name = name
         self.number = number
         self.settings = settings or QueueSettings()
-        self._core = QueueCore(self.settings, log or QueueLog(), record)
+        self._core = QueueCore(name, self.settings, QueueLog() if log is None else log, record, now, wall_us)
         subscribing.await_owners(self._core, now)
 
     @property
@@ -62,15 +69,17 @@ class QueueState:
         """The durable part; not to be changed."""
         return self._core.log
 
-    def reset(self, now: float) -> list[Connection]:
+    def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected.
+
+        Delays go on, and so does a pause. ``wall_us`` is for whoever comes back from the dead: without it the clocks go on as they were.
 
         Returns:
             who was connected.
         """
         core = self._core
         connections = list(dict.fromkeys((*core.senders, *core.receivers, *core.subscribers)))
-        core.reset()
+        core.reset(now, wall_us)
         subscribing.await_owners(core, now)
         return connections
 
@@ -102,21 +111,38 @@ class QueueState:
         """Add to what a sender wants to be granted; GrantCapacity follows as there is room."""
         sending.request_capacity(self._core, connection, messages, size)
 
-    def accept(self, connection: Connection, client_sequence: int, batch: MessageBatch) -> None:
+    def accept(
+        self,
+        connection: Connection,
+        client_sequence: int,
+        batch: MessageBatch,
+        delay: float | None = None,
+        ttl: float | None = None,
+    ) -> None:
         """Take a batch in; it is stored and confirmed, with all that was accepted before, by ``store``.
 
         No other command may come between: whoever calls this calls ``store`` first.
+
+        A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn, and so is all
+        that the sender sent behind it, so that its messages stay in order: until a batch comes with the number of the first one
+        that was rejected, be it that one again or another. So the numbers of what is stored have no gaps, and nothing about a
+        rejection needs to be remembered: sent again after a reconnect, such a batch is stored if there is room then.
 
         Args:
             connection: the sender's.
             client_sequence: the sender's number of the first message.
             batch: the messages.
+            delay: seconds until they can be received; None for what the queue declares.
+            ttl: seconds, from when they are stored, after which they are not delivered any more; None for what the queue declares, and
+                where that is less, that holds. It does not stop for a delay.
 
         Raises:
             DemandExceededError: it is more than was granted.
             SequenceGapError: messages before it were not sent.
+            InvalidRequestError: a delay or a time to live that cannot be.
+            QueueLimitError: too many batches wait for a delay.
         """
-        sending.accept(self._core, connection, client_sequence, batch)
+        sending.accept(self._core, connection, client_sequence, batch, delay, ttl)
 
     @property
     def storing(self) -> bool:
@@ -133,22 +159,37 @@ class QueueState:
         sending.store(self._core, now, wall_us)
 
     def send(
-        self, connection: Connection, client_sequence: int, batch: MessageBatch, now: float, wall_us: int
+        self,
+        connection: Connection,
+        client_sequence: int,
+        batch: MessageBatch,
+        now: float,
+        wall_us: int,
+        delay: float | None = None,
+        ttl: float | None = None,
     ) -> int | None:
         """``accept`` and ``store`` at once.
 
         Returns:
-            the queue's number of the first message; None if that was stored before.
+            the queue's number of the first message; None if that was stored before, or is rejected.
         """
-        item = sending.accept(self._core, connection, client_sequence, batch)
+        item = sending.accept(self._core, connection, client_sequence, batch, delay, ttl)
         sending.store(self._core, now, wall_us)
-        return None if item.known else self._core.log.next_sequence - len(batch)
+        return self._core.log.next_sequence - len(batch) if item.new == len(batch) else None
+
+    def pause_senders(self, reason: str | None) -> None:
+        """Have senders wait, whatever room there is, or have what they send rejected where the queue rejects; None ends it.
+
+        What they were granted before may still come. Receivers have nothing to do with it.
+        """
+        self._core.paused = reason
+        self._core.grant()
 
     # --- receivers
 
-    def attach_receiver(self, connection: Connection) -> None:
-        """Make a receiver known."""
-        receiving.attach_receiver(self._core, connection)
+    def attach_receiver(self, connection: Connection) -> bool:
+        """Make a receiver known; returns whether it has to wait because the queue is exclusive and another has it."""
+        return receiving.attach_receiver(self._core, connection)
 
     def receive(self, connection: Connection, messages: int, size: int, now: float) -> None:
         """Add to a receiver's demand. It is delivered messages while any of both is left, the last beyond its bytes."""
@@ -157,7 +198,7 @@ class QueueState:
     def acknowledge(self, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
         """Remove messages for good.
 
-        A message lost to the visibility timeout is removed if nobody holds it now.
+        A message lost to the visibility timeout is removed if nobody holds it now, and it is not on its way to a dead-letter queue.
 
         Raises:
             UnknownAcknowledgementError: one was not delivered on this connection, or was given back already.
@@ -167,7 +208,13 @@ class QueueState:
     def negative_acknowledge(
         self, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float
     ) -> None:
-        """Make messages receivable again after ``delay`` seconds, in their old place; errors as ``acknowledge``."""
+        """Make messages receivable again after ``delay`` seconds, in their old place; errors as ``acknowledge``.
+
+        Where they have been received ``max_receives`` times, they leave for the dead-letter queue instead.
+
+        Raises:
+            QueueLimitError: too much waits for a delay already.
+        """
         receiving.negative_acknowledge(self._core, connection, pairs, delay, now)
 
     def extend(self, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float) -> None:
@@ -210,6 +257,7 @@ class QueueState:
             SubscriptionNotFoundError: there is none to read.
             StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
             QueueLimitError: there are too many.
+            InvalidRequestError: the queue is exclusive.
         """
         return subscribing.open_subscription(
             self._core, connection, name, mode, epoch=epoch, starting=starting, owner_timeout=owner_timeout
@@ -270,17 +318,34 @@ class QueueState:
         """
         return subscribing.release(self._core, name, now)
 
+    # --- dead letters
+
+    def store_dead_letters(self, batch: MessageBatch, origin: Origin, now: float, wall_us: int) -> None:
+        """Store another queue's dead letters, whatever the limits: there is nowhere else for them. ``DeadLettersStored`` is the answer.
+
+        The queue's time to live holds for them, its delay, which is for what is sent, does not.
+        """
+        dead_letters.store_dead_letters(self._core, batch, origin, now, wall_us)
+
+    def dead_letters_stored(self, ranges: tuple[Range, ...], now: float) -> None:
+        """The dead-letter queue has these messages of this one; again, it changes nothing.
+
+        It is not recorded here: the other queue's record says it for both.
+        """
+        dead_letters.dead_letters_stored(self._core, ranges, now)
+
     # --- the queue as a whole
 
     def purge(self) -> int:
-        """Drop what is ready or delayed, not what is held or reserved; returns how many messages."""
+        """Drop what is ready or delayed, not what is held, reserved or leaving; returns how many messages."""
         return receiving.purge(self._core)
 
     def tick(self, now: float) -> None:
-        """Do what is due: expired leases, ended delays, absent owners, waits that end, deliveries put off."""
+        """Do what is due: expired leases and messages, ended delays, absent owners, waits that end, deliveries put off."""
         core = self._core
         receiving.expire_leases(core, now)
         receiving.end_delays(core, now)
+        dead_letters.hand_over_again(core, now)
         subscribing.end_ownerships(core, now)
         resume(core, now)
         subscribing.answer_reservations(core, now)
@@ -290,7 +355,9 @@ class QueueState:
         core = self._core
         earliest = core.leases.next_deadline()
         for deadline in (
-            core.ready.next_due(),
+            core.ready.delayed.earliest(),
+            core.limbo.next_deadline(),
+            next_expiry(core),
             core.owner_deadlines.earliest(),
             core.reservation_deadlines.earliest(),
             core.unfinished_at,
@@ -301,47 +368,4 @@ class QueueState:
 
     def statistics(self, now: float) -> QueueStatistics:
         """An immutable picture of the queue; costs as much as there are connections and subscriptions."""
-        core, log = self._core, self._core.log
-        connections = [
-            ConnectionStatistics(sender.connection, "sender", sender.permits.messages, 0)
-            for sender in core.senders.values()
-        ]
-        connections += [
-            ConnectionStatistics(receiver.connection, "receiver", receiver.demand, receiver.in_flight)
-            for receiver in core.receivers.values()
-        ]
-        for subscriber in core.subscribers.values():
-            owner = core.owners[subscriber.ledger.name]
-            owns = owner.connection == subscriber.connection
-            demand = owner.waiting.demand if owns and owner.waiting is not None else 0
-            held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
-            connections.append(ConnectionStatistics(subscriber.connection, "subscription", demand, held))
-        return QueueStatistics(
-            name=self.name,
-            ready=core.ready.messages,
-            in_flight=core.leases.in_flight,
-            reserved=log.reserved_messages,
-            delayed=core.ready.delayed_messages,
-            demand_waiting=core.ring.total,
-            capacity_granted=core.capacity.messages,
-            stored_messages=log.stored_messages,
-            stored_bytes=log.stored_bytes,
-            next_sequence=log.next_sequence,
-            total_in=log.total_in,
-            total_out=core.total_out,
-            total_acknowledged=log.total_acknowledged,
-            total_redelivered=core.total_redelivered,
-            total_purged=log.total_purged,
-            oldest_ms=core.oldest_ms(now),
-            connections=tuple(connections),
-            subscriptions=tuple(
-                SubscriptionStatistics(
-                    ledger.name,
-                    ledger.epoch,
-                    ledger.base,
-                    ledger.high,
-                    core.owners[ledger.name].connection is not None,
-                )
-                for ledger in log.ledgers.values()
-            ),
-        )
+        return picture_of(self._core, now)

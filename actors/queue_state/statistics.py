@@ -31,12 +31,16 @@ class ReservationFacts:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatistics:
-    """One connection: ``demand`` is what a receiver may still get, or a sender may still send, in messages."""
+    """One connection: ``demand`` is what a receiver may still get, or a sender may still send, in messages.
+
+    ``waiting`` says of a receiver that it stands in line for an exclusive queue.
+    """
 
     connection: Hashable
     role: str
     demand: int
     in_flight: int
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,13 @@ class SubscriptionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class QueueStatistics:
-    """One queue. ready + delayed + in_flight + reserved == stored_messages.
+    """One queue. ready + delayed + in_flight + reserved + leaving == stored_messages.
 
     Attributes:
         ready: messages that a receiver could have now.
         in_flight: messages that receivers hold.
         reserved: messages in ledgers.
-        delayed: messages given back with a delay that is not over.
+        delayed: messages sent or given back with a delay that is not over.
         demand_waiting: messages that waiting receivers and reservations would take.
         capacity_granted: messages granted to senders and not yet sent.
         stored_bytes: bytes that count towards the queue's limit.
@@ -69,6 +73,12 @@ class QueueStatistics:
         total_redelivered: of ``total_out`` those that had been delivered before.
         total_purged: messages ever purged.
         oldest_ms: age of the oldest message that is ready, milliseconds.
+        leaving: messages on their way to the dead-letter queue.
+        total_expired: messages dropped because their time to live was over.
+        total_dead_lettered: messages that went to the dead-letter queue.
+        total_rejected: messages that senders were refused.
+        paused: why senders may send nothing, whatever room there is; None while they may.
+        waiting_receivers: how many stand in line for an exclusive queue.
     """
 
     name: str
@@ -89,3 +99,9 @@ class QueueStatistics:
     oldest_ms: int
     connections: tuple[ConnectionStatistics, ...]
     subscriptions: tuple[SubscriptionStatistics, ...]
+    leaving: int = 0
+    total_expired: int = 0
+    total_dead_lettered: int = 0
+    total_rejected: int = 0
+    paused: str | None = None
+    waiting_receivers: int = 0

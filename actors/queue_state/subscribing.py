@@ -16,9 +16,10 @@ from actors.queue_state.consumers import Ownership, Reservation, Subscriber
 from actors.queue_state.dispatch import dispatch, end_wait
 from actors.queue_state.dispatch import reserve as reserve_now
 from actors.queue_state.effects import Refuse, Reserved
-from actors.queue_state.entry import Span
+from actors.queue_state.entry import spans_of
 from actors.queue_state.events import ReservationCommitted, SubscriptionOpened, SubscriptionReleased
 from actors.queue_state.ledger import FetchedRanges, Ledger
+from actors.queue_state.returning import remember
 from actors.queue_state.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ def open_subscription(
     """Take over or join a subscription; see ``QueueState.open_subscription``."""
     if connection in core.subscribers:
         raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
+    if mode == OWN and core.settings.exclusive:
+        raise InvalidRequestError(
+            f"queue {core.name!r} is exclusive: one receiver has it, in strict order, and a subscription would take messages "
+            "out of turn; receive from it, or declare a queue that is not exclusive"
+        )
     if mode == OWN:
         ledger = _take_over(core, name, starting, owner_timeout) if epoch is None else _join(core, name, epoch)
         _install(core, ledger, connection)
@@ -133,14 +139,13 @@ def release(core: QueueCore, name: str, now: float) -> int:
         return 0
     released = ledger.high - ledger.base
     core.commit(SubscriptionReleased(name, ledger.high))
+    limit = core.settings.max_receives
+    if limit is not None and limit > 1:
+        # Not dead letters, not even after a restart: whoever releases a subscription wants its messages received.
+        remember(core, [(start, stop, min(count, limit - 1)) for _, start, stop, count, _ in segments])
     for segment in segments:
-        position = segment.start
-        while position < segment.stop:
-            entry = core.log.table.at(position)
-            assert entry is not None, "what is reserved is stored"
-            stop = min(entry.stop, segment.stop)
-            core.ready.put_back(Span(position, stop, entry, segment.delivery_count, True))
-            position = stop
+        for span in spans_of(core.log.table, segment.start, segment.stop, segment.delivery_count, replayed=True):
+            core.ready.put_back(span)
     dispatch(core, now)
     return released
 

@@ -440,9 +440,10 @@ async def test_a_queue_that_fails_for_good_ends_its_connections() -> None:
 @virtual
 async def test_a_large_backlog_goes_out_in_portions() -> None:
     queue = start_queue()
-    sender = await sender_of(queue)
+    sender = await sender_of(queue, messages=120_000)
+    # So large that they are not joined with their neighbours.
     for number in range(600):
-        queue.tell(SendMessages(sender.ref, number, batch(b"x")))
-    receiver = await receiver_of(queue, 600)
+        queue.tell(SendMessages(sender.ref, number * 200, batch(*[b"x"] * 200)))
+    receiver = await receiver_of(queue, 120_000)
     numbers = [(await receiver.expect(ReceivedMessages)).first for _ in range(600)]
-    assert numbers == list(range(600))
+    assert numbers == list(range(0, 120_000, 200))

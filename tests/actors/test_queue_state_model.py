@@ -18,11 +18,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
 from actors.queue_state import (
+    DEAD_LETTER_TIMEOUT,
     ENTRY_OVERHEAD_BYTES,
+    EXPIRED,
+    REJECT,
     Confirm,
+    DeadLetter,
     Deliver,
     Event,
     GrantCapacity,
+    MessagesExpired,
+    MessagesMoved,
     MessagesReserved,
     QueueLog,
     QueueSettings,
@@ -39,7 +45,26 @@ MAX_BYTES = 40 * 20 + 8 * ENTRY_OVERHEAD_BYTES
 LARGE = 10**9
 RECEIVERS = ("r1", "r2", "r3")
 SENDERS = ("s1", "s2", "s3")
-READY, LEASED, DELAYED, RESERVED = "ready", "leased", "delayed", "reserved"
+READY, LEASED, DELAYED, RESERVED, LEAVING = "ready", "leased", "delayed", "reserved", "leaving"
+US = 1_000_000
+
+
+def declared(**what: Any) -> QueueSettings:
+    return QueueSettings(MAX_MESSAGES, MAX_BYTES, VISIBILITY, **what)
+
+
+DECLARATIONS = (
+    declared(),
+    declared(delay=3.0),
+    declared(ttl=8.0),
+    declared(max_receives=2),
+    declared(overflow=REJECT),
+    declared(exclusive=True),
+    declared(ttl=8.0, dead_letter_queue="late"),
+    declared(exclusive=True, max_receives=2, overflow=REJECT),
+    declared(max_receives=1, ttl=12.0, dead_letter_queue="all", overflow=REJECT),
+)
+"""Queues to try it all on; what a sender says about delay and time to live comes on top."""
 
 
 @dataclass
@@ -50,6 +75,9 @@ class Stored:
     until: float = 0.0
     deliveries: int = 0
     replayed: bool = False
+    counted: int = 0
+    expires: float | None = None
+    sent_until: float = 0.0
 
 
 @dataclass
@@ -66,6 +94,7 @@ class ModelSender:
     wanted_messages: int = 0
     wanted_bytes: int = 0
     next: int = 0
+    behind: int | None = None
 
 
 OPERATIONS: dict[str, tuple[Callable[[Any], Any] | None, dict[str, st.SearchStrategy[Any]]]] = {}
@@ -89,9 +118,16 @@ def operation(
 
 
 class QueueMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
-        self.queue = QueueState("q", 7, QueueSettings(MAX_MESSAGES, MAX_BYTES, VISIBILITY), record=self.record)
+    wall_offset = 1_700_000_000 * US
+    clock_was_set = False
+
+    def wall_us(self, now: float) -> int:
+        return self.wall_offset + round(now * US)
+
+    @initialize(settings=st.sampled_from(DECLARATIONS))
+    def start(self, settings: QueueSettings) -> None:
+        self.settings = settings
+        self.queue = QueueState("q", 7, settings, record=self.record, now=100.0, wall_us=self.wall_us(100.0))
         self.now = 100.0
         self.stored: dict[int, Stored] = {}
         self.entries: dict[int, tuple[int, int]] = {}
@@ -104,7 +140,9 @@ class QueueMachine(RuleBasedStateMachine):
         self.reserving: tuple[int, int, int, int | None, float] | None = None
         self.events: list[Event] = []
         self.seen_events = 0
-        self.expect_confirm: list[tuple[str, int, int | None]] = []
+        self.expect_confirm: list[tuple[str, int, int | None, bool]] = []
+        self.paused: str | None = None
+        self.expired = self.moved = self.rejected = 0
         self.answers = 0
         self.acknowledged = self.purged = 0
         self.request = 0
@@ -138,12 +176,21 @@ class QueueMachine(RuleBasedStateMachine):
         fresh_events = self.events[self.seen_events :]
         self.seen_events = len(self.events)
         reserved = [event for event in fresh_events if isinstance(event, MessagesReserved)]
+        expired = [n for e in fresh_events if isinstance(e, MessagesExpired) for r in e.ranges for n in range(*r)]
+        for number in expired:
+            assert self.settings.dead_letter_queue is None
+            self.check_expired(number)
+            self.remove(number)
+            self.expired += 1
         for effect in self.queue.take_effects():
             if isinstance(effect, Deliver):
                 self.check_delivery(effect)
+            elif isinstance(effect, DeadLetter):
+                self.check_dead_letter(effect)
             elif isinstance(effect, GrantCapacity):
                 sender = self.senders[str(effect.sender)]
                 assert effect.messages or effect.bytes
+                assert self.rejects() or self.paused is None
                 sender.wanted_messages -= effect.messages
                 sender.wanted_bytes -= effect.bytes
                 assert sender.wanted_messages >= 0
@@ -151,16 +198,61 @@ class QueueMachine(RuleBasedStateMachine):
                 keeps_it_going = sender.messages == 0 and effect.messages == 1
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
-                if effect.messages and not keeps_it_going:
+                if effect.messages and not keeps_it_going and not self.rejects():
                     assert self.permits() + len(self.stored) <= MAX_MESSAGES, "granted from what room there is"
             elif isinstance(effect, Confirm):
-                assert (effect.sender, effect.up_to, effect.first) == self.expect_confirm.pop(0)
+                rejected = effect.rejected is not None
+                assert (effect.sender, effect.up_to, effect.first, rejected) == self.expect_confirm.pop(0)
             elif isinstance(effect, Reserved):
                 self.check_reservation(effect, reserved)
             else:
                 raise AssertionError(effect)
         assert not reserved
         assert not self.expect_confirm
+        assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
+        if expired:
+            assert not any(m.where == READY and n < expired[-1] for n, m in self.stored.items()), "only at the head"
+
+    def rejects(self) -> bool:
+        return self.settings.overflow == REJECT
+
+    def is_worn_out(self, deliveries: int) -> bool:
+        return self.settings.max_receives is not None and deliveries >= self.settings.max_receives
+
+    def check_expired(self, number: int) -> None:
+        message = self.stored[number]
+        assert message.where == READY
+        assert message.expires is not None
+        assert message.expires <= self.now
+
+    def check_in_turn(self, number: int) -> None:
+        """It may be delivered, and is what has to be."""
+        assert number == self.lowest_ready(), "in order, what was returned in its old place"
+        expires = self.stored[number].expires
+        assert expires is None or expires > self.now, "never after its time"
+        if self.settings.exclusive:
+            assert not any(m.where == DELAYED and n < number for n, m in self.stored.items()), "nothing is passed over"
+
+    def check_dead_letter(self, effect: DeadLetter) -> None:
+        assert effect.queue == self.settings.dead_letter_queue
+        ((start, stop),) = effect.ranges
+        assert (start, stop - start) == (effect.first, len(effect.batch))
+        for number, payload in enumerate(effect.batch.payloads, start):
+            message = self.stored[number]
+            assert message.payload == payload
+            if message.where == READY:
+                assert effect.reason == EXPIRED
+                assert number == self.lowest_ready(), "only at the head"
+                self.check_expired(number)
+            else:
+                assert message.where == LEAVING
+                assert (effect.reason != EXPIRED) == self.is_worn_out(message.deliveries)
+                assert message.until <= self.now, "once, until its time is over"
+            message.where, message.until = LEAVING, self.now + DEAD_LETTER_TIMEOUT
+
+    def holder(self) -> str | None:
+        """Who can be served, where only one can."""
+        return next(iter(self.receivers), None) if self.settings.exclusive else None
 
     def permits(self) -> int:
         return sum(sender.messages for sender in self.senders.values())
@@ -171,6 +263,7 @@ class QueueMachine(RuleBasedStateMachine):
     def check_delivery(self, effect: Deliver) -> None:
         name = str(effect.receiver)
         receiver = self.receivers[name]
+        assert self.holder() in (None, name)
         batch = effect.batch
         assert receiver.demand >= len(batch), "never more than the demand"
         assert receiver.credit > batch.prefix_bytes(len(batch) - 1), (
@@ -179,7 +272,7 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.demand -= len(batch)
         receiver.credit -= batch.nbytes
         for number, payload in enumerate(batch.payloads, effect.first):
-            assert number == self.lowest_ready(), "in order, what was returned in its old place"
+            self.check_in_turn(number)
             message = self.stored[number]
             message.deliveries += 1
             assert message.payload == payload
@@ -202,7 +295,7 @@ class QueueMachine(RuleBasedStateMachine):
         total = 0
         for low, stop, delivery_count, replayed in event.ranges:
             for number in range(low, stop):
-                assert number == self.lowest_ready()
+                self.check_in_turn(number)
                 assert below is None or number < below
                 message = self.stored[number]
                 message.deliveries += 1
@@ -222,9 +315,18 @@ class QueueMachine(RuleBasedStateMachine):
     def held_by(self, name: str) -> list[int]:
         return [number for number, m in self.stored.items() if m.where == LEASED and m.holder == name]
 
-    def give_back(self, number: int) -> None:
+    def give_back(self, number: int, delay: float = 0.0) -> None:
+        """A delivery came to nothing."""
         message = self.stored[number]
-        message.where, message.holder, message.replayed = READY, "", True
+        message.holder, message.replayed = "", True
+        if self.settings.max_receives is not None:
+            message.counted = message.deliveries
+        if self.is_worn_out(message.deliveries):
+            message.where, message.until = LEAVING, 0.0
+        elif delay:
+            message.where, message.until = DELAYED, self.now + delay
+        else:
+            message.where = READY
 
     # --- rules: senders
 
@@ -236,7 +338,8 @@ class QueueMachine(RuleBasedStateMachine):
                 self.senders[name] = ModelSender()
         for name in RECEIVERS:
             if name not in self.receivers:
-                self.queue.attach_receiver(name)
+                waits = self.queue.attach_receiver(name)
+                assert waits == (self.settings.exclusive and bool(self.receivers))
                 self.receivers[name] = ModelReceiver()
         self.settle()
 
@@ -254,29 +357,74 @@ class QueueMachine(RuleBasedStateMachine):
         lambda self: any(sender.messages > 0 for sender in self.senders.values()),
         sizes=st.lists(st.integers(0, 60), min_size=1, max_size=12),
         greedy=st.booleans(),
+        delay=st.sampled_from([None, None, None, 0.0, 3.0, 15.0]),
+        ttl=st.sampled_from([None, None, None, 0.5, 5.0, 20.0]),
+        behind=st.booleans(),
     )
-    def send(self, data: st.DataObject, sizes: list[int], greedy: bool) -> None:
+    def send(
+        self,
+        data: st.DataObject,
+        sizes: list[int],
+        greedy: bool,
+        delay: float | None,
+        ttl: float | None,
+        behind: bool,
+    ) -> None:
         name = data.draw(st.sampled_from([name for name, sender in self.senders.items() if sender.messages > 0]))
         sender = self.senders[name]
         if not greedy:
             sizes = sizes[: sender.messages]
         payloads = [bytes([self.next + i & 0xFF]) * size for i, size in enumerate(sizes)]
         batch = MessageBatch.from_payloads(payloads)
+        behind = behind and sender.behind is not None
+        sequence = sender.behind if behind and sender.behind is not None else sender.next
+        arguments = name, sequence, batch, self.now, self.wall_us(self.now), delay, ttl
         if len(batch) > sender.messages or batch.prefix_bytes(len(batch) - 1) >= sender.bytes:
             with pytest.raises(DemandExceededError):
-                self.queue.send(name, sender.next, batch, self.now, 5_000_000)
+                self.queue.send(*arguments)
             return
-        first = self.queue.send(name, sender.next, batch, self.now, 5_000_000)
+        first = self.queue.send(*arguments)
         sender.messages -= len(batch)
         sender.bytes -= batch.nbytes
-        sender.next += len(batch)
-        assert first == self.next
-        self.expect_confirm.append((name, sender.next, first))
-        self.entries[first] = (first + len(batch), batch.nbytes)
-        for payload in payloads:
-            self.stored[self.next] = Stored(payload)
-            self.next += 1
+        up_to = sequence + len(batch)
+        if behind or self.has_no_room(batch):
+            assert first is None
+            sender.behind = up_to
+            self.rejected += len(batch)
+            self.expect_confirm.append((name, up_to, None, True))
+        else:
+            assert first == self.next
+            sender.next, sender.behind = up_to, None
+            self.expect_confirm.append((name, up_to, first, False))
+            self.store(payloads, batch, delay, ttl)
         self.settle()
+
+    def has_no_room(self, batch: MessageBatch) -> bool:
+        size = sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
+        full = size + batch.nbytes + ENTRY_OVERHEAD_BYTES > MAX_BYTES or len(self.stored) + len(batch) > MAX_MESSAGES
+        return self.rejects() and (full or self.paused is not None)
+
+    def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
+        delay = self.settings.delay if delay is None else delay
+        ttl = min((limit for limit in (ttl, self.settings.ttl) if limit is not None), default=None)
+        self.entries[self.next] = (self.next + len(batch), batch.nbytes)
+        for payload in payloads:
+            message = self.stored[self.next] = Stored(payload, expires=None if ttl is None else self.now + ttl)
+            if delay:
+                message.where, message.until = DELAYED, self.now + delay
+                message.sent_until = message.until
+            self.next += 1
+
+    @operation(1, None, reason=st.sampled_from([None, None, "the disk is full"]))
+    def pause(self, reason: str | None) -> None:
+        self.paused = reason
+        self.queue.pause_senders(reason)
+        self.settle()
+
+    @operation(1, None, jump=st.sampled_from([-7200.0, -5.0, 5.0, 7200.0]))
+    def set_the_clock(self, jump: float) -> None:
+        self.clock_was_set = True
+        self.wall_offset += round(jump * US)
 
     # --- rules: receivers
 
@@ -350,9 +498,7 @@ class QueueMachine(RuleBasedStateMachine):
         for first, count in pairs:
             for number in range(first, first + count):
                 if number in held:
-                    self.give_back(number)
-                    if delay:
-                        self.stored[number].where, self.stored[number].until = DELAYED, self.now + delay
+                    self.give_back(number, delay)
                 self.receivers[name].expired.discard(number)
         self.queue.negative_acknowledge(name, pairs, delay, self.now)
         self.settle()
@@ -388,7 +534,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     # --- rules: the subscription
 
-    @operation(4, lambda self: not self.owned)
+    @operation(4, lambda self: not self.owned and not self.settings.exclusive)
     def own(self) -> None:
         facts = self.queue.open_subscription("owner", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
         assert (facts.base, facts.high) == (self.base, self.base + len(self.ledger))
@@ -450,7 +596,10 @@ class QueueMachine(RuleBasedStateMachine):
     @operation(1, lambda self: self.owned and self.ledger)
     def release(self) -> None:
         for number in self.ledger:
-            self.give_back(number)
+            message = self.stored[number]
+            message.where, message.replayed = READY, True
+            if self.settings.max_receives is not None and self.settings.max_receives > 1:
+                message.counted = min(message.deliveries, self.settings.max_receives - 1)
         self.base += len(self.ledger)
         released = len(self.ledger)
         self.ledger = []
@@ -479,23 +628,61 @@ class QueueMachine(RuleBasedStateMachine):
                 self.receivers[message.holder].expired.add(number)
                 self.give_back(number)
             elif message.where == DELAYED and message.until <= self.now:
-                self.give_back(number)
+                message.where = READY
         self.queue.tick(self.now)
         self.settle()
+        head = self.head()
+        assert head is None or head.expires is None or head.expires > self.now, "what expires goes by itself"
         if self.reserving is not None:
             assert self.reserving[-1] > self.now, "a reservation is answered when its wait is over"
+
+    @operation(2, lambda self: any(message.where == LEAVING for message in self.stored.values()))
+    def answer_for_dead_letters(self, data: st.DataObject) -> None:
+        leaving = sorted(number for number, message in self.stored.items() if message.where == LEAVING)
+        numbers = data.draw(st.sets(st.sampled_from(leaving), min_size=1))
+        ranges = tuple((number, number + 1) for number in sorted(numbers))
+        if data.draw(st.booleans()):
+            self.queue.log.apply(MessagesMoved(ranges))  # whoever records the other queue's event may do so first
+        for number in numbers:
+            self.remove(number)
+        self.moved += len(numbers)
+        self.queue.dead_letters_stored(ranges, self.now)
+        # It is the other queue's record that says so.
+        self.events.append(MessagesMoved(ranges))
+        self.settle()
 
     @operation(1)
     def crash(self) -> None:
         self.queue.reset(self.now)
-        for number, message in self.stored.items():
-            if message.where != RESERVED:
-                self.give_back(number)
-                message.deliveries = 0
+        self.begin_again()
+
+    @operation(2, lambda self: not self.clock_was_set)
+    def restart(self) -> None:
+        log = QueueLog.replay(self.events)
+        # Nobody was told of what is missing from the totals now: they are those of one life.
+        now, wall_us = self.now, self.wall_us(self.now)
+        self.queue = QueueState("q", 7, self.settings, log=log, record=self.record, now=now, wall_us=wall_us)
+        self.queue.pause_senders(self.paused)
+        self.rejected = 0
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Nobody is connected, nobody holds anything, and what is known is what the events say."""
+        for message in self.stored.values():
+            if message.where == RESERVED:
+                continue
+            message.holder, message.replayed, message.deliveries = "", True, message.counted
+            if self.is_worn_out(message.counted):
+                message.where, message.until = LEAVING, 0.0
+            elif message.sent_until > self.now:
+                message.where, message.until = DELAYED, message.sent_until
+            else:
+                message.where = READY
         self.receivers.clear()
         self.senders.clear()
         self.owned = False
         self.reserving = None
+        self.queue.tick(self.now)
         self.settle()
 
     # --- what always holds
@@ -513,6 +700,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_in == self.next == statistics.next_sequence
         assert statistics.total_acknowledged == self.acknowledged
         assert statistics.total_purged == self.purged
+        assert statistics.leaving == where.count(LEAVING)
+        assert statistics.total_expired == self.expired
+        assert statistics.total_dead_lettered == self.moved
+        assert statistics.total_rejected == self.rejected
+        assert statistics.paused == self.paused
+        assert statistics.waiting_receivers == (max(0, len(self.receivers) - 1) if self.settings.exclusive else 0)
         assert statistics.capacity_granted == sum(sender.messages for sender in self.senders.values())
         for facts in statistics.connections:
             name = str(facts.connection)
@@ -521,13 +714,27 @@ class QueueMachine(RuleBasedStateMachine):
                 assert facts.in_flight == len(self.held_by(name))
             elif facts.role == "sender":
                 assert facts.demand == self.senders[name].messages
-        waiting = sum(r.demand for r in self.receivers.values() if r.credit > 0)
+        waiting = sum(r.demand for r in self.served() if r.credit > 0)
         assert statistics.demand_waiting == waiting + (self.reserving[1] if self.reserving is not None else 0)
+
+    def served(self) -> list[ModelReceiver]:
+        """Those who may have messages."""
+        return list(self.receivers.values())[: 1 if self.settings.exclusive else None]
+
+    def head(self) -> Stored | None:
+        """What is next, if it may be delivered."""
+        candidates = [n for n, m in self.stored.items() if m.where == READY or (m.where == DELAYED and self.holds_up())]
+        head = self.stored[min(candidates)] if candidates else None
+        return head if head is not None and head.where == READY else None
+
+    def holds_up(self) -> bool:
+        """Whether what is delayed keeps back what is behind it."""
+        return self.settings.exclusive
 
     @invariant()
     def whoever_wants_what_is_ready_has_it(self) -> None:
-        if any(message.where == READY for message in self.stored.values()):
-            assert not any(r.demand > 0 and r.credit > 0 for r in self.receivers.values())
+        if self.head() is not None:
+            assert not any(r.demand > 0 and r.credit > 0 for r in self.served())
             if self.reserving is not None:
                 below = self.reserving[3]
                 assert below is not None
@@ -535,24 +742,32 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:
-        assert self.permits() <= MAX_MESSAGES + len(SENDERS)
-        assert self.permits() + len(self.stored) <= 2 * MAX_MESSAGES + len(SENDERS)
+        if not self.rejects():
+            assert self.permits() <= MAX_MESSAGES + len(SENDERS)
+            assert self.permits() + len(self.stored) <= 2 * MAX_MESSAGES + len(SENDERS)
+        else:
+            assert len(self.stored) <= MAX_MESSAGES
+            assert all(s.wanted_messages == s.wanted_bytes == 0 for s in self.senders.values())
 
     @invariant()
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
         reopens_at = MAX_MESSAGES - MAX_MESSAGES // REOPEN_SHARE, MAX_BYTES - MAX_BYTES // REOPEN_SHARE
-        if statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]:
+        roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
+        if roomy and self.paused is None:
             for sender in self.senders.values():
                 assert sender.messages > 0 or sender.wanted_messages == 0
                 assert sender.bytes > 0 or sender.wanted_bytes == 0
 
     @invariant()
     def the_next_deadline_is_the_earliest_one(self) -> None:
-        deadlines = [m.until for m in self.stored.values() if m.where in (LEASED, DELAYED)]
+        deadlines = [m.until for m in self.stored.values() if m.where in (LEASED, DELAYED, LEAVING)]
         if self.reserving is not None:
             deadlines.append(self.reserving[-1])
+        head = self.head()
+        if head is not None and head.expires is not None:
+            deadlines.append(head.expires)
         assert self.queue.next_deadline() == min(deadlines, default=None)
 
     @invariant()

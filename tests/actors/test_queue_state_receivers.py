@@ -432,7 +432,7 @@ def test_when_everything_is_acknowledged_nothing_is_kept() -> None:
     core = queue._core
     table = memory_table(queue)
     assert (len(table), table.slots) == (0, 0)
-    assert (core.leases.slots, core.ready._due.slots) == (0, 0)
+    assert (core.leases.slots, core.ready.delayed.slots) == (0, 0)
     assert (len(core.receivers["r"].held), core.ready.first()) == (0, None)
     assert queue.next_deadline() is None
     assert queue.log.stored_bytes == 0

@@ -1,0 +1,201 @@
+"""What leaves a queue: the effects that its state asks for, told to whom they concern once they may be known."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pykka
+
+from actors.commit_gate import CommitGate
+from actors.errors import InboxOverflowError, QueueError
+from actors.later_reply import LaterReply
+from actors.messages import (
+    CapacityGranted,
+    DeadLettersMoved,
+    MessagesReserved,
+    ReceivedMessages,
+    Refused,
+    SentMessages,
+    StoreDeadLetters,
+    Superseded,
+)
+from actors.queue_state.effects import (
+    Confirm,
+    DeadLetter,
+    DeadLettersStored,
+    Deliver,
+    GrantCapacity,
+    Refuse,
+    Reserved,
+    Supersede,
+)
+from actors.queue_state.events import Origin
+
+if TYPE_CHECKING:
+    from actors.messages import QueueReply, Ref
+    from actors.queue_state.effects import Connection, Effect
+    from actors.storage import Storage
+
+R = TypeVar("R", bound="QueueReply")
+
+DEAD_LETTER_SUFFIX = ".dead"
+"""Of the queue that dead letters go to where none is named."""
+
+logger = logging.getLogger("penstock.queue")
+
+
+class QueueOutput:
+    """A queue's way to its connections, through the gate that waits for the journal.
+
+    Args:
+        queue: the queue actor's own ref.
+        name: the queue's name.
+        number: its number.
+        storage: where its events are made durable; None for a queue in memory.
+        find_queue: the queue with a name, made if need be, for dead letters.
+        let_go: told of a connection that is not the queue's any more.
+        durable: what the queue is told when more of what happened is durable.
+
+    Attributes:
+        ended: connections that could not be told; whoever empties it detaches them.
+    """
+
+    def __init__(
+        self,
+        queue: Ref,
+        name: str,
+        number: int,
+        storage: Storage | None,
+        find_queue: Callable[[str], Ref] | None,
+        let_go: Callable[[Connection], None],
+        durable: object,
+    ) -> None:
+        self._queue = queue
+        self._name = name
+        self._number = number
+        self._find_queue = find_queue
+        self._let_go = let_go
+        self._gate = CommitGate(storage, partial(_wake, queue, durable))
+        self._asked: deque[LaterReply] = deque()
+        self._sources: dict[int, Ref] = {}
+        self.ended: list[Ref] = []
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do one thing that the state asks for."""
+        _EFFECTS[type(effect)](self, effect)
+
+    def asked_to_send(self) -> LaterReply:
+        """The reply for whoever asked to have a batch stored: the confirmations come in the same order."""
+        reply = LaterReply()
+        self._asked.append(reply)
+        return reply
+
+    def dead_letters_from(self, origin: Origin, source: Ref) -> None:
+        """Remember who is to be told that its dead letters are stored."""
+        self._sources[origin.queue] = source
+
+    def clear(self, reason: BaseException) -> None:
+        """Tell nobody what is held back; whoever asked gets ``reason``."""
+        self._gate.clear(reason)
+        while self._asked:
+            self._asked.popleft().fail(reason)
+        self.ended.clear()
+
+    def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
+        """Tell a connection, once event ``after`` is durable."""
+        if not self._gate.passes(after):
+            self._gate.hold(after, connection, message)
+            return
+        try:
+            connection.tell(message)
+        except (pykka.ActorDeadError, InboxOverflowError):
+            # Detaching it now would change the state under whoever reads its effects.
+            self.ended.append(connection)
+
+    def answer_later(self, reply: LaterReply, value: Any, after: int) -> LaterReply:
+        """Answer an ask once event ``after`` is durable."""
+        if self._gate.passes(after):
+            reply.set(value)
+        else:
+            self._gate.hold(after, reply, value)
+        return reply
+
+    def release(self) -> None:
+        """Tell what has become durable."""
+        for _, target, message in self._gate.released():
+            if isinstance(target, LaterReply):
+                target.set(message)
+            else:
+                self.tell(target, message)
+
+    def _deliver(self, effect: Deliver) -> None:
+        message = ReceivedMessages(
+            effect.first, effect.batch, effect.enqueued_us, effect.delivery_count, effect.possibly_replayed
+        )
+        self.tell(effect.receiver, message, effect.after)
+
+    def _grant(self, effect: GrantCapacity) -> None:
+        self.tell(effect.sender, CapacityGranted(effect.messages, effect.bytes), effect.after)
+
+    def _confirm(self, effect: Confirm) -> None:
+        sent = SentMessages(effect.up_to, effect.first, effect.rejected)
+        self.tell(effect.sender, sent, effect.after)
+        if self._asked:
+            self.answer_later(self._asked.popleft(), sent, effect.after)
+
+    def _supersede(self, effect: Supersede) -> None:
+        self._let_go(effect.sender)
+        self.tell(effect.sender, Superseded(), effect.after)
+
+    def _reserved(self, effect: Reserved) -> None:
+        message = MessagesReserved(effect.request, effect.end, asdict(effect.facts))
+        self.tell(effect.consumer, message, effect.after)
+
+    def _refuse(self, effect: Refuse) -> None:
+        if effect.close:
+            self._let_go(effect.connection)
+        self.tell(effect.connection, Refused(effect.code, effect.text, effect.request, effect.close), effect.after)
+
+    def _dead_letter(self, effect: DeadLetter) -> None:
+        """Hand messages over; the state asks again if nothing is heard of them."""
+        name = effect.queue or f"{self._name}{DEAD_LETTER_SUFFIX}"
+        message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), effect.batch)
+        try:
+            if self._find_queue is not None:
+                self._find_queue(name).tell(message)
+        except (pykka.ActorDeadError, InboxOverflowError, QueueError) as error:
+            logger.warning("dead letters of %s cannot go to %s now: %s", self._name, name, error)
+
+    def _dead_letters_stored(self, effect: DeadLettersStored) -> None:
+        source = self._sources.get(effect.origin.queue)
+        if source is not None and source.is_alive():
+            self.tell(source, DeadLettersMoved(effect.origin.ranges), effect.after)
+
+    def reply(self, connection: Ref, reply: R, after: int) -> LaterReply:
+        """Tell a connection, and answer it where it asked, once what the command did is durable."""
+        self.tell(connection, reply, after)
+        return self.answer_later(LaterReply(), reply, after)
+
+
+def _wake(queue: Ref, durable: object, _number: int) -> None:
+    """Tell the queue that more is durable; one that has stopped meanwhile holds nothing any more."""
+    with suppress(pykka.ActorDeadError):
+        queue.tell(durable)
+
+
+_EFFECTS: dict[type, Callable[[QueueOutput, Any], None]] = {
+    Deliver: QueueOutput._deliver,
+    GrantCapacity: QueueOutput._grant,
+    Confirm: QueueOutput._confirm,
+    Supersede: QueueOutput._supersede,
+    Reserved: QueueOutput._reserved,
+    Refuse: QueueOutput._refuse,
+    DeadLetter: QueueOutput._dead_letter,
+    DeadLettersStored: QueueOutput._dead_letters_stored,
+}

@@ -1,0 +1,68 @@
+"""The immutable picture that a queue gives of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue_state.exclusive import waits_in_line
+from actors.queue_state.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
+
+if TYPE_CHECKING:
+    from actors.queue_state.core import QueueCore
+
+
+def picture_of(core: QueueCore, now: float) -> QueueStatistics:
+    """The queue as it is; costs as much as there are connections and subscriptions."""
+    log = core.log
+    connections = _connections(core)
+    return QueueStatistics(
+        name=core.name,
+        ready=core.ready.messages,
+        in_flight=core.leases.in_flight,
+        reserved=log.reserved_messages,
+        delayed=core.ready.delayed.messages,
+        demand_waiting=core.ring.total,
+        capacity_granted=core.capacity.messages,
+        stored_messages=log.stored_messages,
+        stored_bytes=log.stored_bytes,
+        next_sequence=log.next_sequence,
+        total_in=log.total_in,
+        total_out=core.total_out,
+        total_acknowledged=log.total_acknowledged,
+        total_redelivered=core.total_redelivered,
+        total_purged=log.total_purged,
+        oldest_ms=core.oldest_ms(now),
+        connections=tuple(connections),
+        subscriptions=tuple(
+            SubscriptionStatistics(
+                ledger.name, ledger.epoch, ledger.base, ledger.high, core.owners[ledger.name].connection is not None
+            )
+            for ledger in log.ledgers.values()
+        ),
+        leaving=core.limbo.messages,
+        total_expired=log.total_expired,
+        total_dead_lettered=log.total_dead_lettered,
+        total_rejected=core.total_rejected,
+        paused=core.paused,
+        waiting_receivers=sum(facts.waiting for facts in connections),
+    )
+
+
+def _connections(core: QueueCore) -> list[ConnectionStatistics]:
+    connections = [
+        ConnectionStatistics(sender.connection, "sender", sender.permits.messages, 0)
+        for sender in core.senders.values()
+    ]
+    connections += [
+        ConnectionStatistics(
+            receiver.connection, "receiver", receiver.demand, receiver.in_flight, waits_in_line(core, receiver)
+        )
+        for receiver in core.receivers.values()
+    ]
+    for subscriber in core.subscribers.values():
+        owner = core.owners[subscriber.ledger.name]
+        owns = owner.connection == subscriber.connection
+        demand = owner.waiting.demand if owns and owner.waiting is not None else 0
+        held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
+        connections.append(ConnectionStatistics(subscriber.connection, "subscription", demand, held))
+    return connections

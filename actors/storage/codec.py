@@ -1,0 +1,215 @@
+"""Events as journal records, and back.
+
+A record's payload, by its kind:
+
+``ADDED``
+    items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
+    nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
+    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch").
+any other kind
+    a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
+    of numbers.
+
+What is read back has been checked by the journal's checksum, so a record that cannot be decoded is a defect or of a newer version: it
+raises StorageError, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import chain
+from typing import Any, TypeAlias
+
+import msgpack
+
+from actors.batch import MessageBatch
+from actors.errors import BatchError, StorageError
+from actors.queue_state.events import (
+    Event,
+    MessagesAcknowledged,
+    MessagesAdded,
+    MessagesExpired,
+    MessagesMoved,
+    MessagesReserved,
+    MessagesReturned,
+    Origin,
+    QueuePurged,
+    ReservationCommitted,
+    ReservedRange,
+    SubscriptionOpened,
+    SubscriptionReleased,
+)
+from actors.queue_state.settings import QueueSettings
+
+ADDED = 1
+ACKNOWLEDGED = 2
+RETURNED = 3
+EXPIRED = 4
+MOVED = 5
+PURGED = 6
+OPENED = 7
+RESERVED = 8
+COMMITTED = 9
+RELEASED = 10
+STORE_CREATED = 32
+QUEUE_DECLARED = 33
+QUEUE_DELETED = 34
+
+ITEMS = struct.Struct("<IQI")
+"""Stream, first item, count: what the journal puts before the payload of a record with items."""
+ITEMS_BYTES = ITEMS.size
+
+MAX_HEADER_BYTES = 2**16 - 1
+"""What the header's length can say; producers of joined batches are the only part that grows, and those are few."""
+
+Part: TypeAlias = bytes | memoryview
+
+
+def encode_added(event: MessagesAdded) -> list[Part]:
+    """The payload of a stored batch, behind what the journal adds to say which numbers it holds."""
+    batch = event.batch
+    _count, *descriptor = batch.descriptor()
+    origin = event.origin
+    header: bytes = msgpack.packb(
+        [
+            event.enqueued_us,
+            event.delay_us,
+            event.ttl_us,
+            *descriptor,
+            event.producers,
+            None if origin is None else [origin.queue, list(chain.from_iterable(origin.ranges))],
+        ]
+    )
+    if len(header) > MAX_HEADER_BYTES:
+        raise StorageError(f"a record's header of {len(header)} bytes exceeds {MAX_HEADER_BYTES}; send smaller batches")
+    return [len(header).to_bytes(2, "little") + header, *(buffer.cast("B") for buffer in batch.buffers())]
+
+
+def decode_items(payload: memoryview) -> tuple[int, int, int]:
+    """What a replayed ADDED record begins with: the queue's number, the first message's, and how many there are."""
+    stream, first, count = ITEMS.unpack_from(payload)
+    return stream, first, count
+
+
+def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
+    """The reverse; raises StorageError."""
+    try:
+        start = 2 + int.from_bytes(payload[:2], "little")
+        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin = msgpack.unpackb(payload[2:start])
+        batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
+        return MessagesAdded(
+            first,
+            batch,
+            enqueued_us,
+            tuple((name, number) for name, number in producers),
+            delay_us,
+            ttl_us,
+            None if origin is None else Origin(origin[0], _pairs(origin[1])),
+        )
+    except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
+        raise StorageError(f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}") from error
+
+
+def encode(queue: int, event: Event) -> tuple[int, bytes]:
+    """Kind and payload of an event of queue number ``queue`` that is not MessagesAdded."""
+    kind, fields = _ENCODERS[type(event)]
+    packed: bytes = msgpack.packb([queue, *fields(event)])
+    return kind, packed
+
+
+def decode(kind: int, payload: memoryview) -> tuple[int, Event]:
+    """The reverse: queue number and event.
+
+    Raises:
+        StorageError: a kind of a newer version, or fields that are no such event.
+    """
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise StorageError(f"a record of the unknown kind {kind}: this directory was written by a newer version")
+    try:
+        queue, *fields = msgpack.unpackb(payload)
+        return queue, decoder(*fields)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a record of kind {kind} cannot be decoded: {error}") from error
+
+
+def encode_declared(number: int, name: str, settings: QueueSettings | None) -> bytes:
+    """The payload of QUEUE_DECLARED; ``settings`` is None for a queue that has the broker's."""
+    packed: bytes = msgpack.packb([number, name, None if settings is None else asdict(settings)])
+    return packed
+
+
+def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None]:
+    """The reverse; raises StorageError."""
+    try:
+        number, name, settings = msgpack.unpackb(payload)
+        return number, name, None if settings is None else settings_from(settings)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a queue's declaration cannot be decoded: {error}") from error
+
+
+def settings_from(fields: dict[str, Any]) -> QueueSettings:
+    """Settings as they were stored; what a newer version added and this one does not know is refused, not dropped."""
+    return QueueSettings(**fields)
+
+
+def encode_number(number: int) -> bytes:
+    """The payload of QUEUE_DELETED and STORE_CREATED."""
+    packed: bytes = msgpack.packb(number)
+    return packed
+
+
+def decode_number(payload: memoryview) -> int:
+    """The reverse; raises StorageError."""
+    try:
+        return int(msgpack.unpackb(payload))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a record's number cannot be decoded: {error}") from error
+
+
+def _flat(ranges: Sequence[Sequence[int]]) -> list[int]:
+    return list(chain.from_iterable(ranges))
+
+
+def _pairs(flat: list[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _triples(flat: list[int]) -> tuple[tuple[int, int, int], ...]:
+    return tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+
+
+def _reserved(subscription: str, position: int, flat: list[int]) -> MessagesReserved:
+    quads = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+    ranges = tuple(ReservedRange(start, stop, count, bool(replayed)) for start, stop, count, replayed in quads)
+    return MessagesReserved(subscription, position, ranges)
+
+
+_ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
+    MessagesAcknowledged: (ACKNOWLEDGED, lambda event: [_flat(event.ranges)]),
+    MessagesReturned: (RETURNED, lambda event: [_flat(event.returns)]),
+    MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
+    MessagesMoved: (MOVED, lambda event: [_flat(event.ranges)]),
+    QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
+    SubscriptionOpened: (
+        OPENED,
+        lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout],
+    ),
+    MessagesReserved: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
+    ReservationCommitted: (COMMITTED, lambda event: [event.subscription, event.position]),
+    SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
+}
+
+_DECODERS: dict[int, Callable[..., Event]] = {
+    ACKNOWLEDGED: lambda flat: MessagesAcknowledged(_pairs(flat)),
+    RETURNED: lambda flat: MessagesReturned(_triples(flat)),
+    EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
+    MOVED: lambda flat: MessagesMoved(_pairs(flat)),
+    PURGED: lambda flat: QueuePurged(_pairs(flat)),
+    OPENED: SubscriptionOpened,
+    RESERVED: _reserved,
+    COMMITTED: ReservationCommitted,
+    RELEASED: SubscriptionReleased,
+}

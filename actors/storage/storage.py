@@ -1,0 +1,367 @@
+"""The broker's storage: the journal, the queues recovered from it, and the events that go into it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from actors.errors import StorageError
+from actors.queue_state import QueueLog, QueueSettings
+from actors.queue_state.events import LAZY, Event, MessagesAdded, MessagesMoved
+from actors.storage import codec
+from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
+from actors.storage.table import JournalEntryTable, entry_cache
+from journal import Files, Journal, JournalError, JournalOptions, OsFiles, Record
+
+if TYPE_CHECKING:
+    from journal import Committer, JournalStatistics
+
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+"""Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
+ACKNOWLEDGE_DELAY = 0.02
+"""Seconds that acknowledgements wait for something to be written with: 50 ms after the broker took them they are durable."""
+RECLAIM_INTERVAL = 2.0
+"""Seconds after which what was acknowledged gives its room on the disk back, at the latest, when nothing else has a checkpoint made."""
+PENDING_HIGH_BYTES = 64 * 1024 * 1024
+PENDING_LOW_BYTES = 16 * 1024 * 1024
+"""What may wait to be written before senders are granted nothing, and when they are again: a disk that cannot follow must not fill the
+memory instead."""
+MAX_PENDING_BYTES = 1024 * 1024 * 1024
+"""What waits to be written when the broker gives up: what senders had been granted already comes on top of ``PENDING_HIGH_BYTES``."""
+STORE_ID_BYTES = 4
+
+logger = logging.getLogger("penstock.storage")
+
+
+def storage_options(**changed: Any) -> JournalOptions:
+    """The journal's options as a broker wants them, but for what is ``changed``."""
+    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": MAX_PENDING_BYTES, **changed})
+
+
+Waiter = Callable[[int], None]
+
+
+class Storage:
+    """One directory's journal and queues. Lives on the broker's loop; only the journal's committer is elsewhere.
+
+    Open it, take ``queues`` from it, then ``start`` it on the loop.
+
+    Attributes:
+        store_id: chosen when the directory was made: the messages' generated ids begin with it.
+        durable: every event with this number or a lower one is on the disk.
+        failure: why nothing can be stored any more; None while all is well.
+        on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
+    """
+
+    def __init__(self, journal: Journal, directory: Path, cache_bytes: int, committer: Committer | None = None) -> None:
+        self._committer = committer
+        self._journal = journal
+        self.directory = directory
+        self._cache_bytes = cache_bytes
+        self._cache = entry_cache(cache_bytes)
+        self._queues: dict[int, StoredQueue] = {}
+        self._next_queue = 0
+        self.store_id = 0
+        self.durable = 0
+        self.failure: StorageError | None = None
+        self.on_behind: Callable[[bool], None] | None = None
+        self._behind = False
+        self._failed: Callable[[StorageError], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters: dict[Waiter, None] = {}
+        self._synced: list[asyncio.Future[None]] = []
+        self._told = False
+        self._reclaim: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        options: JournalOptions | None = None,
+        *,
+        files: Files | None = None,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        committer: Committer | None = None,
+    ) -> Storage:
+        """Recover what a directory holds, or make it; blocks for as long as the log's tail takes to read.
+
+        Raises:
+            StorageError: it is damaged, another broker has it, or it cannot be read or written; the text says which, and what to do.
+        """
+        try:
+            journal = Journal.open(directory, options or storage_options(), files or OsFiles(), logger.warning)
+        except (JournalError, OSError) as error:
+            raise StorageError(f"the data directory {directory} cannot be opened: {error}") from error
+        storage = cls(journal, directory, cache_bytes, committer)
+        try:
+            storage._recover()
+        except (JournalError, OSError) as error:
+            raise StorageError(f"the data directory {directory} cannot be read: {error}") from error
+        return storage
+
+    def start(self, failed: Callable[[StorageError], None]) -> Self:
+        """Accept events, on the running loop; ``failed`` is told once, on the loop, when that is no longer possible."""
+        self._loop = asyncio.get_running_loop()
+        self._failed = failed
+        self._journal.start(self._on_durable, self._on_failure, self._committer)
+        if not self.store_id:
+            self.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
+            self._append(codec.STORE_CREATED, codec.encode_number(self.store_id))
+        return self
+
+    def close(self) -> None:
+        """Make durable what is not, and let the directory go; blocks for as long as a sync takes."""
+        if self._reclaim is not None:
+            self._reclaim.cancel()
+        if self._loop is not None:
+            # So that the next start has next to nothing to read.
+            self._checkpoint()
+        try:
+            self._journal.close()
+        except (JournalError, OSError) as error:
+            logger.error("the journal could not be closed in good order: %s", error)
+
+    # --- queues
+
+    @property
+    def epoch(self) -> int:
+        """How often the directory has been opened."""
+        return self._journal.epoch
+
+    @property
+    def queues(self) -> list[StoredQueue]:
+        """Every queue that was declared and not deleted, by number."""
+        return [queue for _, queue in sorted(self._queues.items())]
+
+    def declare(self, name: str, settings: QueueSettings | None) -> StoredQueue:
+        """A new queue, empty; ``settings`` is None where it has the broker's, whatever they come to be."""
+        number = self._next_queue
+        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings))
+        return self._declared(number, name, settings)
+
+    def redeclare(self, number: int, settings: QueueSettings | None) -> None:
+        """Give a queue other settings; what it holds stays."""
+        queue = self._queues[number]
+        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
+        queue.settings = settings
+
+    def delete(self, number: int) -> int:
+        """Forget a queue and all that it holds; returns the number of the event that says so."""
+        event = self._append(codec.QUEUE_DELETED, codec.encode_number(number))
+        self._deleted(number)
+        self._schedule_reclaim()
+        return event
+
+    def record(self, number: int, event: Event) -> int:
+        """Put an event of queue ``number`` into the journal, before the queue applies it; returns its number.
+
+        Raises:
+            StorageError: the journal takes nothing more.
+        """
+        try:
+            if type(event) is MessagesAdded:
+                lsn = self._journal.append_items(
+                    codec.ADDED, number, event.first, len(event.batch), codec.encode_added(event)
+                )
+                if event.origin is not None:
+                    # The other half of the same record: from here on no checkpoint has these messages in both queues.
+                    self._moved(event)
+                if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
+                    self._set_behind(True)
+                return lsn
+            kind, payload = codec.encode(number, event)
+            self._schedule_reclaim()
+            return self._journal.append(kind, [payload], lazy=type(event) in LAZY)
+        except JournalError as error:
+            raise StorageError(str(error)) from error
+
+    # --- durability
+
+    async def synced(self) -> None:
+        """Return when everything that was recorded so far is durable.
+
+        Raises:
+            StorageError: it will not be.
+        """
+        last = self._journal.next_lsn - 1
+        while self.durable < last:
+            if self.failure is not None:
+                raise self.failure
+            changed = asyncio.get_running_loop().create_future()
+            self._synced.append(changed)
+            await changed
+
+    def when_durable(self, waiter: Waiter) -> None:
+        """Have ``waiter`` called once, on the loop, with ``durable``, when that has grown."""
+        self._waiters[waiter] = None
+
+    def _on_durable(self, _lsn: int) -> None:
+        """On the committer's thread: have the loop look, once for however many commits there are until it does."""
+        if not self._told and self._loop is not None:
+            self._told = True
+            try:
+                self._loop.call_soon_threadsafe(self._advance)
+            except RuntimeError:
+                # The loop is closed: nobody is left to tell.
+                logger.debug("a commit after the loop was closed")
+
+    def _advance(self) -> None:
+        self._told = False
+        self.durable = self._journal.durable_lsn - 1
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            waiter(self.durable)
+        self._wake_synced()
+        if self._behind and self._journal.pending_bytes < PENDING_LOW_BYTES:
+            self._set_behind(False)
+        if self._journal.checkpoint_due():
+            self._checkpoint()
+
+    def _set_behind(self, behind: bool) -> None:
+        self._behind = behind
+        if self.on_behind is not None:
+            self.on_behind(behind)
+
+    def _wake_synced(self) -> None:
+        waiting, self._synced = self._synced, []
+        for changed in waiting:
+            if not changed.done():
+                changed.set_result(None)
+
+    def _on_failure(self, error: JournalError) -> None:
+        """On the committer's thread."""
+        if self._loop is not None:
+            try:
+                self._loop.call_soon_threadsafe(self.fail, StorageError(str(error)))
+            except RuntimeError:
+                logger.error("the journal failed after the loop was closed: %s", error)
+
+    def fail(self, error: StorageError) -> None:
+        """Nothing can be stored, or something cannot be read: the broker has to end."""
+        if self.failure is None:
+            self.failure = error
+            self._waiters.clear()
+            self._wake_synced()
+            if self._failed is not None:
+                self._failed(error)
+
+    # --- limits
+
+    def set_memory_pressure(self, pressed: bool) -> None:
+        """Keep no batch in memory that is not under way, or as many as configured again."""
+        self._cache.limit = 0 if pressed else self._cache_bytes
+
+    def statistics(self) -> dict[str, Any]:
+        """What ``penstock stats`` shows of it."""
+        facts: JournalStatistics = self._journal.statistics()
+        return {
+            "directory": str(self.directory),
+            "segments": facts.segments,
+            "disk_bytes": facts.disk_bytes,
+            "next_lsn": facts.next_lsn,
+            "durable_lsn": facts.durable_lsn,
+            "pending_bytes": facts.pending_bytes,
+            "syncs": facts.syncs,
+            "groups": facts.groups,
+            "records": facts.records,
+            "sync_ms": round(facts.mean_sync_seconds * 1000, 3),
+            "cache_bytes": self._cache.bytes,
+            "cache_hits": self._cache.hits,
+            "cache_misses": self._cache.misses,
+        }
+
+    # --- checkpoints
+
+    def _schedule_reclaim(self) -> None:
+        if self._reclaim is None and self._loop is not None:
+            self._reclaim = self._loop.call_later(RECLAIM_INTERVAL, self._reclaim_now)
+
+    def _reclaim_now(self) -> None:
+        self._reclaim = None
+        if self._journal.statistics().segments > 1:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._journal.checkpointing or self.failure is not None:
+            return
+        snapshot = Snapshot(self.store_id, self._next_queue, self.queues)
+        try:
+            self._journal.checkpoint(encode_snapshot(snapshot), self._live)
+        except JournalError as error:
+            self.fail(StorageError(str(error)))
+
+    def _live(self, stream: int, first: int, stop: int) -> int:
+        queue = self._queues.get(stream)
+        return 0 if queue is None else stop - first - queue.log.acknowledged.count_within(first, stop)
+
+    # --- recovery
+
+    def _recover(self) -> None:
+        if self._journal.checkpoint_payload is not None:
+            snapshot = decode_snapshot(self._journal.checkpoint_payload, self._table)
+            self.store_id = snapshot.store_id
+            self._next_queue = snapshot.next_queue
+            self._queues = {queue.number: queue for queue in snapshot.queues}
+        for record in self._journal.replay():
+            self._replay(record)
+        for queue in self._queues.values():
+            table = queue.log.table
+            assert isinstance(table, JournalEntryTable)
+            table.replaying = False
+        self.durable = self._journal.durable_lsn - 1
+
+    def _replay(self, record: Record) -> None:
+        kind, payload = record.kind, record.payload
+        if kind == codec.ADDED:
+            stream, first, count = codec.decode_items(payload)
+            queue = self._queues.get(stream)
+            if queue is not None:
+                event = codec.decode_added(first, count, payload[codec.ITEMS_BYTES :])
+                queue.log.apply(event, record.lsn)
+                self._moved(event)
+        elif kind == codec.QUEUE_DECLARED:
+            number, name, settings = codec.decode_declared(payload)
+            if number in self._queues:
+                self._queues[number].settings = settings
+            elif number >= self._next_queue:
+                self._declared(number, name, settings)
+        elif kind == codec.QUEUE_DELETED:
+            self._deleted(codec.decode_number(payload))
+        elif kind == codec.STORE_CREATED:
+            self.store_id = codec.decode_number(payload)
+        else:
+            number, change = codec.decode(kind, payload)
+            queue = self._queues.get(number)
+            if queue is not None:
+                queue.log.apply(change, record.lsn)
+
+    def _moved(self, event: MessagesAdded) -> None:
+        """Dead letters are their old queue's no more, in the same instant."""
+        source = None if event.origin is None else self._queues.get(event.origin.queue)
+        if source is not None and event.origin is not None:
+            source.log.apply(MessagesMoved(event.origin.ranges))
+
+    def _table(self, number: int) -> JournalEntryTable:
+        table = JournalEntryTable(self._journal, number, self._cache, self.fail)
+        table.replaying = self._loop is None
+        return table
+
+    def _declared(self, number: int, name: str, settings: QueueSettings | None) -> StoredQueue:
+        queue = self._queues[number] = StoredQueue(number, name, settings, QueueLog(self._table(number)))
+        self._next_queue = number + 1
+        return queue
+
+    def _deleted(self, number: int) -> None:
+        queue = self._queues.pop(number, None)
+        if queue is not None and isinstance(queue.log.table, JournalEntryTable):
+            queue.log.table.deleted = True
+
+    def _append(self, kind: int, payload: bytes) -> int:
+        try:
+            return self._journal.append(kind, [payload])
+        except JournalError as error:
+            raise StorageError(str(error)) from error

@@ -1,0 +1,114 @@
+"""A queue's stored batches in the journal, and the memory that recent ones are kept in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+from weakref import WeakValueDictionary
+
+from actors.errors import QueueGoneError, StorageError
+from actors.queue_state.entry import Entry
+from actors.queue_state.entry_table import Extent
+from actors.storage.codec import decode_added
+from journal import ByteBoundedCache, JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from actors.batch import MessageBatch
+    from actors.queue_state.events import MessagesAdded
+    from journal import Journal
+
+RECORD_OVERHEAD_BYTES = 44
+"""What the journal keeps for a record beside its payload: 28 bytes of header and 16 that say which messages it holds."""
+
+EntryCache: TypeAlias = "ByteBoundedCache[tuple[int, int], Entry]"
+"""Entries that have their messages in memory, of all queues together, by queue number and first message."""
+
+
+def entry_cache(limit: int) -> EntryCache:
+    """A cache of at most ``limit`` bytes of batches; an entry that has to leave forgets its messages."""
+    return ByteBoundedCache(limit, on_evict=lambda _key, entry: entry.forget())
+
+
+class JournalEntryTable:
+    """See ``EntryTable``. It holds an entry only while somebody else does: the cache, a lease, a delivery under way.
+
+    Args:
+        journal: where the batches are.
+        stream: the queue's number.
+        cache: shared by all queues.
+        failed: told of the error, before it is raised, when a batch cannot be read: the broker has to end.
+
+    Attributes:
+        replaying: whether batches are only counted, as their events come from the journal itself.
+        deleted: whether the queue is gone, and with it what it held.
+    """
+
+    __slots__ = ("_cache", "_entries", "_failed", "_journal", "_stream", "deleted", "overhead", "replaying")
+
+    def __init__(
+        self, journal: Journal, stream: int, cache: EntryCache, failed: Callable[[StorageError], None]
+    ) -> None:
+        self.overhead = RECORD_OVERHEAD_BYTES
+        self.replaying = False
+        self.deleted = False
+        self._journal = journal
+        self._stream = stream
+        self._cache = cache
+        self._failed = failed
+        self._entries: WeakValueDictionary[int, Entry] = WeakValueDictionary()
+
+    def add(self, event: MessagesAdded, number: int) -> int:
+        """See ``EntryTable``; the event has been appended to the journal already."""
+        first = event.first
+        if not self.replaying:
+            entry = Entry(first, first + len(event.batch), self)
+            entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+            self._entries[first] = entry
+            self._cache.put((self._stream, first), entry, entry.size)
+        located = self._journal.locate(self._stream, first)
+        assert located is not None, "an event is applied after it was appended"
+        return located.payload_bytes
+
+    def at(self, sequence: int) -> Entry | None:
+        """See ``EntryTable``."""
+        entry = self._entries.get(sequence)
+        if entry is not None:
+            return entry
+        located = self._journal.locate(self._stream, sequence)
+        if located is None:
+            return None
+        entry = self._entries.get(located.first)
+        if entry is None:
+            entry = self._entries[located.first] = Entry(located.first, located.stop, self)
+        return entry
+
+    def extents(self, start: int, stop: int) -> Iterator[Extent]:
+        """See ``EntryTable``."""
+        for first, end, size in self._journal.spans(self._stream, start, stop):
+            yield Extent(first, end, size)
+
+    def discard(self, first: int) -> None:
+        """See ``EntryTable``; the disk gets the room back when the journal finds nothing alive beside it."""
+        self._cache.discard((self._stream, first))
+
+    def load(self, entry: Entry) -> MessageBatch:
+        """See ``EntryTable``.
+
+        Raises:
+            QueueError: the queue was deleted meanwhile.
+            StorageError: it cannot be read, which the broker has been told.
+        """
+        if self.deleted:
+            raise QueueGoneError
+        first = entry.first
+        try:
+            stored = self._journal.read(self._stream, first)
+            event = decode_added(first, entry.stop - first, stored.payload)
+        except (JournalError, OSError, StorageError) as error:
+            failure = error if isinstance(error, StorageError) else StorageError(str(error))
+            self._failed(failure)
+            raise failure from error
+        batch = entry.know(event.batch, event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        self._cache.put((self._stream, first), entry, entry.size)
+        return batch

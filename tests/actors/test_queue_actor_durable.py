@@ -1,0 +1,264 @@
+"""The queue actor over a journal: nobody hears of what a crash could undo."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.batch import MessageBatch
+from actors.errors import StorageError
+from actors.loop_actor import LoopActor
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.messages import (
+    AttachReceiver,
+    AttachSender,
+    CapacityGranted,
+    DeleteMessages,
+    GetStatistics,
+    PurgeQueue,
+    QueueDeleted,
+    ReceivedMessages,
+    ReceiveMessages,
+    ReceiverAttached,
+    RequestCapacity,
+    SenderAttached,
+    SendMessages,
+    SentMessages,
+)
+from actors.queue_actor import QueueActor
+from actors.queue_directory import QueueDirectory
+from actors.queue_state import QueueSettings
+from actors.storage import ManualCommitter, Storage
+from journal import OsFiles
+from journal.files import Buffer
+from streams.testkit import run_in_virtual_time
+
+Ref = LoopActorRef[Any]
+
+
+class Connection(LoopActor):
+    """Keeps what it is told."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        self._told = told
+
+    def on_receive(self, message: Any) -> None:
+        self._told.append(message)
+
+
+class BrokenFiles(OsFiles):
+    """A disk that fails when the test says so."""
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def write(self, file: int, parts: Sequence[Buffer], offset: int) -> int:
+        if self.broken:
+            raise OSError(errno.EIO, "Input/output error")
+        return super().write(file, parts, offset)
+
+
+class Bench:
+    """A queue directory over a storage that commits when the test says so."""
+
+    def __init__(self, directory: Path, files: BrokenFiles | None = None) -> None:
+        self.committer = ManualCommitter()
+        self.failures: list[StorageError] = []
+        self.storage = Storage.open(directory, files=files, committer=self.committer).start(self.failures.append)
+        self.queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=self.storage)
+
+    async def connect(self, queue: Ref, *messages: Callable[[Ref], Any]) -> tuple[Ref, list[Any]]:
+        told: list[Any] = []
+        ref: Ref = Connection.start(told)
+        for message in messages:
+            queue.tell(message(ref))
+        await turns()
+        return ref, told
+
+    async def commit(self) -> None:
+        self.committer.run()
+        await turns()
+
+    async def close(self) -> None:
+        for queue in self.queues.values():
+            await queue.stop(block=False)
+        self.storage.close()
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+
+
+async def turns() -> None:
+    """Let everything that is under way on the loop come to its end."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def durable(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    def run(tmp_path: Path) -> None:
+        run_in_virtual_time(test(tmp_path / "data"))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def sends(sequence: int, *payloads: bytes) -> Callable[[Ref], SendMessages]:
+    return lambda ref: SendMessages(ref, sequence, MessageBatch.from_payloads(payloads))
+
+
+SENDER = (lambda ref: AttachSender(ref, "p"), lambda ref: RequestCapacity(ref, 1000, 10**6))
+RECEIVER = (AttachReceiver, partial(ReceiveMessages, messages=1000))
+
+
+@durable
+async def test_neither_sender_nor_receiver_hears_of_a_message_before_it_is_durable(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    sender, confirmed = await bench.connect(queue, *SENDER)
+    receiver, delivered = await bench.connect(queue, *RECEIVER)
+    await bench.commit()
+    queue.tell(sends(0, b"a", b"b")(sender))
+    await turns()
+    assert [type(message) for message in confirmed] == [SenderAttached, CapacityGranted]
+    assert [type(message) for message in delivered] == [ReceiverAttached]
+    await bench.commit()
+    assert confirmed[2:] == [SentMessages(2, 0)]
+    assert [(m.first, m.possibly_replayed) for m in delivered[1:]] == [(0, False)]
+    await bench.close()
+
+
+@durable
+async def test_what_is_durable_already_does_not_wait_for_what_is_not(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    sender, _ = await bench.connect(queue, *SENDER, sends(0, b"old"))
+    await bench.commit()
+    queue.tell(sends(1, b"new")(sender))
+    _, delivered = await bench.connect(queue, *RECEIVER)
+    assert [m.batch.payloads.tolist() for m in delivered if type(m) is ReceivedMessages] == [[b"old"]]
+    await bench.commit()
+    assert [m.batch.payloads.tolist() for m in delivered if type(m) is ReceivedMessages] == [[b"old"], [b"new"]]
+    await bench.close()
+
+
+@durable
+async def test_batches_that_arrive_together_are_stored_as_one_and_confirmed_each(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    _, confirmed = await bench.connect(queue, *SENDER, *(sends(n, b"%d" % n) for n in range(5)))
+    await bench.commit()
+    assert confirmed[2:] == [SentMessages(n + 1, n) for n in range(5)]
+    located = bench.storage._journal.locate(bench.queues.number_of("q"), 0)
+    assert located is not None
+    assert (located.first, located.stop) == (0, 5)
+    await bench.close()
+
+
+@durable
+async def test_an_acknowledgement_holds_nothing_up(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    sender, confirmed = await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
+    await bench.commit()
+    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
+    queue.tell(DeleteMessages(receiver, [(0, 1)]))
+    queue.tell(ReceiveMessages(receiver, 1))
+    await turns()
+    assert [m.first for m in delivered if type(m) is ReceivedMessages] == [0, 1]
+    await bench.close()
+
+
+@durable
+async def test_an_ask_is_answered_when_what_it_did_is_durable(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    await bench.connect(queue, *SENDER, sends(0, b"a", b"b", b"c"))
+    await bench.commit()
+    purged = asyncio.ensure_future(_await(queue.ask(PurgeQueue(), block=False)))
+    await turns()
+    assert not purged.done()
+    bench.committer.run()
+    assert await purged == 3
+    await bench.close()
+
+
+@durable
+async def test_an_ask_that_waits_when_the_queue_stops_fails_instead_of_waiting_for_ever(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    _, told = await bench.connect(queue, *SENDER, sends(0, b"a"))
+    await bench.commit()
+    purged = asyncio.ensure_future(_await(queue.ask(PurgeQueue(), block=False)))
+    await turns()
+    bench.queues.delete("q")
+    with pytest.raises(Exception, match="stopped before its answer was durable"):
+        await purged
+    assert type(told[-1]) is QueueDeleted
+    await bench.close()
+
+
+@durable
+async def test_a_disk_that_fails_is_told_once_and_nothing_is_confirmed_after_it(directory: Path) -> None:
+    files = BrokenFiles()
+    bench = Bench(directory, files)
+    queue = bench.queues.get_or_create("q")
+    sender, confirmed = await bench.connect(queue, *SENDER)
+    await bench.commit()
+    files.broken = True
+    queue.tell(sends(0, b"a")(sender))
+    await turns()
+    await bench.commit()
+    assert [type(failure) for failure in bench.failures] == [StorageError]
+    assert "nothing that was reported durable is lost" in str(bench.failures[0])
+    files.broken = False
+    queue.tell(sends(1, b"b")(sender))
+    await turns()
+    await bench.commit()
+    assert SentMessages not in map(type, confirmed)
+    assert len(bench.failures) == 1
+    await bench.close()
+
+
+@durable
+async def test_queues_come_back_with_their_names_numbers_settings_and_messages(directory: Path) -> None:
+    bench = Bench(directory)
+    bench.queues.declare("declared", QueueSettings(max_messages=7))
+    queue = bench.queues.get_or_create("q")
+    await bench.connect(queue, *SENDER, sends(0, b"a"))
+    numbers = [bench.queues.number_of(name) for name in ("declared", "q")]
+    store = bench.storage.store_id
+    await bench.commit()
+    await bench.close()
+
+    again = Bench(directory)
+    assert list(again.queues) == ["declared", "q"]
+    assert [again.queues.number_of(name) for name in ("declared", "q")] == numbers
+    assert again.queues.settings_of("declared").max_messages == 7
+    assert again.storage.store_id == store, "the ids of messages stay what they were"
+    assert (await again.queues.get("q").ask(GetStatistics(), block=False)).ready == 1
+    await again.close()
+
+
+@durable
+async def test_a_sender_that_comes_back_after_a_restart_duplicates_nothing(directory: Path) -> None:
+    bench = Bench(directory)
+    await bench.connect(bench.queues.get_or_create("q"), *SENDER, sends(0, b"a", b"b"))
+    await bench.commit()
+    await bench.close()
+    again = Bench(directory)
+    _, told = await again.connect(again.queues.get("q"), *SENDER, sends(1, b"b", b"c"))
+    await again.commit()
+    assert told[0] == SenderAttached(2)
+    assert told[2] == SentMessages(3, None)
+    assert (await again.queues.get("q").ask(GetStatistics(), block=False)).total_in == 3
+    await again.close()
+
+
+async def _await(future: Any) -> Any:
+    return await future

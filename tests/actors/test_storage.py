@@ -1,0 +1,270 @@
+"""Queues whose events go into a journal, recovered from it: real files, commits when the test says so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.batch import Message, MessageBatch
+from actors.errors import StorageError
+from actors.queue_state import Deliver, QueueLog, QueueSettings, QueueState
+from actors.queue_state.events import Event, MessagesAdded, Origin
+from actors.queue_state.effects import Confirm
+from actors.storage import JournalOptions, ManualCommitter, Storage
+from actors.storage.snapshot import COUNTERS
+from actors.storage.table import JournalEntryTable
+from streams.testkit import run_in_virtual_time
+
+LARGE = 10**9
+
+
+class Bench:
+    """A storage on a directory, opened and closed by the test, and queues over it."""
+
+    def __init__(self, directory: Path, **options: Any) -> None:
+        self.committer = ManualCommitter()
+        self.storage = Storage.open(directory, JournalOptions(**{"segment_bytes": 16 * 1024, **options}), committer=self.committer)
+        self.failures: list[StorageError] = []
+        self.storage.start(self.failures.append)
+
+    def declare(self, name: str = "q", settings: QueueSettings | None = None) -> QueueState:
+        stored = self.storage.declare(name, settings)
+        return self.queue_of(stored.number, stored.name, stored.log)
+
+    def recovered(self, name: str = "q") -> QueueState:
+        (stored,) = [queue for queue in self.storage.queues if queue.name == name]
+        return self.queue_of(stored.number, stored.name, stored.log)
+
+    def queue_of(self, number: int, name: str, log: QueueLog) -> QueueState:
+        record: Callable[[Event], int] = lambda event: self.storage.record(number, event)  # noqa: E731
+        queue = QueueState(name, number, QueueSettings(), log=log, record=record)
+        queue.attach_sender("s", None)
+        queue.request_capacity("s", 10**6, LARGE)
+        queue.take_effects()
+        return queue
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def in_loop(test: Callable[[Path], None]) -> Callable[[Path], None]:
+    """Run a test on a loop, which a storage tells what is durable."""
+
+    def run(tmp_path: Path) -> None:
+        async def main() -> None:
+            test(tmp_path / "data")
+
+        run_in_virtual_time(main())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+def send(queue: QueueState, *payloads: bytes, producer_sequence: int | None = None) -> None:
+    sequence = queue.log.next_sequence if producer_sequence is None else producer_sequence
+    queue.send("s", sequence, MessageBatch.from_payloads(payloads), 0.0, 1_000_000)
+
+
+def drain(queue: QueueState, messages: int = 10**6) -> list[tuple[int, list[bytes], bool]]:
+    if "r" not in {str(facts.connection) for facts in queue.statistics(0.0).connections}:
+        queue.attach_receiver("r")
+    queue.receive("r", messages, LARGE, 0.0)
+    found = []
+    while True:
+        effects = queue.take_effects()
+        found += [(e.first, e.batch.payloads.tolist(), e.possibly_replayed) for e in effects if isinstance(e, Deliver)]
+        if queue.next_deadline() != 0.0:
+            return found
+        queue.tick(0.0)
+
+
+def facts_of(log: QueueLog) -> dict[str, Any]:
+    return {name: getattr(log, name) for name in (*COUNTERS, "acknowledged", "producers", "ledgers", "returns", "delayed")}
+
+
+@in_loop
+def test_after_a_restart_what_was_delivered_and_not_acknowledged_comes_again_in_order_marked_possibly_replayed(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.declare()
+    for number in range(10):
+        send(queue, b"a%d" % number, b"b%d" % number)
+    assert not any(replayed for _, _, replayed in drain(queue))
+    queue.acknowledge("r", [(0, 3), (8, 2)])
+    bench.close()
+
+    again = Bench(directory)
+    queue = again.recovered()
+    delivered = drain(queue)
+    assert [payload for _, payloads, _ in delivered for payload in payloads] == [
+        b"%c%d" % (letter, n) for n in range(10) for letter in b"ab" if 2 * n + (letter == ord("b")) not in {0, 1, 2, 8, 9}
+    ]
+    assert all(replayed for _, _, replayed in delivered)
+    again.close()
+
+
+@in_loop
+def test_the_state_that_is_recovered_is_the_state_that_was(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.declare()
+    queue.detach("s", 0.0)
+    queue.attach_sender("s", "producer")
+    queue.request_capacity("s", 10**6, LARGE)
+    for number in range(50):
+        send(queue, *[b"x" * 100] * (1 + number % 7), producer_sequence=queue.log.next_sequence)
+    drain(queue, 60)
+    queue.acknowledge("r", [(4, 5), (20, 3)])
+    queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
+    queue.reserve("own", 1, 0, messages=40, size=LARGE, wait=0.0, below=None, now=0.0)
+    queue.commit("own", 13)
+    before = facts_of(queue.log)
+    bench.close()
+    for _ in range(2):
+        again = Bench(directory)
+        assert facts_of(again.recovered().log) == before
+        again.close()
+
+
+@in_loop
+def test_a_checkpoint_and_the_events_after_it_give_the_same_as_the_events_alone(directory: Path) -> None:
+    bench = Bench(directory, checkpoint_bytes=3_000)
+    queue = bench.declare()
+    for number in range(60):
+        send(queue, b"%03d" % number + bytes(200))
+        if number % 10 == 9:
+            bench.committer.run()
+            bench.storage._advance()
+        if number % 3 == 2:
+            drain(queue, 2)
+            queue.acknowledge("r", [(number // 3, 1)])
+    bench.committer.run()
+    # What another process would find after a crash: the same files, without the lock, which dies with its process.
+    shutil.copytree(directory, directory.with_name("after"))
+    again = Bench(directory.with_name("after"))
+    recovered = again.recovered()
+    assert facts_of(recovered.log) == facts_of(queue.log)
+    assert [payloads[0][:3] for _, payloads, _ in drain(recovered)] == [b"%03d" % n for n in range(20, 60)]
+    again.close()
+    bench.close()
+
+
+@in_loop
+def test_confirmations_wait_for_their_event_and_its_number_grows(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.declare()
+    numbers = []
+    for payload in (b"a", b"b"):
+        send(queue, payload)
+        (confirm,) = [effect for effect in queue.take_effects() if isinstance(effect, Confirm)]
+        numbers.append(confirm.after)
+    assert bench.storage.durable < numbers[0] < numbers[1]
+    bench.committer.run()
+    bench.storage._advance()
+    assert bench.storage.durable >= numbers[1]
+    bench.close()
+
+
+@in_loop
+def test_ids_with_every_hexadecimal_digit_come_back_as_they_were(directory: Path) -> None:
+    """Known trap: ids whose hex contains a-f were corrupted when read back."""
+    ids = [bytes([0xA0 | n, 0xBC, 0xDE, 0xF0, 0x0A, 0xFF, 0x7F, 0x80, *range(8)]) for n in range(16)]
+    bench = Bench(directory)
+    queue = bench.declare()
+    queue.send("s", 0, MessageBatch.from_messages([Message(b"p", id=value) for value in ids]), 0.0, 0)
+    bench.close()
+    again = Bench(directory)
+    queue = again.recovered()
+    entry = queue.log.table.at(0)
+    assert entry is not None
+    assert [message.id for message in entry.batch.messages()] == ids
+    again.close()
+
+
+@in_loop
+def test_memory_does_not_grow_with_the_backlog(directory: Path) -> None:
+    bench = Bench(directory)
+    bench.storage.set_memory_pressure(True)
+    queue = bench.declare()
+    for _ in range(300):
+        send(queue, b"x" * 500)
+        queue.take_effects()
+    bench.committer.run()
+    table = queue.log.table
+    assert isinstance(table, JournalEntryTable)
+    assert len(table._entries) == 0, "nobody holds an entry, so there is none"
+    assert len(drain(queue, 250)) == 250, "and all the same they are there"
+    bench.close()
+
+
+@in_loop
+def test_a_queue_that_was_deleted_stays_deleted_and_its_number_is_never_given_again(directory: Path) -> None:
+    bench = Bench(directory)
+    first = bench.declare("first")
+    send(first, b"x")
+    bench.storage.delete(first.number)
+    bench.close()
+    again = Bench(directory)
+    assert again.storage.queues == []
+    assert again.declare("second").number == first.number + 1
+    again.close()
+
+
+@in_loop
+def test_settings_that_were_declared_are_there_after_a_restart(directory: Path) -> None:
+    settings = QueueSettings(10, 1000, 2.0, "reject", 3, "dead", 1.0, 5.0, True)
+    bench = Bench(directory)
+    bench.declare("declared", settings)
+    bench.declare("default")
+    bench.close()
+    again = Bench(directory)
+    assert {queue.name: queue.settings for queue in again.storage.queues} == {"declared": settings, "default": None}
+    again.storage.redeclare(0, None)
+    again.close()
+    third = Bench(directory)
+    assert third.storage.queues[0].settings is None
+    third.close()
+
+
+@in_loop
+def test_dead_letters_leave_their_queue_in_the_same_instant_as_they_enter_the_other(directory: Path) -> None:
+    bench = Bench(directory)
+    source, target = bench.declare("source"), bench.declare("target")
+    send(source, b"a", b"b", b"c")
+    event = MessagesAdded(0, MessageBatch.from_payloads([b"b"]), 0, origin=Origin(source.number, ((1, 2),)))
+    target.log.apply(event, bench.storage.record(target.number, event))
+    assert list(source.log.acknowledged) == [(1, 2)], "before anybody else hears of it"
+    bench.close()
+    again = Bench(directory)
+    assert [payloads for _, payloads, _ in drain(again.recovered("source"))] == [[b"a"], [b"c"]]
+    assert [payloads for _, payloads, _ in drain(again.recovered("target"))] == [[b"b"]]
+    again.close()
+
+
+@in_loop
+def test_the_disk_gets_its_room_back_when_a_backlog_was_acknowledged(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.declare()
+    for _ in range(200):
+        send(queue, bytes(1000))
+    bench.committer.run()
+    full = bench.storage.statistics()
+    for first, payloads, _ in drain(queue):
+        queue.acknowledge("r", [(first, len(payloads))])
+    bench.storage._reclaim_now()
+    bench.committer.run()
+    empty = bench.storage.statistics()
+    assert full["disk_bytes"] > 200_000
+    assert empty["segments"] == 1
+    bench.close()
+
+
+@in_loop
+def test_a_second_broker_on_the_same_directory_is_refused_by_name(directory: Path) -> None:
+    bench = Bench(directory)
+    with pytest.raises(StorageError, match=f"{directory}.*another broker"):
+        Storage.open(directory)
+    bench.close()

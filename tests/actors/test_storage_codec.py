@@ -1,0 +1,114 @@
+"""Events survive the way to the journal and back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.batch import Message, MessageBatch
+from actors.errors import StorageError
+from actors.queue_state.events import (
+    Event,
+    MessagesAcknowledged,
+    MessagesAdded,
+    MessagesExpired,
+    MessagesMoved,
+    MessagesReserved,
+    MessagesReturned,
+    Origin,
+    QueuePurged,
+    ReservationCommitted,
+    ReservedRange,
+    SubscriptionOpened,
+    SubscriptionReleased,
+)
+from actors.queue_state.settings import QueueSettings
+from actors.storage import codec
+
+NUMBERS = st.integers(0, 2**62)
+RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5).map(tuple)
+NAMES = st.text(min_size=1, max_size=20)
+MESSAGES = st.builds(
+    Message,
+    st.binary(max_size=40),
+    st.none() | st.binary(min_size=1, max_size=8),
+    st.none() | st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5) | st.binary(max_size=5), min_size=1, max_size=3),
+)
+EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(MessagesAcknowledged, RANGES),
+    st.builds(MessagesReturned, st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=1, max_size=4).map(tuple)),
+    st.builds(MessagesExpired, RANGES),
+    st.builds(MessagesMoved, RANGES),
+    st.builds(QueuePurged, RANGES),
+    st.builds(SubscriptionOpened, NAMES, NUMBERS, NUMBERS, st.none() | st.floats(0, 1e6)),
+    st.builds(
+        MessagesReserved,
+        NAMES,
+        NUMBERS,
+        st.lists(st.builds(ReservedRange, NUMBERS, NUMBERS, NUMBERS, st.booleans()), min_size=1, max_size=4).map(tuple),
+    ),
+    st.builds(ReservationCommitted, NAMES, NUMBERS),
+    st.builds(SubscriptionReleased, NAMES, NUMBERS),
+)
+
+
+@given(st.integers(0, 2**32 - 1), EVENTS)
+def test_every_event_comes_back_as_it_was(queue: int, event: Event) -> None:
+    kind, payload = codec.encode(queue, event)
+    assert codec.decode(kind, memoryview(payload)) == (queue, event)
+
+
+@given(
+    st.lists(MESSAGES, min_size=1, max_size=8),
+    st.booleans(),
+    NUMBERS,
+    st.integers(0, 10**9),
+    st.none() | st.integers(1, 10**12),
+    st.lists(st.tuples(NAMES, NUMBERS), max_size=3).map(tuple),
+    st.none() | st.builds(Origin, NUMBERS, RANGES),
+    st.data(),
+)
+def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is(
+    messages: list[Message],
+    ids: bool,
+    wall: int,
+    delay: int,
+    ttl: int | None,
+    producers: tuple[tuple[str, int], ...],
+    origin: Origin | None,
+    data: st.DataObject,
+) -> None:
+    if ids:
+        messages = [Message(m.payload, m.key, m.headers, bytes([0xAF, 0xFE, n]) + bytes(13)) for n, m in enumerate(messages)]
+    whole = MessageBatch.from_messages(messages)
+    start = data.draw(st.integers(0, len(whole) - 1))
+    batch = whole.slice(start, data.draw(st.integers(start + 1, len(whole))))
+    event = MessagesAdded(5, batch, wall, producers, delay, ttl, origin)
+    payload = memoryview(b"".join(codec.encode_added(event)))
+    back = codec.decode_added(5, len(batch), payload)
+    assert back == event
+    assert back.batch.ids == batch.ids
+
+
+def test_a_record_of_a_newer_version_is_refused_and_not_skipped() -> None:
+    with pytest.raises(StorageError, match="unknown kind 200.*newer version"):
+        codec.decode(200, memoryview(b"\x90"))
+    newer = codec.encode_declared(1, "q", None)[:-1] + b"\x81\xa5color\xa3red"
+    with pytest.raises(StorageError, match="color"):
+        codec.decode_declared(memoryview(newer))
+
+
+def test_what_is_no_event_is_an_error_of_its_own_kind() -> None:
+    for broken in (b"", b"\xc1", b"\x91\x01", b"\x92\x01\xa1x"):
+        with pytest.raises(StorageError, match="cannot be decoded"):
+            codec.decode(codec.ACKNOWLEDGED, memoryview(broken))
+    with pytest.raises(StorageError, match="messages 3 to 4 cannot be decoded"):
+        codec.decode_added(3, 2, memoryview(b"\x01\x00\x90"))
+
+
+@given(st.booleans(), st.integers(1, 10**9))
+def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int) -> None:
+    settings = QueueSettings(messages, 5, 2.5, "reject", 3, "elsewhere", 1.5, 60.0, exclusive)
+    assert codec.decode_declared(memoryview(codec.encode_declared(7, "näme", settings))) == (7, "näme", settings)
+    assert codec.decode_declared(memoryview(codec.encode_declared(7, "q", None))) == (7, "q", None)
