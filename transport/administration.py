@@ -101,20 +101,46 @@ class Administration:
         max_messages: int | None = None,
         max_bytes: int | None = None,
         visibility_timeout: float | None = None,
+        *,
+        overflow: str | None = None,
+        max_receives: int | None = None,
+        dead_letter_queue: str | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        exclusive: bool | None = None,
     ) -> None:
-        """Declare a queue; what is None is the broker's setting. ``visibility_timeout`` is in seconds.
+        """Declare a queue; what is None is the broker's setting. docs/configuration.md has what each does.
+
+        Args:
+            name: the queue's.
+            max_messages: messages it stores.
+            max_bytes: bytes it stores.
+            visibility_timeout: seconds until an unacknowledged message is receivable again.
+            overflow: ``block`` or ``reject``.
+            max_receives: deliveries of a message until it is dead-lettered; 0 for never.
+            dead_letter_queue: where dead letters go; empty for the queue's own.
+            delay: seconds until a sent message is receivable.
+            ttl: seconds after which a message nobody received is dropped; 0 for never.
+            exclusive: one receiver at a time.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, or a limit.
         """
-        arguments: Facts = {"name": check_name(name, "queue")}
-        if max_messages is not None:
-            arguments["max_messages"] = max_messages
-        if max_bytes is not None:
-            arguments["max_bytes"] = max_bytes
-        if visibility_timeout is not None:
-            arguments["visibility_timeout_ms"] = round(visibility_timeout * 1000)
-        await self._command("queue.create", arguments)
+        if dead_letter_queue:
+            check_name(dead_letter_queue, "dead-letter queue")
+        arguments: Facts = {
+            "name": check_name(name, "queue"),
+            "max_messages": max_messages,
+            "max_bytes": max_bytes,
+            "visibility_timeout_ms": _milliseconds(visibility_timeout),
+            "overflow": overflow,
+            "max_receives": max_receives,
+            "dead_letter_queue": dead_letter_queue,
+            "delay_ms": _milliseconds(delay),
+            "ttl_ms": _milliseconds(ttl),
+            "exclusive": exclusive,
+        }
+        await self._command("queue.create", {key: value for key, value in arguments.items() if value is not None})
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds; its connections end with ``queue-deleted``.
@@ -133,7 +159,10 @@ class Administration:
         return _count(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
 
     async def statistics(self) -> Facts:
-        """The broker's figures: ``broker`` (one object), ``queues`` and ``connections`` (lists of objects)."""
+        """The broker's figures: ``broker`` and ``storage`` (an object each), ``queues`` and ``connections`` (lists of objects).
+
+        ``storage`` is None where the broker keeps everything in memory.
+        """
         answer = await self._command("stats")
         if not isinstance(answer, dict):
             self._bad_answer("stats", answer)
@@ -314,6 +343,11 @@ class Administration:
                 await writer.wait_closed()
         except (OSError, TimeoutError):
             writer.transport.abort()
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    """What the protocol has; a time that rounds to none is the shortest there is, for zero may mean never."""
+    return None if seconds is None else max(round(seconds * 1000), 1) if seconds > 0 else round(seconds * 1000)
 
 
 def _count(answer: object, key: str) -> int | None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
-import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from actors import GetStatistics, PurgeQueue, QueueError, QueueSettings, ReleaseSubscription, ask
+from actors import GetStatistics, PurgeQueue, QueueError, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
+from transport.memory import resident_bytes
 from transport.names import check_name
 from transport.wire import Options, brief
 
@@ -42,25 +40,31 @@ async def _queue_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG00
 
 
 async def _queue_create(broker: Broker, arguments: Options) -> Any:
-    name = check_name(_string(arguments, "name"))
-    default = broker.queues.settings
-    timeout_ms = _number(arguments, "visibility_timeout_ms")
-    messages, size = _number(arguments, "max_messages"), _number(arguments, "max_bytes")
-    try:
-        settings = QueueSettings(
-            default.max_messages if messages is None else messages,
-            default.max_bytes if size is None else size,
-            default.visibility_timeout if timeout_ms is None else timeout_ms / 1000,
+    # An argument that is not understood would leave a queue other than it was asked for.
+    unknown = sorted(str(key) for key in arguments.keys() - QUEUE_ARGUMENTS.keys() - {"name"})
+    if unknown:
+        raise RemoteProtocolError(
+            f"the argument {unknown[0]!r:.60} is unknown; there are {', '.join(('name', *QUEUE_ARGUMENTS))}"
         )
+    name = check_name(_string(arguments, "name"))
+    given = {
+        field: read(arguments, key) for key, (field, read) in QUEUE_ARGUMENTS.items() if arguments.get(key) is not None
+    }
+    if given.get("dead_letter_queue") is not None:
+        check_name(given["dead_letter_queue"], "dead-letter queue")
+    try:
+        settings = replace(broker.queues.settings, **given)
     except ValueError as error:
         raise LocalProtocolError(str(error)) from error
     broker.queues.declare(name, settings)
+    await _durable(broker)
     return {"name": name, **asdict(settings)}
 
 
 async def _queue_delete(broker: Broker, arguments: Options) -> Any:
     name = _string(arguments, "name")
     broker.queues.delete(name)
+    await _durable(broker)
     return {"name": name}
 
 
@@ -90,7 +94,9 @@ async def _stats(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - e
             "uptime_s": round(broker.uptime, 3),
             "rss_bytes": resident_bytes(),
             "connections": len(broker.connections),
+            **broker.watermarks.statistics(),
         },
+        "storage": broker.queues.storage_statistics(),
         "queues": await _queues(broker),
         "connections": await _connections(broker),
     }
@@ -104,26 +110,11 @@ async def _queues(broker: Broker) -> list[dict[str, Any]]:
     for name, queue in broker.queues.items():
         statistics = await _ask(queue, GetStatistics())
         settings = broker.queues.settings_of(name)
-        row = {
-            field: getattr(statistics, field)
-            for field in (
-                "ready",
-                "in_flight",
-                "reserved",
-                "delayed",
-                "demand_waiting",
-                "capacity_granted",
-                "stored_bytes",
-                "total_in",
-                "total_out",
-                "total_acknowledged",
-                "total_redelivered",
-                "oldest_ms",
-            )
-        }
+        figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
+        row = {key: figure for key, figure in figures.items() if isinstance(figure, int)}
         rows.append(
             {"name": name, **row}
-            | {"max_messages": settings.max_messages, "max_bytes": settings.max_bytes}
+            | asdict(settings)
             | {
                 "senders": roles.get((name, "sender"), 0),
                 "receivers": roles.get((name, "receiver"), 0),
@@ -159,14 +150,10 @@ async def _connections(broker: Broker) -> list[dict[str, Any]]:
     return rows
 
 
-def resident_bytes() -> int:
-    """This process's resident memory, bytes; its peak where the platform tells no more."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak * 1024
+async def _durable(broker: Broker) -> None:
+    """The answer says that it is done for good."""
+    async with asyncio.timeout(ANSWER_TIMEOUT):
+        await broker.queues.durable()
 
 
 async def _ask(queue: Any, message: Any) -> Any:
@@ -181,11 +168,50 @@ def _string(arguments: Options, name: str) -> str:
     return value
 
 
-def _number(arguments: Options, name: str) -> int | None:
-    value = arguments.get(name)
-    if value is not None and (type(value) is not int or value < 1):
-        raise RemoteProtocolError(f"the argument {name} must be a number above zero, not {brief(value)}")
+def _flag(arguments: Options, name: str) -> bool:
+    value = arguments[name]
+    if not isinstance(value, bool):
+        raise RemoteProtocolError(f"the argument {name} must be true or false, not {brief(value)}")
     return value
+
+
+def _number(arguments: Options, name: str, least: int = 1) -> int:
+    value = arguments[name]
+    if type(value) is not int or value < least:
+        above = "a whole number above zero" if least else "a whole number of zero or more"
+        raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}")
+    return value
+
+
+def _number_or_never(arguments: Options, name: str) -> int | None:
+    return _number(arguments, name, least=0) or None
+
+
+def _seconds(arguments: Options, name: str) -> float:
+    return _number(arguments, name, least=0) / 1000
+
+
+def _seconds_or_never(arguments: Options, name: str) -> float | None:
+    return _seconds(arguments, name) or None
+
+
+def _name_or_own(arguments: Options, name: str) -> str | None:
+    return _string(arguments, name) or None
+
+
+QUEUE_ARGUMENTS: dict[str, tuple[str, Callable[[Options, str], Any]]] = {
+    "max_messages": ("max_messages", _number),
+    "max_bytes": ("max_bytes", _number),
+    "visibility_timeout_ms": ("visibility_timeout", _seconds),
+    "overflow": ("overflow", _string),
+    "max_receives": ("max_receives", _number_or_never),
+    "dead_letter_queue": ("dead_letter_queue", _name_or_own),
+    "delay_ms": ("delay", _seconds),
+    "ttl_ms": ("ttl", _seconds_or_never),
+    "exclusive": ("exclusive", _flag),
+}
+"""What ``queue.create`` takes beside the name: the field of `QueueSettings` and how it is read. What is left out, or null, is the
+broker's setting; 0 receives or milliseconds to live mean never, and an empty dead-letter queue the queue's own."""
 
 
 def refusal(error: Exception) -> tuple[str, str] | None:

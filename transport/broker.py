@@ -7,10 +7,12 @@ import json
 import logging
 import time
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actors import QueueDirectory
+from actors import QueueDirectory, StorageError
+from actors.storage import Storage, storage_options
 from transport.address import Address, parse_address
 from transport.administration_commands import refusal, run_command
 from transport.broker_connection import BrokerConnection
@@ -18,6 +20,7 @@ from transport.config import BrokerConfig
 from transport.connection import FrameConnection
 from transport.errors import LimitExceededError
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+from transport.watermarks import Watermarks
 from transport.wire import Command, Error, Result
 
 BACKLOG = 1024
@@ -27,7 +30,7 @@ SHUTDOWN_TIMEOUT = 5.0
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
-"""No broker restarts faster, and 32 bits last until 2037. The journal will count its starts instead."""
+"""A broker in memory cannot count its starts; none restarts faster, and 32 bits last until 2037."""
 MAX_COMMANDS = 64
 """Administrative commands under way at one time."""
 
@@ -42,17 +45,24 @@ class Broker:
     Attributes:
         config: its options.
         queues: its queues.
+        watermarks: how it stands with memory and disk.
         connections: every connection by number.
-        epoch: greater at each start; 32 bits of it go into generated message ids.
+        epoch: greater at each start.
         version: the distribution's version.
+
+    Args:
+        config: its options.
+        storage: where its queues are durable, instead of what the options say.
     """
 
-    def __init__(self, config: BrokerConfig | None = None) -> None:
+    def __init__(self, config: BrokerConfig | None = None, *, storage: Storage | None = None) -> None:
         self.config = config or BrokerConfig()
+        self._storage = storage
         self.connections: dict[int, BrokerConnection] = {}
         self.epoch = int((time.time() - EPOCH_START) * EPOCHS_A_SECOND)
         self.version = _version()
         self.queues: QueueDirectory
+        self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
         self._servers: list[asyncio.Server] = []
         self._next_number = 0
@@ -62,19 +72,36 @@ class Broker:
         self._drained: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Bind both addresses; raises OSError where one is taken."""
+        """Recover what is stored and bind both addresses.
+
+        Raises:
+            StorageError: what is stored cannot be opened.
+            OSError: an address is taken.
+        """
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
         self._stopping = self._loop.create_future()
-        self.queues = QueueDirectory(self.config.queue_settings(), time.time, self.config.max_queues)
+        if self._storage is None and self.config.directory is not None:
+            self._storage = _open_storage(self.config, self.config.directory)
+        storage = self._storage
+        if storage is not None:
+            storage.start(self._storage_failed)
+            self.epoch = storage.epoch
         try:
+            self.queues = QueueDirectory(
+                self.config.queue_settings(), time.time, self.config.max_queues, storage, self.config.queues
+            )
+            self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
+            self.watermarks.start(self._loop)
             for address, roles in (
                 (self.config.send_address, SENDING_ROLES),
                 (self.config.receive_address, RECEIVING_ROLES),
             ):
                 self._servers.append(await self._listen(parse_address(address), roles))
-        except OSError:
+        except BaseException:
             await self._close_servers()
+            if storage is not None:
+                storage.close()
             raise
         return self
 
@@ -82,6 +109,7 @@ class Broker:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Tell every client and stop."""
+        self.watermarks.stop()
         await self._close_servers()
         for task in self._commands:
             task.cancel()
@@ -92,11 +120,16 @@ class Broker:
             await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
         for queue in self.queues.values():
             await queue.stop(block=False)
+        if self._storage is not None:
+            self._storage.close()
         if not self._stopping.done():
             self._stopping.set_result(None)
+        elif not self._stopping.cancelled():
+            # Whoever serves has been told; whoever does not has been told by the log.
+            self._stopping.exception()
 
     async def serve_forever(self) -> None:
-        """Wait until the broker is stopped or this is cancelled."""
+        """Wait until the broker is stopped or this is cancelled; raises StorageError when nothing can be stored any more."""
         await asyncio.shield(self._stopping)
 
     @property
@@ -119,8 +152,9 @@ class Broker:
         return self._loop.time()
 
     def id_prefix(self, queue: str) -> bytes:
-        """The first 8 bytes of the ids generated for ``queue``'s messages."""
-        return self.epoch.to_bytes(4, "big") + self.queues.number_of(queue).to_bytes(4, "big")
+        """The first 8 bytes of the ids generated for ``queue``'s messages: the store's, which outlives the broker, and the queue's."""
+        store = self.epoch if self._storage is None else self._storage.store_id
+        return store.to_bytes(4, "big") + self.queues.number_of(queue).to_bytes(4, "big")
 
     # For its connections
 
@@ -149,6 +183,16 @@ class Broker:
         task.add_done_callback(self._commands.discard)
 
     # Inside
+
+    def _storage_failed(self, error: StorageError) -> None:
+        """Nothing is confirmed any more: accept nothing, tell everybody, and have whoever serves end the process."""
+        logger.critical("the broker stops: %s", error)
+        for server in self._servers:
+            server.close()
+        for connection in list(self.connections.values()):
+            connection.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+        if not self._stopping.done():
+            self._stopping.set_exception(error)
 
     async def _run_command(self, connection: BrokerConnection, frame: Command) -> None:
         try:
@@ -180,6 +224,13 @@ class Broker:
     def _bound(self, index: int) -> str:
         host, port = self._servers[index].sockets[0].getsockname()[:2]
         return str(Address(host, port))
+
+
+def _open_storage(config: BrokerConfig, directory: str) -> Storage:
+    options = storage_options(
+        segment_bytes=config.segment_bytes, sync=config.sync, sync_interval=config.sync_interval
+    )
+    return Storage.open(Path(directory), options, cache_bytes=config.cache_bytes)
 
 
 def _version() -> str:

@@ -33,37 +33,14 @@ from actors import (
     SubscriptionPublisher,
     Writable,
 )
+from transport import wire
+from transport.connection import MAX_ERROR_TEXT
+from transport.cumulative import CumulativeDemand
 from transport.errors import BrokerError, FrameTooLargeError, LimitExceededError, RemoteProtocolError
 from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.names import check_name
 from transport.protocol import Protocol
-from transport.wire import (
-    MAX_EXTENSION_MS,
-    VERSION,
-    Ack,
-    Cancel,
-    Command,
-    Commit,
-    Committed,
-    Deliver,
-    Demand,
-    Error,
-    Extend,
-    Fetch,
-    Fetched,
-    FetchEnd,
-    Frame,
-    Hello,
-    Nack,
-    Options,
-    Request,
-    Reserve,
-    Reserved,
-    Send,
-    Sent,
-    Welcome,
-    brief,
-)
+from transport.timing import Timing
 
 if TYPE_CHECKING:
     from transport.broker import Broker
@@ -114,11 +91,11 @@ class BrokerConnection:
         self.connection = connection
         self._broker.add_connection(self)
 
-    def frame_received(self, frame: Frame) -> None:
+    def frame_received(self, frame: wire.Frame) -> None:
         """HELLO opens; everything else is the role's."""
-        if isinstance(frame, Hello):
+        if isinstance(frame, wire.Hello):
             self._open(frame)
-        elif isinstance(frame, Error):
+        elif isinstance(frame, wire.Error):
             if self.connection is not None:
                 self.connection.close()
         elif self._port is None:
@@ -168,16 +145,16 @@ class BrokerConnection:
 
     # For the ports
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: wire.Frame) -> None:
         """Write ``frame``."""
         if self.connection is not None:
             self.connection.send(frame)
 
-    def welcome(self, options: Options) -> None:
+    def welcome(self, options: wire.Options) -> None:
         """Answer HELLO; what every role is told is added to ``options``."""
         config = self._broker.config
         options |= {"max_frame": MAX_FRAME_BYTES, "heartbeat_ms": max(1, round(config.heartbeat * 1000))}
-        self.send(Welcome(VERSION, self._broker.epoch, options))
+        self.send(wire.Welcome(wire.VERSION, self._broker.epoch, options))
 
     def refused(self, code: str, text: str) -> None:
         """End the connection with ERROR."""
@@ -189,7 +166,7 @@ class BrokerConnection:
         if self.connection is not None:
             self.connection.close()
 
-    def _open(self, hello: Hello) -> None:
+    def _open(self, hello: wire.Hello) -> None:
         assert self._protocol.role is not None, "the protocol has checked HELLO"
         self.role = hello.role
         self.queue = hello.queue
@@ -208,7 +185,7 @@ class Port:
         """The actor has handled all that it had."""
         self._connection.caught_up()
 
-    def received(self, frame: Frame) -> None:
+    def received(self, frame: wire.Frame) -> None:
         """Translate what the client says for the actor."""
         raise RemoteProtocolError(f"{type(frame).__name__.upper()} means nothing in this role")
 
@@ -216,22 +193,20 @@ class Port:
 class SendingPort(Port):
     """Role ``sender``."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
-        self._messages = 0
-        self._bytes = 0
+        self._demand = CumulativeDemand()
         self.actor = SendToQueueSubscriber.start(broker.queues.get_or_create(hello.queue or ""), hello.client_id, self)
 
-    def received(self, frame: Frame) -> None:
+    def received(self, frame: wire.Frame) -> None:
         """SEND."""
-        assert isinstance(frame, Send), "the protocol allows no other"
-        if frame.properties:
-            raise RemoteProtocolError(f"SEND has properties {sorted(frame.properties)[:5]}; this version knows none")
+        assert isinstance(frame, wire.Send), "the protocol allows no other"
         assert self.actor is not None
         size = frame.batch.nbytes
         if size > MAX_BODY_BYTES:
             raise FrameTooLargeError(size, MAX_BODY_BYTES)
-        self.actor.tell(OfferBatch(frame.sequence, frame.batch))
+        timing = Timing.from_properties(frame.properties)
+        self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl))
 
     def attached(self, last_sequence: int | None) -> None:
         """The queue knows the sender."""
@@ -239,13 +214,13 @@ class SendingPort(Port):
 
     def demand(self, messages: int, size: int) -> None:
         """Cumulative on the wire."""
-        self._messages += messages
-        self._bytes += size
-        self._connection.send(Demand(self._messages, self._bytes))
+        self._connection.send(wire.Demand(*self._demand.grow(messages, size)))
 
-    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:  # noqa: ARG002 - on the wire soon
-        """A confirmation."""
-        self._connection.send(Sent(up_to, first))
+    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
+        """A confirmation, or the rejection of the batch that ends at ``up_to``."""
+        if rejected is not None:
+            rejected = rejected[:MAX_ERROR_TEXT]
+        self._connection.send(wire.Sent(up_to, first, rejected))
 
     def refused(self, code: str, text: str) -> None:
         """End the connection."""
@@ -255,38 +230,40 @@ class SendingPort(Port):
 class ReceivingPort(Port):
     """Role ``receiver``."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
         self._broker = broker
         self._queue = hello.queue or ""
-        self._protocol = connection._protocol
+        self._demand = CumulativeDemand()
         self.actor = ReceiveFromQueuePublisher.start(broker.queues.get_or_create(self._queue), self)
 
-    def received(self, frame: Frame) -> None:
+    def received(self, frame: wire.Frame) -> None:
         """REQUEST, ACK, NACK, EXTEND, CANCEL."""
         assert self.actor is not None
         match frame:
-            case Ack():
+            case wire.Ack():
                 self.actor.tell(Acknowledged(frame.ranges))
-            case Request():
-                self.actor.tell(DemandSignalled(*self._protocol.increment(frame)))
-            case Nack():
+            case wire.Request():
+                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+            case wire.Nack():
                 self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms")))
-            case Extend():
+            case wire.Extend():
                 self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms")))
-            case Cancel():
+            case wire.Cancel():
                 self._connection.finished()
 
-    def attached(self, waiting: bool) -> None:  # noqa: ARG002 - on the wire soon
-        """The queue knows the receiver."""
+    def attached(self, waiting: bool) -> None:
+        """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
         timeout = self._broker.queues.settings_of(self._queue).visibility_timeout
         prefix = self._broker.id_prefix(self._queue)
-        self._connection.welcome({"visibility_timeout_ms": round(timeout * 1000), "id_prefix": prefix})
+        self._connection.welcome(
+            {"visibility_timeout_ms": round(timeout * 1000), "id_prefix": prefix, "waiting": waiting}
+        )
 
     def deliver(self, message: ReceivedMessages) -> None:
         """Messages for the client."""
         self._connection.send(
-            Deliver(
+            wire.Deliver(
                 message.first, message.enqueued_us, message.delivery_count, message.possibly_replayed, message.batch
             )
         )
@@ -299,30 +276,30 @@ class ReceivingPort(Port):
 class SubscribingPort(Port):
     """Role ``subscription``."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
         self._broker = broker
         self._queue = hello.queue or ""
-        self._protocol = connection._protocol
+        self._demand = CumulativeDemand()
         options = _subscription_options(hello.options)
         self.actor = SubscriptionPublisher.start(broker.queues.get_or_create(self._queue), options, self)
 
-    def received(self, frame: Frame) -> None:
+    def received(self, frame: wire.Frame) -> None:
         """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
         assert self.actor is not None
         match frame:
-            case Reserve():
+            case wire.Reserve():
                 wait = _seconds(min(frame.wait_ms, MAX_WAIT_MS), "wait_ms")
                 self.actor.tell(
                     ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
                 )
-            case Commit():
+            case wire.Commit():
                 self.actor.tell(CommitRequested(frame.request, frame.position))
-            case Fetch():
+            case wire.Fetch():
                 self.actor.tell(FetchRequested(frame.request, frame.start, frame.stop))
-            case Request():
-                self.actor.tell(DemandSignalled(*self._protocol.increment(frame)))
-            case Cancel():
+            case wire.Request():
+                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+            case wire.Cancel():
                 self._connection.finished()
 
     def opened(self, message: SubscriptionOpened) -> None:
@@ -338,16 +315,16 @@ class SubscribingPort(Port):
 
     def reserved(self, message: MessagesReserved) -> None:
         """The answer to RESERVE."""
-        self._connection.send(Reserved(message.request, message.end, dict(message.facts)))
+        self._connection.send(wire.Reserved(message.request, message.end, dict(message.facts)))
 
     def committed(self, message: ReservationCommitted) -> None:
         """The answer to COMMIT."""
-        self._connection.send(Committed(message.request, message.base))
+        self._connection.send(wire.Committed(message.request, message.base))
 
     def fetched(self, request: int, message: FetchedMessages) -> None:
         """Reserved messages."""
         self._connection.send(
-            Fetched(
+            wire.Fetched(
                 request,
                 message.position,
                 message.first,
@@ -360,31 +337,31 @@ class SubscribingPort(Port):
 
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
-        self._connection.send(FetchEnd(request, messages))
+        self._connection.send(wire.FetchEnd(request, messages))
 
     def refused(self, code: str, text: str, close: bool) -> None:
         """Refuse one request, or end the connection."""
         if close:
             self._connection.refused(code, text)
         else:
-            self._connection.send(Error(code, text, close=False))
+            self._connection.send(wire.Error(code, text, close=False))
 
 
 class AdministrationPort(Port):
     """Role ``admin``: commands are the broker's own business, there is no actor."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: Hello) -> None:  # noqa: ARG002 - as its siblings
+    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:  # noqa: ARG002 - as its siblings
         self._connection = connection
         self._broker = broker
         connection.welcome({})
 
-    def received(self, frame: Frame) -> None:
+    def received(self, frame: wire.Frame) -> None:
         """COMMAND."""
-        assert isinstance(frame, Command), "the protocol allows no other"
+        assert isinstance(frame, wire.Command), "the protocol allows no other"
         self._broker.command(self._connection, frame)
 
 
-PORTS: dict[str, Callable[[BrokerConnection, Any, Hello], Port]] = {
+PORTS: dict[str, Callable[[BrokerConnection, Any, wire.Hello], Port]] = {
     "sender": SendingPort,
     "receiver": ReceivingPort,
     "subscription": SubscribingPort,
@@ -393,12 +370,12 @@ PORTS: dict[str, Callable[[BrokerConnection, Any, Hello], Port]] = {
 
 
 def _seconds(ms: int, what: str) -> float:
-    if ms > MAX_EXTENSION_MS:
-        raise RemoteProtocolError(f"{what} is {ms}; at most {MAX_EXTENSION_MS} (12 hours) can be asked for")
+    if ms > wire.MAX_EXTENSION_MS:
+        raise RemoteProtocolError(f"{what} is {ms}; at most {wire.MAX_EXTENSION_MS} (12 hours) can be asked for")
     return ms / 1000
 
 
-def _subscription_options(options: Options) -> SubscriptionOptions:
+def _subscription_options(options: wire.Options) -> SubscriptionOptions:
     name = options.get("subscription")
     mode = options.get("mode", "own")
     epoch = options.get("epoch")
@@ -409,8 +386,8 @@ def _subscription_options(options: Options) -> SubscriptionOptions:
     check_name(name, "subscription")
     for value, allowed, what in ((mode, ("own", "read"), "mode"), (starting, ("earliest", "latest"), "starting")):
         if value not in allowed:
-            raise RemoteProtocolError(f"HELLO: {what} is {brief(value)}, not one of {', '.join(allowed)}")
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(value)}, not one of {', '.join(allowed)}")
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
         if number is not None and (type(number) is not int or number < 0):
-            raise RemoteProtocolError(f"HELLO: {what} is {brief(number)}, not a number of zero or more")
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(number)}, not a number of zero or more")
     return SubscriptionOptions(name, mode, epoch, starting, None if timeout_ms is None else timeout_ms / 1000)

@@ -70,6 +70,49 @@ class InvalidNameError(RemoteProtocolError, ValueError):
     code = "invalid-name"
 
 
+class ConfirmedLostError(RemoteProtocolError):
+    """The broker no longer has what it had confirmed to a sender.
+
+    Attributes:
+        stored: the producer's number below which the broker has messages now.
+        confirmed: the number below which it had confirmed them.
+    """
+
+    code = "data-loss"
+
+    def __init__(self, client_id: str, stored: int, confirmed: int) -> None:
+        super().__init__(
+            f"the broker has stored the messages of {client_id!r} below {stored}, but had confirmed those below {confirmed}: "
+            "it runs on older data than before, or lost power with sync set to interval or never. What is missing is lost; "
+            "send it again with another client id"
+        )
+        self.stored = stored
+        self.confirmed = confirmed
+
+
+class QueueFullError(TransportError):
+    """A queue that rejects what it has no room for did not store a batch, nor anything sent after it.
+
+    Attributes:
+        queue: its name.
+        sequence: the producer's number of the first message that was not stored.
+        messages: how many messages the rejected batch has.
+        reason: the broker's words.
+    """
+
+    code = "queue-full"
+
+    def __init__(self, queue: str, sequence: int, messages: int, reason: str) -> None:
+        super().__init__(
+            f"queue {queue!r} rejected {messages} messages from number {sequence} on: {reason}. Send more slowly, let receivers "
+            "acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
+        )
+        self.queue = queue
+        self.sequence = sequence
+        self.messages = messages
+        self.reason = reason
+
+
 class LimitExceededError(TransportError):
     """A named limit of the broker is reached."""
 

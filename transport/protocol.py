@@ -1,7 +1,7 @@
 """The connection's state machine without I/O: which frame may come when, from whom.
 
-Both sides run one `Protocol`. It is fed raw frames and answers values, or raises the error that ends the connection; it also
-turns what is cumulative on the wire (DEMAND, REQUEST) into increments. docs/protocol.md is the specification.
+Both sides run one `Protocol`. It is fed raw frames and answers values, or raises the error that ends the connection.
+docs/protocol.md is the specification.
 
     CONNECTED --HELLO--> OPENING --WELCOME--> OPEN --ERROR(close), end of stream--> CLOSED
 """
@@ -10,37 +10,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from transport import wire
 from transport.errors import BrokerError, RemoteProtocolError, UnknownRoleError, UnsupportedVersionError
 from transport.frames import RawFrame
 from transport.names import check_name
-from transport.wire import (
-    VERSION,
-    Ack,
-    Cancel,
-    Command,
-    Commit,
-    Committed,
-    Deliver,
-    Demand,
-    Error,
-    Extend,
-    Fetch,
-    Fetched,
-    FetchEnd,
-    Frame,
-    Hello,
-    Nack,
-    Ping,
-    Pong,
-    Request,
-    Reserve,
-    Reserved,
-    Result,
-    Send,
-    Sent,
-    Welcome,
-    decode,
-)
 
 
 class Side(Enum):
@@ -59,21 +32,21 @@ class State(Enum):
     CLOSED = "closed"
 
 
-ALWAYS: frozenset[type[Frame]] = frozenset({Ping, Pong, Error})
+ALWAYS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong, wire.Error})
 
-FROM_CLIENT: dict[str, frozenset[type[Frame]]] = {
-    "sender": frozenset({Send}),
-    "receiver": frozenset({Request, Ack, Nack, Extend, Cancel}),
-    "subscription": frozenset({Reserve, Commit, Fetch, Request, Cancel}),
-    "admin": frozenset({Command}),
+FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
+    "sender": frozenset({wire.Send}),
+    "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel}),
+    "subscription": frozenset({wire.Reserve, wire.Commit, wire.Fetch, wire.Request, wire.Cancel}),
+    "admin": frozenset({wire.Command}),
 }
 """What an open client of each role may send."""
 
-FROM_BROKER: dict[str, frozenset[type[Frame]]] = {
-    "sender": frozenset({Demand, Sent}),
-    "receiver": frozenset({Deliver}),
-    "subscription": frozenset({Reserved, Committed, Fetched, FetchEnd}),
-    "admin": frozenset({Result}),
+FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
+    "sender": frozenset({wire.Demand, wire.Sent}),
+    "receiver": frozenset({wire.Deliver}),
+    "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
+    "admin": frozenset({wire.Result}),
 }
 """What the broker may send to an open client of each role."""
 
@@ -91,32 +64,30 @@ class Protocol:
         state: where the connection is.
     """
 
-    __slots__ = ("_allowed", "_bytes", "_messages", "role", "roles", "side", "state")
+    __slots__ = ("_allowed", "role", "roles", "side", "state")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
         self.roles = roles
         self.role: str | None = None
         self.state = State.CONNECTED
-        self._allowed: frozenset[type[Frame]] = frozenset({Hello}) if side is Side.BROKER else frozenset()
-        self._messages = 0
-        self._bytes = 0
+        self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
-    def receive(self, raw: RawFrame) -> Frame:
+    def receive(self, raw: RawFrame) -> wire.Frame:
         """The value of the next frame.
 
         Raises:
             RemoteProtocolError: it is malformed, or not allowed now.
             BrokerError: on the client's side, the broker's ERROR that closes.
         """
-        frame = decode(raw)
+        frame = wire.decode(raw)
         if type(frame) not in self._allowed:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
-        if isinstance(frame, Hello):
+        if isinstance(frame, wire.Hello):
             self._hello(frame)
-        elif isinstance(frame, Welcome):
+        elif isinstance(frame, wire.Welcome):
             self._opened()
-        elif isinstance(frame, Error) and frame.close:
+        elif isinstance(frame, wire.Error) and frame.close:
             self.state = State.CLOSED
             raise BrokerError(frame.code, frame.text)
         return frame
@@ -125,24 +96,16 @@ class Protocol:
         """The client's shell has sent HELLO for ``role``."""
         self.role = role
         self.state = State.OPENING
-        self._allowed = frozenset({Welcome, Error})
+        self._allowed = frozenset({wire.Welcome, wire.Error})
 
     def said_welcome(self) -> None:
         """The broker's shell has sent WELCOME."""
         self._opened()
 
-    def increment(self, frame: Demand | Request) -> tuple[int, int]:
-        """How much more (messages, bytes) a cumulative ``frame`` grants than all before it; lower numbers grant nothing."""
-        messages = max(0, frame.messages - self._messages)
-        size = max(0, frame.bytes - self._bytes)
-        self._messages += messages
-        self._bytes += size
-        return messages, size
-
-    def _hello(self, hello: Hello) -> None:
-        if hello.version != VERSION:
+    def _hello(self, hello: wire.Hello) -> None:
+        if hello.version != wire.VERSION:
             raise UnsupportedVersionError(
-                f"version {hello.version} is not spoken here; this broker speaks version {VERSION}"
+                f"version {hello.version} is not spoken here; this broker speaks version {wire.VERSION}"
             )
         if hello.role not in self.roles:
             raise UnknownRoleError(

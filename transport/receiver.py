@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from streams import Materialization, MaxInFlightRequestStrategy, Publisher, RequestStrategy, Source
@@ -31,6 +31,8 @@ class Receiver(Source[Delivery]):
         limit: acknowledge this many messages, then complete; never is more requested than is left of it.
         client_id: a name for the statistics.
         reconnect: how to come back after a broken connection, and when to give up.
+        on_waiting: called with True when the broker says that this receiver waits behind another, because the queue is exclusive, and
+            with False when its first message shows that its turn has come. A warning is logged either way.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Receiver(Source[Delivery]):
         limit: int | None = None,
         client_id: str | None = None,
         reconnect: Backoff | None = None,
+        on_waiting: Callable[[bool], None] | None = None,
     ) -> None:
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
@@ -56,6 +59,7 @@ class Receiver(Source[Delivery]):
         self.limit = limit
         self.client_id = None if client_id is None else check_name(client_id, "client")
         self.reconnect = reconnect or Backoff()
+        self.on_waiting = on_waiting
         super().__init__(lambda materialization: _materialize(DeliveryStage(self), materialization))
 
     def batches(self) -> Source[DeliveredBatch]:

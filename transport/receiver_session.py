@@ -26,12 +26,13 @@ class ReceiverSession:
         generation: which connection this is; answers to an earlier one's deliveries are void.
         in_flight: messages delivered and not acknowledged.
         received: messages delivered on this connection.
-        acknowledged: messages acknowledged in all.
+        acknowledged: messages acknowledged in all, but for acknowledgements that a connection took with it unsaid.
     """
 
     __slots__ = (
         "_ack_first",
         "_ack_next",
+        "_acknowledged_unsaid",
         "_acks",
         "_extends",
         "_free_bytes",
@@ -67,6 +68,7 @@ class ReceiverSession:
         self._pending = False
         self.generation = 0
         self.acknowledged = 0
+        self._acknowledged_unsaid = 0
         self.id_prefix = b""
         self.received = 0
         self.in_flight = 0
@@ -80,9 +82,14 @@ class ReceiverSession:
         self._ack_next = 0
 
     def connected(self, id_prefix: bytes) -> None:
-        """A new connection: nothing is requested, nothing is held."""
+        """A new connection: nothing is requested, nothing is held.
+
+        Answers to what an earlier one delivered must never reach this one, said late or left over: sequence numbers live on, so they
+        could remove what somebody else is handling.
+        """
         self.generation += 1
         self.id_prefix = id_prefix
+        self.acknowledged -= self._acknowledged_unsaid
         self._reset()
 
     def delivered(self, frame: Deliver) -> DeliveredBatch:
@@ -118,6 +125,7 @@ class ReceiverSession:
         EXTEND comes first: a message that was extended and then acknowledged is still held when the EXTEND arrives.
         """
         self._pending = False
+        self._acknowledged_unsaid = 0
         frames: list[Frame] = []
         for ms, ranges in self._extends.items():
             frames += [Extend(part, ms) for part in split_ranges(ranges)]
@@ -146,6 +154,7 @@ class ReceiverSession:
             self._ack_first = first
             self._ack_next = first + count
         self.acknowledged += count
+        self._acknowledged_unsaid += count
         self.in_flight -= count
         if not batch.unsettled:
             self._free_bytes += batch.nbytes
@@ -181,4 +190,4 @@ class ReceiverSession:
         self._requested = self._requested_bytes = self._free_bytes = 0
         self.received = self.in_flight = 0
         self._acks, self._nacks, self._extends = [], {}, {}
-        self._ack_first = self._ack_next = 0
+        self._ack_first = self._ack_next = self._acknowledged_unsaid = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from transport.receiver import Receiver
 
 T = TypeVar("T")
+
+logger = logging.getLogger("penstock.receiver")
 
 EMIT_BUDGET = 1024
 """Elements handed on in one turn of the loop, so that a fast receiver leaves turns for everybody else."""
@@ -54,6 +57,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._extension: asyncio.TimerHandle | None = None
         self._handed_on = False
         self._idle_extensions = 0
+        self._waits = False
         self._closed = self._loop.create_future()
 
     # What an element is
@@ -114,12 +118,17 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         """Request anew: what an earlier connection held has gone back to the queue."""
         prefix = welcome.options.get("id_prefix", b"")
         visibility_ms = welcome.options.get("visibility_timeout_ms", 0)
-        if not isinstance(prefix, bytes) or type(visibility_ms) is not int:
-            raise RemoteProtocolError("WELCOME: id_prefix is not binary, or visibility_timeout_ms no integer")
+        waiting = welcome.options.get("waiting", False)
+        if not isinstance(prefix, bytes) or type(visibility_ms) is not int or type(waiting) is not bool:
+            raise RemoteProtocolError(
+                "WELCOME: id_prefix is not binary, visibility_timeout_ms no integer, or waiting neither true nor false"
+            )
         self._drop_waiting()
         self.session.connected(prefix)
         self._visibility = visibility_ms / 1000
         self._extend_later()
+        if waiting or self._waits:
+            self._note_waiting(waiting)
         self._schedule_turn()
 
     def link_frame(self, frame: Frame) -> None:
@@ -127,6 +136,8 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         if not isinstance(frame, Deliver):
             return
         batch = self.session.delivered(frame)
+        if self._waits:
+            self._note_waiting(False)
         if self._downstream is None:
             batch.reject()
         else:
@@ -151,6 +162,20 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
 
     def _hello(self) -> Hello:
         return Hello(VERSION, "receiver", self._receiver.queue_name, self._receiver.client_id, {})
+
+    def _note_waiting(self, waiting: bool) -> None:
+        """Whoever gets nothing because another has an exclusive queue is to know it."""
+        self._waits = waiting
+        logger.warning(
+            "queue %s is exclusive: this receiver %s",
+            self._receiver.queue_name,
+            "waits in line behind another" if waiting else "has it now",
+        )
+        if self._receiver.on_waiting is not None:
+            try:
+                self._receiver.on_waiting(waiting)
+            except Exception as error:  # noqa: BLE001 - the program's own failure fails its stream, not the connection
+                self._fail(error)
 
     def _schedule_turn(self) -> None:
         if not self._turn_scheduled:

@@ -6,17 +6,24 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from streams import Flow, Materialization, Publisher, Sink
 from transport.address import DEFAULT_SEND_ADDRESS
 from transport.client import Backoff
 from transport.errors import LocalProtocolError
 from transport.names import check_name
-from transport.sender_session import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Confirmation, Sendable
+from transport.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
+from transport.sender_session import Confirmation
 from transport.sender_stage import ConfirmationPublisher, SenderStage
+from transport.timing import Timing
 
 DEFAULT_MAX_IN_FLIGHT = 65_536
 """Messages sent and not confirmed: enough to keep a broker busy, little enough to send again after a reconnect."""
+OnRejected = Literal["fail", "drop"]
+"""What a sender does when its queue rejects a batch."""
+FAIL: OnRejected = "fail"
+DROP: OnRejected = "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +34,25 @@ class SendSummary:
         messages: how many were sent and confirmed.
         resent: how many of them were sent again after a reconnect.
         reconnects: how often the connection was made again.
+        rejected: how many were dropped because the queue rejected them; only with ``on_rejected="drop"``.
     """
 
     messages: int
     resent: int
     reconnects: int
+    rejected: int = 0
 
 
 class Sender:
-    """Sends a stream's elements (bytes, `Message` or `MessageBatch`) to a queue, no faster than the broker grants demand.
+    """Sends a stream's elements (bytes, `Message`, `MessageBatch`, or one of them `Timed`) to a queue, no faster than demand allows.
 
     Use it as a sink, ``source.to(Sender(...))``: awaiting the run gives a `SendSummary` when everything is confirmed.
     Use it as a flow, ``source.via(Sender(...))``: the stream goes on with a `Confirmation` for each batch that is stored.
     Elements are batched by themselves: at once when little is under way, up to the limits under load. When the connection breaks, what is
     unconfirmed is sent again on the next, and the broker drops what it has already.
+
+    A queue declared with ``overflow=reject`` refuses what it has no room for, and everything that was sent after it until the sender has
+    heard of that. By default the stream then fails with `QueueFullError`: what was confirmed is stored, and nothing behind it.
 
     Args:
         addresses: the broker's sending address ``host:port``, or several to try in turn.
@@ -51,6 +63,15 @@ class Sender:
         max_batch_bytes: payload bytes in one batch at most, one message at least.
         max_in_flight: messages sent and not confirmed at most.
         reconnect: how to come back after a broken connection, and when to give up.
+        delay: seconds until what is sent can be received, at most 12 hours; None for what the queue declares. A `Timed` element
+            has its own.
+        ttl: seconds after which it is of no use, at most 366 days; None likewise.
+        on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
+            it, and a flow's `Confirmation` says why.
+
+    Raises:
+        LocalProtocolError: a value that cannot be.
+        InvalidNameError: a queue or client id that is no name.
     """
 
     def __init__(
@@ -63,7 +84,12 @@ class Sender:
         max_batch_bytes: int = DEFAULT_BATCH_BYTES,
         max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
         reconnect: Backoff | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        on_rejected: OnRejected = FAIL,
     ) -> None:
+        if on_rejected not in (FAIL, DROP):
+            raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
         if max_in_flight < 1:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; at least one message must be under way")
         self.addresses = addresses
@@ -73,6 +99,8 @@ class Sender:
         self.max_batch_bytes = max_batch_bytes
         self.max_in_flight = max_in_flight
         self.reconnect = reconnect or Backoff()
+        self.timing = Timing(delay, ttl)
+        self.fails_when_rejected = on_rejected == FAIL
 
     def __repr__(self) -> str:
         return f"Sender({self.addresses!r}, queue={self.queue!r})"
@@ -90,7 +118,11 @@ class Sender:
                 done.set_exception(error)
             else:
                 session = stage.session
-                done.set_result(SendSummary(session.confirmed_messages, session.resent, stage.link.reconnects))
+                done.set_result(
+                    SendSummary(
+                        session.confirmed_messages, session.resent, stage.link.reconnects, session.rejected_messages
+                    )
+                )
 
         stage = SenderStage(self, _ignore, finished)
         materialization.on_cancel(stage.cancel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections import deque
 from collections.abc import Callable
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from streams import Publisher, Subscriber, Subscription
 from transport.client import BrokerLink
-from transport.errors import RemoteProtocolError
-from transport.protocol import Protocol, Side
-from transport.sender_session import Confirmation, Sendable, SenderSession
+from transport.cumulative import CumulativeDemand
+from transport.errors import QueueFullError, RemoteProtocolError
+from transport.sender_batches import Sendable
+from transport.sender_session import Confirmation, SenderSession
 from transport.wire import VERSION, Demand, Frame, Hello, Sent, Welcome, brief
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ SEND_AT_ONCE_BYTES = 128 * 1024
 """Bytes in closed batches that leave before the turn of the loop is over, so that the broker works while this side still takes."""
 SIZE_MEMORY = 0.9
 """How much of the largest element's size is remembered from turn to turn."""
+
+logger = logging.getLogger("penstock.sender")
 
 
 class SenderStage(Subscriber[Sendable]):
@@ -47,7 +51,7 @@ class SenderStage(Subscriber[Sendable]):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._sender = sender
-        self.session = SenderSession(sender.max_batch_messages, sender.max_batch_bytes)
+        self.session = SenderSession(sender.max_batch_messages, sender.max_batch_bytes, sender.timing, sender.client_id)
         self._on_confirmed = on_confirmed
         self._on_done = on_done
         self._upstream: Subscription | None = None
@@ -59,7 +63,8 @@ class SenderStage(Subscriber[Sendable]):
         self._failure: Exception | None = None
         self._done = False
         self._turn_scheduled = False
-        self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
+        self._demand = CumulativeDemand()
+        self._epoch: int | None = None
         self.held_back = False
         self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
 
@@ -129,14 +134,17 @@ class SenderStage(Subscriber[Sendable]):
         last = welcome.options.get("last_sequence")
         if last is not None and type(last) is not int:
             raise RemoteProtocolError(f"WELCOME: last_sequence is {brief(last)}")
-        self._demand = Protocol(Side.CLIENT, frozenset({"sender"}))
+        self._demand = CumulativeDemand()
+        if last is None and self.session.confirmed_up_to:
+            self._note_forgotten(restarted=welcome.epoch != self._epoch)
+        self._epoch = welcome.epoch
         self._confirm(self.session.connected(last))
         self._turn()
 
     def link_frame(self, frame: Frame) -> None:
         """DEMAND lets more out, SENT confirms."""
         if isinstance(frame, Demand):
-            self.session.granted(*self._demand.increment(frame))
+            self.session.granted(*self._demand.growth(frame.messages, frame.bytes))
         elif isinstance(frame, Sent):
             self._confirm(self.session.sent(frame))
         if not self._turn_scheduled:
@@ -208,7 +216,25 @@ class SenderStage(Subscriber[Sendable]):
 
     def _confirm(self, confirmations: list[Confirmation]) -> None:
         for confirmation in confirmations:
+            if confirmation.rejected is not None and self._sender.fails_when_rejected:
+                self._finish(
+                    QueueFullError(self._sender.queue, confirmation.sequence, confirmation.count, confirmation.rejected)
+                )
+                return
             self._on_confirmed(confirmation)
+
+    def _note_forgotten(self, restarted: bool) -> None:
+        """A broker without a journal may forget; that is no error, but nobody should learn of it by accident."""
+        logger.warning(
+            "%s: the broker knows nothing more of %s, of which it had confirmed every message below number %d: %s. "
+            "Going on from there",
+            self._sender.queue,
+            self._sender.client_id,
+            self.session.confirmed_up_to,
+            "it was started anew without a journal, or is another one"
+            if restarted
+            else "the queue was deleted, or too many other producers have sent since",
+        )
 
     def _finish(self, error: Exception | None) -> None:
         if self._done:

@@ -102,11 +102,12 @@ class Send(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Sent(Frame):
-    """Everything below the client's number ``up_to`` is stored."""
+    """Everything below the client's number ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
 
     TYPE: ClassVar[int] = 18
     up_to: int
     first: int | None
+    rejected: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,18 +216,24 @@ class Sender(Connection):
         self.sent_messages = self.sent_bytes = 0
         self.confirmed: int | None = None
         self.firsts: list[int | None] = []
+        self.rejections: list[str] = []
+        self.under_way: list[int] = []
+        self.rejected_at: int | None = None
         super().__init__(address, "sender", queue, client_id)
         self.last_sequence: int | None = self.options["last_sequence"]
         self.sequence = self.last_sequence or 0
 
-    def send(self, messages: list[Outgoing]) -> None:
+    def send(self, messages: list[Outgoing], **properties: int) -> None:
         """Send one batch as soon as demand allows; the confirmation is not awaited."""
         described, body = pack_batch(messages)
+        while self.rejected_at is not None:
+            self.listen()
         while self.sent_messages + len(messages) > self.messages or self.sent_bytes + len(body) > self.bytes:
             if len(messages) == 1 and self.messages > self.sent_messages and self.bytes > self.sent_bytes:
                 break
             self.listen()
-        self.write([SEND, self.sequence, None, *described], body)
+        self.write([SEND, self.sequence, properties or None, *described], body)
+        self.under_way.append(self.sequence)
         self.sequence += len(messages)
         self.sent_messages += len(messages)
         self.sent_bytes += len(body)
@@ -241,19 +247,33 @@ class Sender(Connection):
         header, _ = self.read(DEMAND, SENT)
         if header[0] == DEMAND:
             self.messages, self.bytes = max(self.messages, header[1]), max(self.bytes, header[2])
-        else:
-            self.confirmed = header[1]
-            self.firsts.append(header[2])
+            return
+        _, up_to, first, rejected = header[:4]
+        sequence = self.under_way.pop(0)
+        if rejected is None:
+            self.confirmed = up_to
+            self.firsts.append(first)
+            return
+        self.rejections.append(rejected)
+        if self.rejected_at is None:
+            self.rejected_at = sequence
+        if not self.under_way:
+            self.sequence, self.rejected_at = self.rejected_at, None
 
     def listen_for_ever(self) -> None:
         """Take whatever comes, until the broker refuses something or closes."""
         while True:
             self.listen()
 
+    def answered(self) -> None:
+        """Wait until everything sent is answered for, stored or rejected."""
+        while self.under_way:
+            self.listen()
+
     def confirm(self) -> None:
         """Wait until everything sent is stored."""
-        while (self.confirmed or 0) < self.sequence:
-            self.listen()
+        self.answered()
+        assert not self.rejections, self.rejections
 
 
 class Receiver(Connection):
@@ -261,6 +281,7 @@ class Receiver(Connection):
 
     def __init__(self, address: str, queue: str, client_id: str | None = None) -> None:
         super().__init__(address, "receiver", queue, client_id)
+        self.waits_in_line: bool = self.options["waiting"]
         self._waiting: list[Message] = []
         self._messages = self._bytes = 0
 

@@ -124,6 +124,15 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
         async with listening(ScriptedBroker(answer)) as broker, Administration(broker.address) as administration:
             await administration.create_queue("orders")
             await administration.create_queue("orders", max_messages=5, max_bytes=6, visibility_timeout=1.5)
+            await administration.create_queue(
+                "orders",
+                overflow="reject",
+                max_receives=0,
+                dead_letter_queue="dead",
+                delay=0.0001,
+                ttl=0,
+                exclusive=False,
+            )
             await administration.delete_queue("orders")
             assert await administration.purge_queue("orders") == 3
             assert await administration.statistics() == {"queues": []}
@@ -132,6 +141,19 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
             assert broker.commands == [
                 ("queue.create", {"name": "orders"}),
                 ("queue.create", {"name": "orders", "max_messages": 5, "max_bytes": 6, "visibility_timeout_ms": 1500}),
+                (
+                    "queue.create",
+                    {
+                        "name": "orders",
+                        "overflow": "reject",
+                        "max_receives": 0,
+                        "dead_letter_queue": "dead",
+                        # Not 0, which would be another thing to say.
+                        "delay_ms": 1,
+                        "ttl_ms": 0,
+                        "exclusive": False,
+                    },
+                ),
                 ("queue.delete", {"name": "orders"}),
                 ("queue.purge", {"name": "orders"}),
                 ("stats", {}),
@@ -331,6 +353,8 @@ def test_names_and_addresses_are_judged_before_anything_is_sent() -> None:
         ):
             with pytest.raises(InvalidNameError):
                 await administration.create_queue("two words")
+            with pytest.raises(InvalidNameError):
+                await administration.create_queue("orders", ttl=1.0, dead_letter_queue="two words")
             with pytest.raises(InvalidNameError):
                 await administration.release_subscription("orders", "")
             assert broker.commands == []

@@ -290,7 +290,10 @@ def test_a_frame_that_this_role_may_not_send_is_refused(
 
 SENDS: dict[str, tuple[bytes, str]] = {
     "more than granted": (encoded(Send(0, None, MessageBatch.from_payloads([b""] * 200_000))), "demand-exceeded"),
-    "properties": (encoded(Send(0, {"ttl": 1}, BATCH)), "protocol-error"),
+    "an unknown property": (encoded(Send(0, {"ttl": 1}, BATCH)), "protocol-error"),
+    "a property of the wrong type": (encoded(Send(0, {"ttl_ms": "1"}, BATCH)), "protocol-error"),
+    "a delay of more than 12 hours": (encoded(Send(0, {"delay_ms": 43_200_001}, BATCH)), "protocol-error"),
+    "no time to live": (encoded(Send(0, {"ttl_ms": 0}, BATCH)), "protocol-error"),
     "no message": (frame_bytes([17, 0, None, 0, 0, False, None, None], b"\x00" * 4), "protocol-error"),
     "forged count": (frame_bytes([17, 0, None, 2**31, 1, False, None, None], b"\x00" * 9), "protocol-error"),
     "forged size": (frame_bytes([17, 0, None, 1, 2**40, False, None, None], b"\x00" * 9), "protocol-error"),

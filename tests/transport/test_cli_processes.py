@@ -95,15 +95,17 @@ class Program:
 
 
 class BrokerProcess(Program):
-    """A broker on free ports that redelivers by timeout only long after any test's end."""
+    """A broker on free ports, in memory unless its options say where."""
 
     def __init__(self, *options: str) -> None:
+        where = () if {"--data", "--config"} & set(options) else ("--memory",)
         super().__init__(
             "broker",
             "--send-address",
             "127.0.0.1:0",
             "--receive-address",
             "127.0.0.1:0",
+            *where,
             *options,
             stdin=subprocess.DEVNULL,
         )
@@ -112,6 +114,7 @@ class BrokerProcess(Program):
         except BaseException:
             self.__exit__()
             raise
+        self.said = said
         words = said.replace(",", "").split()
         assert words[:3] == ["penstock", "broker:", "sending"]
         self.sending, self.receiving = words[3], words[5]
@@ -204,14 +207,19 @@ def test_a_file_sent_and_received_is_the_same_file(
 def test_two_receivers_together_get_the_whole_file_and_nothing_twice(
     broker: BrokerProcess, queue: str, real_lines: list[bytes]
 ) -> None:
-    with (
-        broker.start("receive", "--queue", queue, "--idle-exit", "1", "--max-in-flight", "100") as first,
-        broker.start("receive", "--queue", queue, "--idle-exit", "1", "--max-in-flight", "100") as second,
-    ):
-        broker.until(queue, lambda figures: figures["receivers"] == 2)
-        broker.fill(queue, real_lines)
-        # Read side by side: neither may wait for the other's pipe.
-        codes, printed = asyncio.run(_both(first, second))
+    with broker.start("send", "--queue", queue, "-") as sender:
+        # Connected before them: how long a process takes to start must not look like silence.
+        broker.until(queue, lambda figures: figures["senders"] == 1)
+        with (
+            broker.start("receive", "--queue", queue, "--idle-exit", "2", "--max-in-flight", "100") as first,
+            broker.start("receive", "--queue", queue, "--idle-exit", "2", "--max-in-flight", "100") as second,
+        ):
+            broker.until(queue, lambda figures: figures["receivers"] == 2)
+            sender.stdin.write(b"".join(line + b"\n" for line in real_lines))
+            sender.stdin.close()
+            assert sender.end() == 0
+            # Read side by side: neither may wait for the other's pipe.
+            codes, printed = asyncio.run(_both(first, second))
     assert codes == [0, 0]
     assert Counter(printed[0] + printed[1]) == Counter(real_lines)
     assert printed[0]
@@ -455,7 +463,7 @@ def test_a_refused_command_exits_with_1_and_one_line(broker: BrokerProcess, queu
 
 
 def test_a_second_broker_on_the_same_address_says_so(broker: BrokerProcess) -> None:
-    with Program("broker", "--send-address", broker.sending, "--receive-address", "127.0.0.1:0") as second:
+    with Program("broker", "--send-address", broker.sending, "--receive-address", "127.0.0.1:0", "--memory") as second:
         code, _, err = second.finish()
     assert code == 1
     assert broker.sending in err
@@ -515,7 +523,8 @@ def test_stats_as_json_has_every_figure(broker: BrokerProcess, queue: str) -> No
         code, out, err = broker.run("stats", "--json")
     assert (code, err) == (0, "")
     figures = json.loads(out)
-    assert set(figures) == {"broker", "queues", "connections"}
+    assert set(figures) == {"broker", "storage", "queues", "connections"}
+    assert figures["storage"] is None
     assert figures["broker"]["rss_bytes"] > 0
     (ours,) = [row for row in figures["queues"] if row["name"] == queue]
     assert ours["total_in"] == ours["total_out"] == ours["total_acknowledged"] == 3
@@ -535,6 +544,7 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     code, out, _ = broker.run("queue list")
     (row,) = [line for line in out.decode().splitlines() if line.startswith(name)]
     assert "12,345" in row
+    assert row.split()[-7:] == ["2.5", "block", "-", "-", "0.0", "-", "no"]
     assert broker.run("queue purge", name) == (0, f"queue {name} purged of 2 messages\n".encode(), "")
     assert broker.run("queue delete", name) == (0, f"queue {name} deleted\n".encode(), "")
     assert name not in broker.run("queue list")[1].decode()
@@ -548,3 +558,50 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     code, _, err = broker.run("subscription release", queue, "query")
     assert code == 1
     assert "not-found" in err
+
+
+def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: BrokerProcess, queue: str) -> None:
+    options = {
+        "--max-messages": "1000",
+        "--max-bytes": "1MiB",
+        "--visibility-timeout": "2m",
+        "--overflow": "reject",
+        "--max-receives": "5",
+        "--dead-letter-queue": "failed",
+        "--delay": "1s",
+        "--ttl": "1h",
+    }
+    arguments = [text for option in options.items() for text in option]
+    assert broker.run("queue create", queue, *arguments, "--exclusive") == (0, f"queue {queue} created\n".encode(), "")
+    (row,) = [line for line in broker.run("queue list")[1].decode().splitlines() if line.startswith(queue)]
+    assert row.split()[-9:] == ["1,000", "1,048,576", "120.0", "reject", "5", "failed", "1.0", "3,600.0", "yes"]
+    code, _, err = broker.run("queue create", queue, *arguments)
+    assert code == 1
+    assert "already-exists" in err
+
+
+def test_a_brokers_settings_come_from_file_environment_and_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text('[broker]\nmemory = true\n[queue_defaults]\nttl = "1h"\nmax_messages = 1\nvisibility_timeout = 3\n')
+    monkeypatch.setenv("PENSTOCK_MAX_QUEUE_MESSAGES", "2")
+    monkeypatch.setenv("PENSTOCK_VISIBILITY_TIMEOUT", "4s")
+    with BrokerProcess("--config", str(path), "--visibility-timeout", "5s") as configured:
+        assert configured.said.endswith(", in memory only")
+        assert configured.run("queue create", "q")[0] == 0
+        figures = configured.statistics("q")
+    assert (figures["ttl"], figures["max_messages"], figures["visibility_timeout"]) == (3600.0, 2, 5.0)
+
+
+def test_a_broker_whose_file_has_problems_names_them_all_and_does_not_start(tmp_path: Path) -> None:
+    path = tmp_path / "penstock.toml"
+    path.write_text('[broker]\nmemmory = true\n\n[journal]\nsync = "sometimes"\n')
+    with Program("broker", "--config", str(path)) as program:
+        code, out, err = program.finish()
+    assert (code, out) == (2, b"")
+    assert err.splitlines() == [
+        f"penstock broker: {path}:2: unknown key broker.memmory; did you mean memory?",
+        f"penstock broker: {path}:5: journal.sync: sync is 'sometimes', not one of always, interval, never",
+    ]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["penstock.toml"]

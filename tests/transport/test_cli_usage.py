@@ -8,15 +8,21 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
-from transport.cli._run import explain
+from actors.errors import StorageError
+from transport.cli._run import EXIT_STORAGE, explain, run
 from transport.cli.app import app
+from transport.cli.stats import _show
 from transport.errors import BrokerError
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = [
     ["broker"],
+    ["config", "show"],
+    ["journal", "verify"],
+    ["journal", "repair"],
     ["send"],
     ["receive"],
     ["stats"],
@@ -56,6 +62,18 @@ def test_every_verb_explains_itself(verb: list[str]) -> None:
         ("--max-queue-messages", "broker"),
         ("--max-queue-bytes", "broker"),
         ("--visibility-timeout", "broker"),
+        ("--config", "broker"),
+        ("--data", "broker"),
+        ("--memory", "broker"),
+        ("--sync", "broker"),
+        ("--segment-bytes", "broker"),
+        ("--cache-bytes", "broker"),
+        ("--memory-watermark", "broker"),
+        ("--disk-floor", "broker"),
+        ("--max-receives", "broker"),
+        ("--dead-letter-queue", "broker"),
+        ("--no-exclusive", "broker"),
+        ("--queue", "broker"),
         ("--queue", "send"),
         ("--address", "send"),
         ("--queue", "receive"),
@@ -87,8 +105,24 @@ def test_the_documented_options_are_there(option: str, verb: str) -> None:
         (["receive", "--queue", "", "--count", "1"], "outside 1-255"),
         (["broker", "--send-address", "127.0.0.1:70000"], "port of 0-65535"),
         (["broker", "--max-queue-messages", "0"], "--max-queue-messages"),
+        (["broker", "--max-queue-messages", "many"], "'many' is no whole number"),
+        (["broker", "--memory", "--data", "x"], "exclude one another"),
+        (["broker", "--sync", "sometimes"], "--sync: sync is 'sometimes'"),
+        (["broker", "--segment-bytes", "5m"], "--segment-bytes: '5m' is no size"),
+        (["broker", "--disk-floor", "-1"], "--disk-floor: '-1' is no size"),
+        (["broker", "--config", "absent.toml"], "absent.toml: cannot be read"),
+        (["broker", "--queue", "orders tll=1"], "did you mean ttl?"),
+        (["broker", "--dead-letter-queue", "d"], "--dead-letter-queue: a dead-letter queue is given, but neither"),
+        (["config", "show", "--ttl", "soon"], "--ttl: 'soon' is no duration"),
+        (["journal", "verify"], "DIR"),
+        (["journal", "verify", "no-such-folder"], "does not exist"),
+        (["journal", "repair", "pyproject.toml"], "is a file"),
         (["queue", "create"], "QUEUE"),
         (["queue", "create", "a", "b"], "b"),
+        (["queue", "create", "a", "--ttl", "soon"], "'soon' is no duration"),
+        (["queue", "create", "a", "--overflow", "spill"], "--overflow: overflow is 'spill'"),
+        (["queue", "create", "a", "--max-receives", "0"], "--max-receives"),
+        (["queue", "create", "a", "--dead-letter-queue", "two words"], "white space"),
         (["subscription", "release", "q"], "NAME"),
         (["stats", "--address", "::1:9182"], "brackets"),
         (["fly"], "fly"),
@@ -142,3 +176,33 @@ def test_the_version_is_one_line() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("penstock ")
     assert len(result.stdout.splitlines()) == 1
+
+
+def test_a_journal_that_fails_ends_the_broker_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve() -> int:
+        raise StorageError("the journal failed: fdatasync: Input/output error")
+
+    with pytest.raises(typer.Exit) as ended:
+        run("broker", serve)
+    assert ended.value.exit_code == EXIT_STORAGE == 74
+    assert capsys.readouterr().err == "penstock broker: the journal failed: fdatasync: Input/output error\n"
+
+
+def test_storage_and_why_senders_wait_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _show(
+        {
+            "broker": {"paused": "600 MiB of memory are used"},
+            "storage": {
+                "directory": "data",
+                "disk_bytes": 12345,
+                "sync_ms": 1.25,
+                "paused": None,
+                "memory_pressure": False,
+            },
+        },
+        "127.0.0.1:1",
+    )
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["senders", "wait:", "600", "MiB", "of", "memory", "are", "used"] in lines
+    for row in (["directory", "data"], ["disk", "bytes", "12,345"], ["paused", "-"], ["memory", "pressure", "no"]):
+        assert row in lines

@@ -445,3 +445,93 @@ def test_a_stopping_broker_says_so(serve: Any, independent_client: ModuleType) -
     bench.close()
     stopper.join(SECONDS)
     assert not stopper.is_alive()
+
+
+@pytest.mark.parametrize("properties", [{"ttl": 1}, {"priority": 3}, {"delay_ms": 43_200_001}, {"ttl_ms": 0}])
+def test_a_property_that_the_page_does_not_have_is_refused(bench: Bench, properties: dict[str, int]) -> None:
+    sender = bench.sender()
+    sender.send([bench.client.Outgoing(b"a")], **properties)
+    with pytest.raises(bench.client.Refused, match=next(iter(properties))) as refused:
+        sender.confirm()
+    assert (refused.value.code, refused.value.close) == ("protocol-error", True)
+    assert bench.admin().queue("orders")["total_in"] == 0
+
+
+def test_a_delayed_batch_comes_after_its_delay_and_others_pass_it(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    began = time.monotonic()
+    sender.send([bench.client.Outgoing(b"later")], delay_ms=80)
+    sender.send([bench.client.Outgoing(b"now")], delay_ms=0)
+    sender.confirm()
+    receiver.request(2)
+    first, second = receiver.receive(2)
+    assert time.monotonic() - began >= 0.075
+    assert [(message.payload, message.sequence, message.possibly_replayed) for message in (first, second)] == [
+        (b"now", 1, False),
+        (b"later", 0, False),
+    ]
+
+
+def test_a_batch_past_its_time_to_live_is_not_delivered(bench: Bench) -> None:
+    sender, receiver = bench.sender(), bench.receiver()
+    # The second is receivable when the first has had its time twice over.
+    sender.send([bench.client.Outgoing(b"stale")], ttl_ms=40, delay_ms=60)
+    sender.send([bench.client.Outgoing(b"fresh")], ttl_ms=60_000, delay_ms=80)
+    sender.confirm()
+    receiver.request(2)
+    (message,) = receiver.receive(1)
+    assert (message.payload, message.sequence) == (b"fresh", 1)
+    assert receiver.ping(1) == 1
+
+
+def test_a_queue_that_rejects_says_so_and_its_sender_uses_the_numbers_again(on_broker: Any) -> None:
+    with on_broker(max_queue_messages=3, overflow="reject") as bench:
+        sender, receiver = bench.sender(), bench.receiver()
+        sender.send_payloads(b"a", b"b")
+        sender.send_payloads(b"c")
+        sender.confirm()
+        sender.send_payloads(b"d", b"e")
+        sender.send_payloads(b"f")
+        sender.answered()
+        assert sender.confirmed == 3
+        assert len(sender.rejections) == 2
+        assert all(len(text) > 10 for text in sender.rejections)
+        assert sender.sequence == 3
+        receiver.request(10)
+        receiver.acknowledge(*receiver.receive(3))
+        assert receiver.ping(1) == 1
+        sender.rejections.clear()
+        sender.send_payloads(b"g")
+        sender.confirm()
+        assert (sender.confirmed, sender.firsts[-1]) == (4, 3)
+        assert payloads(receiver.receive(1)) == [b"g"]
+        sender.close()
+        assert bench.sender().last_sequence == 4
+
+
+def test_what_was_sent_behind_a_rejected_batch_is_not_stored_even_where_there_is_room(on_broker: Any) -> None:
+    with on_broker(max_queue_messages=3, overflow="reject") as bench:
+        sender = bench.sender()
+        sender.send_payloads(b"a", b"b")
+        sender.send_payloads(b"c", b"d")
+        # There is room for this one, but whoever sent it counts on what was before it.
+        sender.send_payloads(b"e")
+        sender.answered()
+        assert (sender.confirmed, len(sender.rejections)) == (2, 2)
+        again = bench.sender()
+        assert again.last_sequence == 2
+
+
+def test_the_second_receiver_of_an_exclusive_queue_is_told_that_it_waits(on_broker: Any) -> None:
+    with on_broker(exclusive=True) as bench:
+        sender, first, second = bench.sender(), bench.receiver(), bench.receiver()
+        assert (first.waits_in_line, second.waits_in_line) == (False, True)
+        sender.send_payloads(b"a", b"b")
+        second.request(2)
+        first.request(1)
+        assert payloads(first.receive(1)) == [b"a"]
+        first.close()
+        assert [(message.payload, message.possibly_replayed) for message in second.receive(2)] == [
+            (b"a", True),
+            (b"b", False),
+        ]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
+from transport import wire
 from transport.errors import (
     BrokerError,
     InvalidNameError,
@@ -27,70 +26,43 @@ from transport.protocol import (
     Side,
     State,
 )
-from transport.wire import (
-    Ack,
-    Cancel,
-    Command,
-    Commit,
-    Committed,
-    Deliver,
-    Demand,
-    Error,
-    Extend,
-    Fetch,
-    Fetched,
-    FetchEnd,
-    Frame,
-    Hello,
-    Nack,
-    Ping,
-    Pong,
-    Request,
-    Reserve,
-    Reserved,
-    Result,
-    Send,
-    Sent,
-    Welcome,
-    encode,
-)
 
 BATCH = MessageBatch.from_payloads([b"x"])
-EVERY: list[Frame] = [
-    Hello(1, "sender", "q", "c", {}),
-    Welcome(1, 1, {}),
-    Error("not-found", "no", close=False),
-    Ping(1),
-    Pong(1),
-    Demand(1, 1),
-    Send(0, None, BATCH),
-    Sent(1, 0),
-    Request(1, 1),
-    Deliver(0, 1, 1, False, BATCH),
-    Ack([(0, 1)]),
-    Nack([(0, 1)], 0),
-    Extend([(0, 1)], 1),
-    Cancel(),
-    Reserve(1, 0, 1, 1, 0, None),
-    Reserved(1, 0, {}),
-    Commit(1, 0),
-    Committed(1, 0),
-    Fetch(1, 0, 1),
-    Fetched(1, 0, 0, 1, 1, False, BATCH),
-    FetchEnd(1, 0),
-    Command(1, "stats", {}),
-    Result(1, b"{}"),
+EVERY: list[wire.Frame] = [
+    wire.Hello(1, "sender", "q", "c", {}),
+    wire.Welcome(1, 1, {}),
+    wire.Error("not-found", "no", close=False),
+    wire.Ping(1),
+    wire.Pong(1),
+    wire.Demand(1, 1),
+    wire.Send(0, None, BATCH),
+    wire.Sent(1, 0),
+    wire.Request(1, 1),
+    wire.Deliver(0, 1, 1, False, BATCH),
+    wire.Ack([(0, 1)]),
+    wire.Nack([(0, 1)], 0),
+    wire.Extend([(0, 1)], 1),
+    wire.Cancel(),
+    wire.Reserve(1, 0, 1, 1, 0, None),
+    wire.Reserved(1, 0, {}),
+    wire.Commit(1, 0),
+    wire.Committed(1, 0),
+    wire.Fetch(1, 0, 1),
+    wire.Fetched(1, 0, 0, 1, 1, False, BATCH),
+    wire.FetchEnd(1, 0),
+    wire.Command(1, "stats", {}),
+    wire.Result(1, b"{}"),
 ]
 ROLES = sorted(SENDING_ROLES | RECEIVING_ROLES)
 
 
-def raw(frame: Frame) -> RawFrame:
-    return FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(bytes(part) for part in encode(frame)))[0]
+def raw(frame: wire.Frame) -> RawFrame:
+    return FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(bytes(part) for part in wire.encode(frame)))[0]
 
 
-def hello(role: str = "sender", **changes: Any) -> Hello:
+def hello(role: str = "sender", **changes: Any) -> wire.Hello:
     values: dict[str, Any] = {"version": 1, "role": role, "queue": "q", "client_id": "c", "options": {}}
-    return Hello(**(values | changes))
+    return wire.Hello(**(values | changes))
 
 
 def roles_beside(role: str) -> frozenset[str]:
@@ -107,15 +79,15 @@ def open_broker(role: str) -> Protocol:
 def open_client(role: str) -> Protocol:
     protocol = Protocol(Side.CLIENT, frozenset({role}))
     protocol.said_hello(role)
-    protocol.receive(raw(Welcome(1, 1, {})))
+    protocol.receive(raw(wire.Welcome(1, 1, {})))
     return protocol
 
 
-def allowed(protocol: Protocol) -> set[type[Frame]]:
+def allowed(protocol: Protocol) -> set[type[wire.Frame]]:
     """The types that it takes in the state it is in; none of `EVERY` but HELLO and WELCOME changes it."""
-    taken: set[type[Frame]] = set()
+    taken: set[type[wire.Frame]] = set()
     for frame in EVERY:
-        if isinstance(frame, Hello | Welcome):
+        if isinstance(frame, wire.Hello | wire.Welcome):
             continue
         refusal = ""
         try:
@@ -130,7 +102,7 @@ def allowed(protocol: Protocol) -> set[type[Frame]]:
 
 
 def test_every_type_of_frame_is_in_the_table_of_this_test() -> None:
-    names = {value.__name__ for value in Frame.__subclasses__()}
+    names = {value.__name__ for value in wire.Frame.__subclasses__()}
     assert {type(frame).__name__ for frame in EVERY} == names
     assert len(EVERY) == len(names)
 
@@ -154,7 +126,7 @@ def test_no_type_goes_both_ways_in_a_role(role: str) -> None:
 def test_before_hello_a_broker_takes_nothing_else(roles: frozenset[str]) -> None:
     assert allowed(Protocol(Side.BROKER, roles)) == set()
     with pytest.raises(RemoteProtocolError, match="WELCOME is not allowed while the connection is connected"):
-        Protocol(Side.BROKER, roles).receive(raw(Welcome(1, 1, {})))
+        Protocol(Side.BROKER, roles).receive(raw(wire.Welcome(1, 1, {})))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -169,8 +141,8 @@ def test_before_welcome_a_client_takes_welcome_or_error_only() -> None:
     protocol = Protocol(Side.CLIENT, frozenset({"sender"}))
     assert allowed(protocol) == set()
     protocol.said_hello("sender")
-    assert allowed(protocol) == {Error}
-    assert protocol.receive(raw(Welcome(1, 9, {}))) == Welcome(1, 9, {})
+    assert allowed(protocol) == {wire.Error}
+    assert protocol.receive(raw(wire.Welcome(1, 9, {}))) == wire.Welcome(1, 9, {})
     assert protocol.state is State.OPEN
 
 
@@ -179,7 +151,7 @@ def test_hello_and_welcome_come_once(role: str) -> None:
     with pytest.raises(RemoteProtocolError, match="HELLO is not allowed"):
         open_broker(role).receive(raw(hello(role)))
     with pytest.raises(RemoteProtocolError, match="WELCOME is not allowed"):
-        open_client(role).receive(raw(Welcome(1, 1, {})))
+        open_client(role).receive(raw(wire.Welcome(1, 1, {})))
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -228,10 +200,10 @@ def test_a_sender_has_a_client_id() -> None:
 
 def test_an_error_that_closes_ends_the_connection_and_one_that_does_not_is_an_answer() -> None:
     protocol = open_client("admin")
-    refusal = Error("not-found", "there is no queue", close=False)
+    refusal = wire.Error("not-found", "there is no queue", close=False)
     assert protocol.receive(raw(refusal)) == refusal
     with pytest.raises(BrokerError, match="shutting-down: bye") as caught:
-        protocol.receive(raw(Error("shutting-down", "bye", close=True)))
+        protocol.receive(raw(wire.Error("shutting-down", "bye", close=True)))
     assert (caught.value.code, caught.value.text) == ("shutting-down", "bye")
     assert protocol.state is State.CLOSED
 
@@ -255,25 +227,3 @@ def test_an_error_that_closes_ends_the_connection_and_one_that_does_not_is_an_an
 )
 def test_only_trouble_that_passes_is_worth_another_connection(code: str, transient: bool) -> None:
     assert BrokerError(code, "").transient is transient
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)), max_size=20))
-def test_cumulative_demand_grants_its_growth_and_lower_numbers_grant_nothing(totals: list[tuple[int, int]]) -> None:
-    protocol = open_broker("receiver")
-    messages = size = 0
-    for total_messages, total_size in totals:
-        more_messages, more_size = protocol.increment(Request(total_messages, total_size))
-        assert more_messages >= 0
-        assert more_size >= 0
-        messages += more_messages
-        size += more_size
-    assert messages == max((total for total, _ in totals), default=0)
-    assert size == max((total for _, total in totals), default=0)
-
-
-def test_saying_the_same_demand_twice_is_harmless() -> None:
-    protocol = open_client("sender")
-    assert protocol.increment(Demand(10, 1000)) == (10, 1000)
-    assert protocol.increment(Demand(10, 1000)) == (0, 0)
-    assert protocol.increment(Demand(12, 900)) == (2, 0)
-    assert protocol.increment(Demand(12, 1001)) == (0, 1)

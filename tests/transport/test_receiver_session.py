@@ -211,6 +211,18 @@ def test_answers_that_had_not_left_are_void_after_a_reconnect() -> None:
     assert session.answers() == []
 
 
+def test_only_acknowledgements_that_were_said_count_after_a_reconnect() -> None:
+    session = Session(limit=5)
+    request(session)
+    session.delivered(frame(0, 2)).acknowledge()
+    assert session.answers() == [Ack([(0, 2)])]
+    session.delivered(frame(2, 3)).acknowledge()
+    assert session.acknowledged == 5
+    session.connected(b"12345678")
+    assert session.acknowledged == 2
+    assert request(session).messages == 3
+
+
 @pytest.mark.parametrize("base", [0, 2**33])
 def test_thousands_of_scattered_answers_fit_their_frames(base: int) -> None:
     session = Session(MaxInFlightRequestStrategy(10_000))

@@ -23,9 +23,10 @@ from transport import (
     Sender,
     SendSummary,
 )
-from transport.errors import InvalidNameError
+from transport.errors import InvalidNameError, QueueFullError
 from transport.frames import FrameDecoder
 from transport.sender_stage import MAX_UNSENT_BYTES
+from transport.timing import Timed
 from transport.wire import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent, Welcome, decode, encode
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
@@ -481,5 +482,58 @@ def test_a_scripted_refusal_for_good_fails_the_stream(run: Any) -> None:
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(BrokerError, match="invalid-name"):
                 await Source.of(b"a").to(Sender(address, queue="orders")).run()
+
+    run(main)
+
+
+def test_a_queue_that_rejects_fails_its_sender_and_holds_what_it_confirmed_and_nothing_behind(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve(max_queue_messages=20, overflow="reject") as broker:
+            confirmed: list[Confirmation] = []
+            flow = Sender(broker.send_address, queue="orders", max_batch_messages=7)
+            with pytest.raises(QueueFullError, match="'orders' rejected") as caught:
+                await Source.from_iterable(numbered(100)).via(flow).to(Sink.foreach(confirmed.append)).run()
+            count = sum(confirmation.count for confirmation in confirmed)
+            assert 0 < count <= 20
+            assert caught.value.sequence == count
+            assert await stored(broker, peers, count) == numbered(count)
+
+    run(main)
+
+
+def test_a_sender_that_drops_what_is_rejected_sends_the_rest(run: Any, serve: Any, peers: Any, until: Any) -> None:
+    async def main() -> None:
+        async with serve(max_queue_messages=20, overflow="reject") as broker:
+            source: TestSource[bytes] = TestSource()
+            sender = Sender(broker.send_address, queue="orders", max_batch_messages=10, on_rejected="drop")
+            answers: list[Confirmation] = []
+            running = source.via(sender).to(Sink.foreach(answers.append)).run()
+            await source.probe.expect_request()
+            source.probe.send_next(*numbered(16))
+            await until(lambda: sum(answer.count for answer in answers) == 16)
+            assert not any(answer.rejected for answer in answers)
+            source.probe.send_next(*numbered(10))
+            await until(lambda: sum(answer.count for answer in answers) == 26)
+            kept = sum(answer.count for answer in answers if answer.rejected is None)
+            assert 16 <= kept <= 20
+            assert len(await stored(broker, peers, kept)) == kept
+            source.probe.send_next(b"after")
+            source.probe.send_complete()
+            await running
+            assert (answers[-1].sequence, answers[-1].count, answers[-1].rejected) == (kept, 1, None)
+            assert await stored(broker, peers, 1) == [b"after"]
+
+    run(main)
+
+
+def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            elements = [b"a", Timed(b"later", delay=0.08), b"b"]
+            await Source.from_iterable(elements).to(Sender(broker.send_address, queue="orders")).run()
+            found = await Receiver(broker.receive_address, queue="orders").take(3).to(Sink.collect()).run()
+            assert [(d.payload, d.sequence) for d in found] == [(b"a", 0), (b"b", 2), (b"later", 1)]
 
     run(main)

@@ -11,21 +11,17 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors.batch import Message, MessageBatch
 from actors.errors import BatchError
-from transport.errors import LocalProtocolError, MessageTooLargeError
-from transport.frames import MAX_FRAME_BYTES
-from transport.sender_session import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BATCH_MESSAGES,
-    MAX_BODY_BYTES,
-    MESSAGE_OVERHEAD_BYTES,
-    OPEN_WHILE_UNCONFIRMED,
-    Confirmation,
-    SenderSession,
-)
+from transport.errors import ConfirmedLostError, LocalProtocolError, MessageTooLargeError, RemoteProtocolError
+from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
+from transport.sender_session import OPEN_WHILE_UNCONFIRMED, Confirmation, SenderSession
+from transport.timing import Timed, Timing
 from transport.wire import Send, Sent, encode
 
+FULL = "the queue is full"
 
-def opened(messages: int = 1_000_000, size: int = 1 << 40, last: int | None = None, **limits: int) -> SenderSession:
+
+def opened(messages: int = 1_000_000, size: int = 1 << 40, last: int | None = None, **limits: Any) -> SenderSession:
     session = SenderSession(**limits)
     session.connected(last)
     session.granted(messages, size)
@@ -39,6 +35,19 @@ def offer(session: SenderSession, *elements: Any) -> None:
 
 def shape(frames: list[Send]) -> list[tuple[int, list[bytes]]]:
     return [(frame.sequence, frame.batch.payloads.tolist()) for frame in frames]
+
+
+def timed(frames: list[Send]) -> list[tuple[list[bytes], Any]]:
+    return [(frame.batch.payloads.tolist(), frame.properties) for frame in frames]
+
+
+def sent_in_batches(*batches: list[bytes], **options: Any) -> SenderSession:
+    """One that has sent these, and heard nothing yet."""
+    session = opened(**options)
+    for payloads in batches:
+        session.offer(MessageBatch.from_payloads(payloads))
+    session.sends()
+    return session
 
 
 def test_messages_of_one_turn_leave_as_one_batch_numbered_from_zero() -> None:
@@ -256,13 +265,173 @@ def test_what_the_broker_has_stored_is_confirmed_by_its_welcome() -> None:
     assert session.resent == 1
 
 
-def test_a_batch_that_is_stored_in_part_is_sent_again_whole() -> None:
-    session = opened()
-    session.offer(MessageBatch.from_payloads([b"a", b"b", b"c"]))
-    session.sends()
-    assert session.connected(2) == []
+def test_of_a_batch_that_is_stored_in_part_the_rest_is_sent_again() -> None:
+    session = sent_in_batches([b"a", b"b", b"c"])
+    assert session.connected(2) == [Confirmation(0, 2, None)]
     session.granted(10, 1000)
-    assert shape(session.sends()) == [(0, [b"a", b"b", b"c"])]
+    assert shape(session.sends()) == [(2, [b"c"])]
+    assert (session.confirmed_messages, session.resent) == (2, 1)
+
+
+@pytest.mark.parametrize("again", [None, 2])
+def test_what_was_to_be_sent_again_and_was_not_keeps_its_number_over_the_next_reconnect(again: int | None) -> None:
+    session = sent_in_batches([b"a", b"b"], [b"c", b"d"], [b"e"])
+    session.sent(Sent(2, 0))
+    session.connected(2)
+    session.granted(1, 1000)
+    assert shape(session.sends()) == [(2, [b"c"])]
+    session.connected(again)
+    session.granted(10, 1000)
+    assert shape(session.sends()) == [(2, [b"c"]), (3, [b"d"]), (4, [b"e"])]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_a_broker_that_has_less_than_it_confirmed_is_an_error_that_says_what_is_lost(last: int) -> None:
+    session = sent_in_batches([b"a", b"b", b"c"], [b"d"], client_id="till-7")
+    session.sent(Sent(3, 0))
+    with pytest.raises(ConfirmedLostError, match=f"'till-7' below {last}, but had confirmed those below 3") as caught:
+        session.connected(last)
+    assert (caught.value.stored, caught.value.confirmed, caught.value.code) == (last, 3, "data-loss")
+
+
+def test_a_broker_that_remembers_nothing_is_sent_what_is_unconfirmed_with_the_same_numbers() -> None:
+    session = sent_in_batches([b"a", b"b", b"c"], [b"d"])
+    session.sent(Sent(3, 0))
+    assert session.confirmed_up_to == 3
+    assert session.connected(None) == []
+    session.granted(10, 1000)
+    assert shape(session.sends()) == [(3, [b"d"])]
+
+
+@pytest.mark.parametrize("last", [5, 1000])
+def test_a_broker_that_has_more_than_was_sent_means_another_sender_of_the_name(last: int) -> None:
+    session = sent_in_batches([b"a", b"b", b"c"], [b"d"], client_id="till-7")
+    session.sent(Sent(3, 0))
+    with pytest.raises(RemoteProtocolError, match="client id of its own"):
+        session.connected(last)
+
+
+def test_a_new_message_that_is_said_to_be_stored_already_is_not_taken_for_confirmed() -> None:
+    session = sent_in_batches([b"a"])
+    with pytest.raises(RemoteProtocolError, match="was sent for the first time"):
+        session.sent(Sent(1, None))
+    assert session.confirmed_messages == 0
+
+
+def test_a_message_that_is_sent_again_may_be_stored_already() -> None:
+    session = sent_in_batches([b"a"])
+    session.connected(None)
+    session.granted(1, 100)
+    session.sends()
+    assert session.sent(Sent(1, None)) == [Confirmation(0, 1, None)]
+
+
+def test_a_confirmation_of_what_was_never_sent_is_the_brokers_fault() -> None:
+    session = sent_in_batches([b"a"])
+    with pytest.raises(RemoteProtocolError, match="only what is numbered below 1 was sent"):
+        session.sent(Sent(2, 0))
+    assert session.confirmed_messages == 0
+
+
+def test_a_rejected_batch_is_not_confirmed_and_its_numbers_are_used_again() -> None:
+    session = sent_in_batches([b"a"], [b"b", b"c"])
+    assert session.sent(Sent(1, 0)) == [Confirmation(0, 1, 0)]
+    assert session.sent(Sent(3, None, FULL)) == [Confirmation(1, 2, None, FULL)]
+    assert (session.confirmed_messages, session.rejected_messages, session.unconfirmed_messages) == (1, 2, 0)
+    assert session.idle
+    offer(session, b"d")
+    assert shape(session.sends()) == [(1, [b"d"])]
+    assert session.sent(Sent(2, 1)) == [Confirmation(1, 1, 1)]
+
+
+def test_after_a_rejection_nothing_leaves_before_everything_under_way_is_answered() -> None:
+    session = sent_in_batches([b"a"], [b"b"], [b"c"])
+    offer(session, b"d")
+    session.sent(Sent(1, None, FULL))
+    assert session.sends(complete=True) == []
+    session.sent(Sent(2, None, "it follows a batch that was rejected"))
+    assert session.sends(complete=True) == []
+    session.sent(Sent(3, None, "it follows a batch that was rejected"))
+    assert shape(session.sends(complete=True)) == [(0, [b"d"])]
+    assert session.rejected_messages == 3
+
+
+def test_what_is_stored_behind_a_rejected_batch_is_the_brokers_fault() -> None:
+    session = sent_in_batches([b"a"], [b"b"])
+    session.sent(Sent(1, None, FULL))
+    with pytest.raises(RemoteProtocolError, match="message 1 is stored, though 0, sent before it, was rejected"):
+        session.sent(Sent(2, 0))
+
+
+@pytest.mark.parametrize("up_to", [1, 3])
+def test_a_rejection_names_a_batch_that_is_under_way(up_to: int) -> None:
+    session = sent_in_batches([b"a", b"b"], [b"c", b"d"])
+    with pytest.raises(RemoteProtocolError, match="there is none under way"):
+        session.sent(Sent(up_to, None, FULL))
+
+
+@pytest.mark.parametrize("reason", ["", FULL])
+@pytest.mark.parametrize("last", [0, None])
+def test_a_rejection_whose_followers_are_unanswered_outlives_its_connection(last: int | None, reason: str) -> None:
+    session = sent_in_batches([b"a"], [b"b"], [b"c"])
+    session.sent(Sent(1, None, reason))
+    assert session.connected(last) == []
+    session.granted(10, 1000)
+    assert shape(session.sends()) == [(0, [b"b"]), (1, [b"c"])]
+    assert (session.rejected_messages, session.resent) == (1, 2)
+
+
+def test_after_a_rejection_the_broker_cannot_have_stored_what_followed() -> None:
+    session = sent_in_batches([b"a"], [b"b"])
+    session.sent(Sent(1, None, FULL))
+    with pytest.raises(RemoteProtocolError, match="client id of its own"):
+        session.connected(2)
+
+
+def test_messages_that_differ_in_timing_leave_in_batches_of_their_own_in_order() -> None:
+    session = opened()
+    offer(session, b"a", b"b", Timed(b"c", delay=1.5), Timed(b"d", delay=1.5), Timed(b"e", ttl=60), b"f")
+    assert timed(session.sends(complete=True)) == [
+        ([b"a", b"b"], None),
+        ([b"c", b"d"], {"delay_ms": 1500}),
+        ([b"e"], {"ttl_ms": 60_000}),
+        ([b"f"], None),
+    ]
+
+
+def test_the_hot_path_too_keeps_what_differs_in_timing_apart() -> None:
+    session = opened()
+    session.offer(Timed(b"a", delay=1))
+    session.offer_payload(b"b")
+    session.offer_payload(b"c")
+    assert timed(session.sends(complete=True)) == [([b"a"], {"delay_ms": 1000}), ([b"b", b"c"], None)]
+
+
+def test_an_element_of_its_own_timing_takes_the_rest_from_the_sender() -> None:
+    session = opened(timing=Timing(delay=2, ttl=9))
+    offer(session, b"a", Timed(b"b", delay=2), Timed(b"c", delay=0), Timed(Message(b"d", b"key"), ttl=1))
+    assert timed(session.sends(complete=True)) == [
+        ([b"a", b"b"], {"delay_ms": 2000, "ttl_ms": 9000}),
+        ([b"c"], {"delay_ms": 0, "ttl_ms": 9000}),
+        ([b"d"], {"delay_ms": 2000, "ttl_ms": 1000}),
+    ]
+
+
+def test_a_timed_batch_keeps_its_timing_in_parts_and_when_it_is_sent_again() -> None:
+    session = opened(messages=2)
+    session.offer(Timed(MessageBatch.from_payloads([b"a", b"b", b"c"]), delay=3))
+    assert timed(session.sends()) == [([b"a", b"b"], {"delay_ms": 3000})]
+    session.connected(1)
+    session.granted(10, 1000)
+    assert timed(session.sends()) == [([b"b"], {"delay_ms": 3000}), ([b"c"], {"delay_ms": 3000})]
+
+
+def test_what_is_timed_is_measured_and_counted_as_any_other() -> None:
+    session = opened()
+    offer(session, b"abc", Timed(b"de", delay=1), b"f")
+    assert session.take_measure()[0] == 3
+    assert session.unsent_messages == 3
+    assert session.take_measure() == (0, 0)
 
 
 def test_a_client_that_begins_anew_numbers_on_from_what_is_stored() -> None:
@@ -282,7 +451,10 @@ def test_the_default_batch_is_a_thousand_messages_or_a_mebibyte() -> None:
 
 
 class SenderAgainstModel(RuleBasedStateMachine):
-    """A broker that stores in order, drops connections at will, and must end up with each message once, in order."""
+    """A broker that stores in order, rejects and drops connections at will.
+
+    It must end up with each message once, in order, but for those that the sender was told are rejected.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -291,6 +463,9 @@ class SenderAgainstModel(RuleBasedStateMachine):
         self.offered: list[bytes] = []
         self.stored: list[bytes] = []
         self.under_way: list[Send] = []
+        self.unheard: list[Sent] = []
+        self.refused_up_to: int | None = None
+        self.rejected: list[bytes] = []
         self.granted_messages = self.granted_bytes = 0
         self.sent_messages = self.sent_bytes = 0
         self.confirmed = 0
@@ -322,18 +497,33 @@ class SenderAgainstModel(RuleBasedStateMachine):
             self.under_way.append(frame)
 
     @precondition(lambda self: self.under_way)
-    @rule(confirm=st.booleans())
-    def store(self, confirm: bool) -> None:
+    @rule(reject=st.booleans())
+    def answer(self, reject: bool) -> None:
         frame = self.under_way.pop(0)
-        assert frame.sequence <= len(self.stored), "a gap"
-        payloads = frame.batch.payloads.tolist()
-        self.stored += payloads[len(self.stored) - frame.sequence :]
-        if confirm:
-            self.note(self.session.sent(Sent(frame.sequence + len(payloads), 0)))
+        up_to = frame.sequence + len(frame.batch)
+        if frame.sequence == self.refused_up_to:
+            self.refused_up_to = up_to
+            self.unheard.append(Sent(up_to, None, "it follows a batch that was rejected"))
+            return
+        assert frame.sequence == len(self.stored), "a gap, or a number used twice"
+        self.refused_up_to = None
+        if reject:
+            self.refused_up_to = up_to
+            self.unheard.append(Sent(up_to, None, FULL))
+        else:
+            self.unheard.append(Sent(up_to, len(self.stored)))
+            self.stored += frame.batch.payloads.tolist()
+
+    @precondition(lambda self: self.unheard)
+    @rule()
+    def hear(self) -> None:
+        self.note(self.session.sent(self.unheard.pop(0)))
 
     @rule(forgetful=st.booleans())
     def reconnect(self, forgetful: bool) -> None:
         self.under_way.clear()
+        self.unheard.clear()
+        self.refused_up_to = None
         self.granted_messages = self.granted_bytes = self.sent_messages = self.sent_bytes = 0
         # A producer that the broker knows nothing of yet has stored nothing.
         known = len(self.stored) or (None if forgetful else 0)
@@ -341,12 +531,19 @@ class SenderAgainstModel(RuleBasedStateMachine):
 
     def note(self, confirmations: list[Confirmation]) -> None:
         for confirmation in confirmations:
+            if confirmation.rejected is not None:
+                assert confirmation.sequence >= self.confirmed
+                # The first that are neither confirmed nor rejected before are the ones this is about.
+                start = self.confirmed
+                self.rejected += self.offered[start : start + confirmation.count]
+                del self.offered[start : start + confirmation.count]
+                continue
             assert confirmation.sequence == self.confirmed, "confirmations come in order, each once"
             self.confirmed += confirmation.count
 
     @invariant()
-    def what_is_stored_is_what_was_offered(self) -> None:
-        assert self.stored == self.offered[: len(self.stored)]
+    def what_is_confirmed_was_offered_and_is_stored_in_order(self) -> None:
+        assert self.stored[: self.confirmed] == self.offered[: self.confirmed]
 
     @invariant()
     def what_is_confirmed_is_stored(self) -> None:
@@ -365,8 +562,11 @@ class SenderAgainstModel(RuleBasedStateMachine):
         self.grant(10_000, 1_000_000)
         self.send(complete=True)
         while self.under_way:
-            self.store(confirm=True)
+            self.answer(reject=False)
+        while self.unheard:
+            self.hear()
         assert self.session.idle
+        assert self.session.rejected_messages == len(self.rejected)
         assert self.stored == self.offered
 
 

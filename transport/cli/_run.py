@@ -10,10 +10,13 @@ from typing import Any, NoReturn
 
 import typer
 
+from actors.errors import StorageError
 from transport.errors import BrokerError, ConnectionLostError, TransportError
 
 EXIT_FAILED = 1
 """The broker refused, or could not be reached in time, or the input could not be read."""
+EXIT_STORAGE = 74
+"""The journal failed, is damaged, or belongs to another broker; EX_IOERR of sysexits.h, so that a supervisor can tell it from a refusal."""
 SIGNAL_EXIT_BASE = 128
 """A command that a signal ended before its work was done exits with this plus the signal's number, as shells have it."""
 
@@ -31,13 +34,23 @@ def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
             code = runner.run(main())
-    except (TransportError, OSError) as error:
-        tell(verb, explain(error))
-        code = EXIT_FAILED
+    except failures() as error:
+        fail(verb, error)
     except KeyboardInterrupt:
         tell(verb, "interrupted")
         code = SIGNAL_EXIT_BASE + signal.SIGINT
     raise typer.Exit(code)
+
+
+def failures() -> tuple[type[Exception], ...]:
+    """The errors that are told in a line; any other is a defect of ours."""
+    return (TransportError, OSError, StorageError)
+
+
+def fail(verb: str, error: Exception) -> NoReturn:
+    """Tell one of `failures`, and exit with its code."""
+    tell(verb, explain(error))
+    raise typer.Exit(EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED) from error
 
 
 def tell(verb: str, text: str) -> None:
@@ -45,7 +58,7 @@ def tell(verb: str, text: str) -> None:
     typer.echo(f"penstock {verb}: {' '.join(text.split())}", err=True)
 
 
-def explain(error: TransportError | OSError) -> str:
+def explain(error: Exception) -> str:
     """What went wrong, and where it can be said what to do about it."""
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionLostError):

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from transport.cli import broker, queue, receive, send, stats, subscription
+from transport.cli import broker, config, journal, queue, receive, send, stats, subscription
+from transport.cli._settings import EPILOG
 
 PROGRAM = "penstock"
 DISTRIBUTION = "penstock"
@@ -19,11 +20,13 @@ app = typer.Typer(
     # Errors that users can mend are reported in one line; a traceback of what they cannot mend is better plain.
     pretty_exceptions_enable=False,
 )
-app.command("broker")(broker.broker)
+app.command("broker", epilog=EPILOG)(broker.broker)
 app.command("send")(send.send)
 app.command("receive")(receive.receive)
 app.command("stats")(stats.stats)
 app.add_typer(queue.app, name="queue")
+app.add_typer(config.app, name="config")
+app.add_typer(journal.app, name="journal")
 app.add_typer(subscription.app, name="subscription")
 
 

@@ -6,53 +6,29 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from transport.cli._options import address as check_address
 from transport.cli._run import on_signal, run, tell
-from transport.config import BrokerConfig
+from transport.cli._settings import settings_command
 from transport.errors import TransportError
 
+if TYPE_CHECKING:
+    from transport.config import BrokerConfig
+    from transport.settings_sources import Resolved
+
 VERB = "broker"
-DEFAULTS = BrokerConfig()
 
 
 class ListenError(TransportError):
     """An address cannot be bound."""
 
 
-def broker(
-    send_address: Annotated[
-        str, typer.Option(metavar="H:P", help="Where senders connect; port 0 takes any.", callback=check_address)
-    ] = DEFAULTS.send_address,
-    receive_address: Annotated[
-        str, typer.Option(metavar="H:P", help="Where receivers connect; port 0 takes any.", callback=check_address)
-    ] = DEFAULTS.receive_address,
-    max_queue_messages: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Messages that one queue stores; then its senders wait.")
-    ] = DEFAULTS.max_queue_messages,
-    max_queue_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Bytes that one queue stores; then its senders wait.")
-    ] = DEFAULTS.max_queue_bytes,
-    visibility_timeout: Annotated[
-        float,
-        typer.Option(metavar="S", min=0.001, help="Seconds after which an unacknowledged message is delivered again."),
-    ] = DEFAULTS.visibility_timeout,
-) -> None:
+def _broker(settings: Resolved) -> None:
     """Run a broker until SIGINT or SIGTERM."""
-    try:
-        config = BrokerConfig(
-            send_address=send_address,
-            receive_address=receive_address,
-            max_queue_messages=max_queue_messages,
-            max_queue_bytes=max_queue_bytes,
-            visibility_timeout=visibility_timeout,
-        )
-    except (TransportError, ValueError) as error:
-        raise typer.BadParameter(str(error)) from None
-    run(VERB, lambda: _serve(config), uvloop=True)
+    run(VERB, lambda: _serve(settings.config), uvloop=True)
+
+
+broker = settings_command(VERB, _broker)
 
 
 async def _serve(config: BrokerConfig) -> int:
@@ -69,7 +45,8 @@ async def _serve(config: BrokerConfig) -> int:
                     f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
                     "choose others with --send-address and --receive-address"
                 ) from error
-            tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}")
+            where = "in memory only" if config.directory is None else f"journal in {config.directory}"
+            tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")
             await _until_first(serving.serve_forever(), stopped)
     return 0
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import Column, administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress
+from transport.cli._settings import REQUIRED, queue_settings_command
 
 if TYPE_CHECKING:
     from transport.administration import Administration
@@ -25,7 +26,16 @@ COLUMNS: list[Column] = [
     ("stored_bytes", "bytes"),
     ("max_messages", "max messages"),
     ("max_bytes", "max bytes"),
+    ("visibility_timeout", "visibility s"),
+    ("overflow", "overflow"),
+    ("max_receives", "max receives"),
+    ("dead_letter_queue", "dead letters"),
+    ("delay", "delay s"),
+    ("ttl", "ttl s"),
+    ("exclusive", "exclusive"),
 ]
+EXPLICIT_NONE: dict[str, Any] = {"max_receives": 0, "ttl": 0.0, "dead_letter_queue": ""}
+"""What the protocol has for never and for the queue's own."""
 
 
 @app.command("list")
@@ -42,30 +52,26 @@ def list_queues(
     administer("queue list", address, connect_timeout, talk)
 
 
-@app.command("create")
-def create_queue(
-    queue: QueueArgument,
-    *,
-    max_messages: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Messages it stores; the broker's setting by default.")
-    ] = None,
-    max_bytes: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Bytes it stores; the broker's setting by default.")
-    ] = None,
-    visibility_timeout: Annotated[
-        float | None,
-        typer.Option(metavar="S", min=0.001, help="Seconds until redelivery; the broker's setting by default."),
-    ] = None,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
-) -> None:
+def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout: float) -> None:
     """Declare a queue. One that is only used is created with the broker's settings."""
+    # None was said, and so means never or none; what was not said is not there.
+    said = {key: EXPLICIT_NONE[key] if value is None else value for key, value in settings.items()}
 
     async def talk(administration: Administration) -> None:
-        await administration.create_queue(queue, max_messages, max_bytes, visibility_timeout)
+        await administration.create_queue(queue, **said)
         typer.echo(f"queue {queue} created")
 
     administer("queue create", address, connect_timeout, talk)
+
+
+app.command("create")(
+    queue_settings_command(
+        _create,
+        queue=(QueueArgument, REQUIRED),
+        address=(SendAddress, DEFAULT_SEND_ADDRESS),
+        connect_timeout=(ConnectTimeout, DEFAULT_CONNECT_TIMEOUT),
+    )
+)
 
 
 @app.command("delete")

@@ -27,6 +27,8 @@ QUEUE_COLUMNS: list[Column] = [
     ("total_out", "out"),
     ("total_acknowledged", "acked"),
     ("total_redelivered", "redelivered"),
+    ("total_expired", "expired"),
+    ("total_dead_lettered", "dead letters"),
     ("oldest_ms", "oldest ms"),
     ("senders", "senders"),
     ("receivers", "receivers"),
@@ -71,7 +73,13 @@ def _show(figures: Facts, address: str) -> None:
         f"{broker.get('connections', '?')} connections",
         markup=False,
     )
+    if reason := broker.get("paused"):
+        console().print(f"senders wait: {reason}", markup=False)
     queues = sorted(figures.get("queues") or [], key=lambda queue: str(queue.get("name")))
     show(f"{len(queues)} queues", queues, QUEUE_COLUMNS)
+    if storage := figures.get("storage"):
+        # Two dozen facts about one thing read better down the page than across it.
+        rows = [{"figure": key.replace("_", " "), "value": value} for key, value in storage.items()]
+        show("storage", rows, [("figure", "figure"), ("value", "value")])
     connections = figures.get("connections") or []
     show(f"{len(connections)} connections", connections, CONNECTION_COLUMNS)

@@ -1,0 +1,136 @@
+"""Administrative commands as a broker answers them, over real sockets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from transport.administration import Administration
+from transport.errors import BrokerError
+from transport.wire import Command, Error, Result
+
+EVERY_SETTING: dict[str, Any] = {
+    "max_messages": 11,
+    "max_bytes": 12,
+    "visibility_timeout": 1.5,
+    "overflow": "reject",
+    "max_receives": 3,
+    "dead_letter_queue": "failed",
+    "delay": 0.25,
+    "ttl": 60.0,
+    "exclusive": True,
+}
+DEFAULTS = {"max_receives": 9, "dead_letter_queue": "all-dead", "ttl": 7.0}
+
+
+def test_a_queue_is_created_with_every_setting_and_listed_with_them(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders", **EVERY_SETTING)
+            (row,) = [row for row in await administration.queues() if row["name"] == "orders"]
+            assert {key: row[key] for key in EVERY_SETTING} == EVERY_SETTING
+            # Again as it is: no error.
+            await administration.create_queue("orders", **EVERY_SETTING)
+
+    run(main)
+
+
+@pytest.mark.parametrize("key", EVERY_SETTING)
+def test_a_queue_that_exists_with_another_value_of_any_setting_is_refused(run: Any, serve: Any, key: str) -> None:
+    other = {
+        "max_messages": 99,
+        "max_bytes": 99,
+        "visibility_timeout": 9.0,
+        "overflow": "block",
+        "max_receives": 9,
+        "dead_letter_queue": "others",
+        "delay": 9.0,
+        "ttl": 9.0,
+        "exclusive": False,
+    }
+
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders", **EVERY_SETTING)
+            with pytest.raises(BrokerError) as caught:
+                await administration.create_queue("orders", **(EVERY_SETTING | {key: other[key]}))
+            assert caught.value.code == "already-exists"
+
+    run(main)
+
+
+def test_what_is_not_said_is_the_brokers_setting_and_zero_says_never(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve(**DEFAULTS) as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("plain")
+            await administration.create_queue("own", dead_letter_queue="")
+            await administration.create_queue("never", max_receives=0, ttl=0, dead_letter_queue="")
+            rows = {row["name"]: {key: row[key] for key in DEFAULTS} for row in await administration.queues()}
+            assert rows["plain"] == DEFAULTS
+            assert rows["own"] == DEFAULTS | {"dead_letter_queue": None}
+            assert rows["never"] == dict.fromkeys(DEFAULTS)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ({"tll_ms": 1}, "protocol-error", "the argument 'tll_ms' is unknown; there are name, max_messages,"),
+        ({"max_messages": 0}, "protocol-error", "max_messages must be a whole number above zero, not 0"),
+        ({"max_bytes": 1.5}, "protocol-error", "max_bytes must be a whole number above zero"),
+        ({"max_bytes": True}, "protocol-error", "max_bytes must be a whole number above zero"),
+        ({"visibility_timeout_ms": 0}, "protocol-error", "a visibility timeout of 0.0 s"),
+        (
+            {"visibility_timeout_ms": "1"},
+            "protocol-error",
+            "visibility_timeout_ms must be a whole number of zero or more",
+        ),
+        ({"delay_ms": -1}, "protocol-error", "delay_ms must be a whole number of zero or more"),
+        ({"delay_ms": 1 << 60}, "protocol-error", "a delay of"),
+        ({"ttl_ms": 1 << 60}, "protocol-error", "a ttl of"),
+        ({"max_receives": 1001}, "protocol-error", "max_receives is 1001, not between 1 and 1000"),
+        ({"overflow": "spill"}, "protocol-error", "overflow is 'spill'"),
+        ({"overflow": 1}, "protocol-error", "overflow must be a string"),
+        ({"exclusive": 1}, "protocol-error", "exclusive must be true or false"),
+        ({"dead_letter_queue": "a b", "ttl_ms": 1}, "invalid-name", "the dead-letter queue name 'a b' has white space"),
+        ({"dead_letter_queue": "d"}, "protocol-error", "neither max_receives nor ttl sends anything there"),
+    ],
+)
+def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(
+    run: Any, serve: Any, peers: Any, arguments: dict[str, Any], code: str, text: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            admin = await opened.open(broker.send_address, "admin", None)
+            admin.send(Command(1, "queue.create", {"name": "orders"} | arguments))
+            refused = await admin.expect(Error)
+            assert (refused.code, refused.close) == (code, False)
+            assert text in refused.text
+            admin.send(Command(2, "queue.list", {}))
+            assert json.loads((await admin.expect(Result)).json) == []
+
+    run(main)
+
+
+def test_null_is_as_if_it_were_not_said(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve(ttl=7.0) as broker, peers() as opened:
+            admin = await opened.open(broker.send_address, "admin", None)
+            admin.send(Command(1, "queue.create", {"name": "orders", "ttl_ms": None, "max_messages": 5}))
+            answer = json.loads((await admin.expect(Result)).json)
+            assert (answer["name"], answer["ttl"], answer["max_messages"]) == ("orders", 7.0, 5)
+
+    run(main)
+
+
+def test_a_broker_in_memory_has_no_storage_to_tell_of(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            figures = await administration.statistics()
+            assert figures["storage"] is None
+            assert figures["broker"]["rss_bytes"] > 0
+
+    run(main)

@@ -1,0 +1,138 @@
+"""``penstock journal``: what is told of a directory, and the exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import actors
+from journal import Journal
+from transport.cli import _run
+from transport.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
+FATAL = SimpleNamespace(file="a.segment", offset=4096, text="checksum", fatal=True)
+NOTE = SimpleNamespace(file="b.segment", offset=12, text="torn tail", fatal=False)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["journal", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, name: str, answer: Any) -> list[Path]:
+    """Replace ``actors.<name>``; returns what it is called with."""
+    asked: list[Path] = []
+
+    def act(directory: Path) -> Any:
+        asked.append(directory)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(actors, name, act, raising=False)
+    return asked
+
+
+def test_a_whole_directory_exits_with_0_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = answering(monkeypatch, "verify_storage", [])
+    result = invoke("verify", tmp_path)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == f"penstock journal verify: no damage in {tmp_path}\n"
+    assert asked == [tmp_path]
+
+
+def test_damage_is_a_line_each_with_file_and_offset_and_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answering(monkeypatch, "verify_storage", [FATAL, NOTE])
+    result = invoke("verify", tmp_path)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == ["a.segment:4096: damaged: checksum", "b.segment:12: note: torn tail"]
+    assert f"1 place in {tmp_path} is damaged" in result.stderr
+    assert f"penstock journal repair {tmp_path}" in result.stderr
+
+
+def test_what_the_next_start_mends_by_itself_is_a_note_and_no_damage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answering(monkeypatch, "verify_storage", [NOTE])
+    result = invoke("verify", tmp_path)
+    assert (result.exit_code, result.stdout) == (0, "b.segment:12: note: torn tail\n")
+
+
+def test_repair_says_what_it_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = answering(monkeypatch, "repair_storage", ["a.segment: 3 messages lost", "b.segment kept aside"])
+    result = invoke("repair", tmp_path)
+    assert (result.exit_code, result.stdout.splitlines()) == (0, ["a.segment: 3 messages lost", "b.segment kept aside"])
+    assert result.stderr == f"penstock journal repair: {tmp_path} can be opened again\n"
+    answering(monkeypatch, "repair_storage", [])
+    assert invoke("repair", tmp_path).stderr == f"penstock journal repair: nothing to mend in {tmp_path}\n"
+    assert asked == [tmp_path]
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair"])
+def test_a_directory_that_cannot_be_looked_at_exits_with_its_own_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str
+) -> None:
+    answering(monkeypatch, f"{verb}_storage", _run.StorageError("a broker has it open"))
+    result = invoke(verb, tmp_path)
+    assert (result.exit_code, result.stdout) == (_run.EXIT_STORAGE, "")
+    assert result.stderr == f"penstock journal {verb}: a broker has it open\n"
+    assert _run.EXIT_STORAGE == 74
+
+
+# A real directory
+
+
+def penstock(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "transport.cli", "journal", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def fill(directory: Path) -> Journal:
+    """A journal of a hundred records, all of them on disk or on their way there."""
+    journal = Journal.open(directory)
+    assert list(journal.replay()) == []
+    journal.start(lambda _: None, lambda _: None)
+    for number in range(100):
+        journal.append_items(7, 1, number * 10, 10, [b"x" * 1000])
+    return journal
+
+
+def test_a_flipped_bit_is_found_where_it_is_and_repaired_around(tmp_path: Path) -> None:
+    fill(tmp_path).close()
+    assert penstock("verify", tmp_path)[:2] == (0, "")
+    (segment,) = tmp_path.glob("*.segment")
+    data = bytearray(segment.read_bytes())
+    data[5000] ^= 1
+    segment.write_bytes(data)
+    code, out, _ = penstock("verify", tmp_path)
+    assert code == 1
+    place, _, text = out.partition(": damaged: ")
+    assert place.startswith(f"{segment}:")
+    assert 4000 < int(place.rpartition(":")[2]) <= 5000
+    assert "record" in text
+    code, out, err = penstock("repair", tmp_path)
+    assert code == 0
+    assert segment.name in out
+    assert err.endswith("can be opened again\n")
+    assert penstock("verify", tmp_path)[0] == 0
+
+
+def test_a_directory_that_a_broker_has_open_is_not_looked_at(tmp_path: Path) -> None:
+    journal = fill(tmp_path)
+    try:
+        for verb in ("verify", "repair"):
+            code, out, err = penstock(verb, tmp_path)
+            assert (code, out) == (_run.EXIT_STORAGE, "")
+            assert str(tmp_path) in err
+            assert "Traceback" not in err
+    finally:
+        journal.close()

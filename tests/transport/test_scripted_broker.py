@@ -1,0 +1,517 @@
+"""Clients against a broker that says what a test needs said: that it forgot, lost, rejects, or has somebody else served first."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from actors.batch import MessageBatch
+from streams import Sink, Source
+from streams.testkit import TestSink, TestSource
+from transport import Backoff, Confirmation, Delivery, LocalProtocolError, Receiver, RemoteProtocolError, Sender
+from transport.errors import ConfirmedLostError, QueueFullError
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.timing import Timed
+from transport.wire import (
+    Ack,
+    Cancel,
+    Deliver,
+    Demand,
+    Error,
+    Frame,
+    Hello,
+    Request,
+    Send,
+    Sent,
+    Welcome,
+    decode,
+    encode,
+)
+
+QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
+FULL = "the queue is full at 3 messages"
+FOLLOWS = "it follows a batch that was rejected"
+
+
+class Client:
+    """The client's end of one connection, as the script sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = FrameDecoder(MAX_FRAME_BYTES)
+        self._frames: list[Frame] = []
+
+    async def frame(self) -> Frame | None:
+        """The next frame, None at the end of the stream."""
+        while not self._frames:
+            data = await self._reader.read(1 << 20)
+            if not data:
+                return None
+            self._frames += [decode(raw) for raw in self._decoder.receive_data(data)]
+        return self._frames.pop(0)
+
+    async def welcome(self, epoch: int = 1, **options: Any) -> None:
+        assert isinstance(await self.frame(), Hello)
+        self.say(Welcome(1, epoch, {"heartbeat_ms": 60_000, **options}))
+
+    async def send(self) -> Send:
+        frame = await self.frame()
+        assert isinstance(frame, Send), frame
+        return frame
+
+    def say(self, *frames: Frame) -> None:
+        for frame in frames:
+            self._writer.writelines(encode(frame))
+
+
+Script = Callable[[Client], Awaitable[None]]
+
+
+@asynccontextmanager
+async def scripted(*scripts: Script) -> AsyncIterator[str]:
+    """The address of a broker whose connections each follow a script of their own, and break off where it ends."""
+    failures: list[BaseException] = []
+    left = list(scripts)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            assert left, "the client connected once more than it should"
+            await left.pop(0)(Client(reader, writer))
+            await writer.drain()
+        except (AssertionError, OSError) as error:
+            failures.append(error)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    assert not failures, failures
+    assert not left, f"{len(left)} connections never came"
+
+
+def payloads(frame: Send) -> list[bytes]:
+    return frame.batch.payloads.tolist()
+
+
+GRANT = Demand(1000, 1 << 20)
+
+
+async def until_end(client: Client) -> list[Frame]:
+    """Everything the client still says; a broker closes when it hears CANCEL."""
+    frames: list[Frame] = []
+    while (frame := await client.frame()) is not None:
+        frames.append(frame)
+        if isinstance(frame, Cancel):
+            break
+    return frames
+
+
+# A sender that comes back
+
+
+def test_a_sender_is_told_when_the_broker_has_lost_what_it_confirmed(run: Any) -> None:
+    heard: list[Frame] = []
+
+    async def confirms(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(3, 0))
+        await client.send()
+
+    async def has_older_data(client: Client) -> None:
+        await client.welcome(epoch=2, last_sequence=1)
+        heard.extend(await until_end(client))
+
+    async def main() -> None:
+        async with scripted(confirms, has_older_data) as address:
+            sender = Sender(address, queue="orders", client_id="till-7", max_batch_messages=3, reconnect=QUICK)
+            with pytest.raises(ConfirmedLostError, match="'till-7' below 1, but had confirmed those below 3"):
+                await Source.from_iterable([b"a", b"b", b"c", b"d"]).to(sender).run()
+        assert [frame.code for frame in heard if isinstance(frame, Error)] == ["data-loss"]
+        assert not any(isinstance(frame, Send) for frame in heard)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "why"), [(2, "started anew without a journal"), (1, "the queue was deleted, or too many other producers")]
+)
+def test_a_sender_goes_on_where_the_broker_has_forgotten_it_and_says_so(
+    run: Any, caplog: pytest.LogCaptureFixture, epoch: int, why: str
+) -> None:
+    sent: list[tuple[int, list[bytes]]] = []
+
+    async def confirms(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(3, 0))
+        await client.send()
+
+    async def forgets(client: Client) -> None:
+        await client.welcome(epoch=epoch, last_sequence=None)
+        client.say(GRANT)
+        frame = await client.send()
+        sent.append((frame.sequence, payloads(frame)))
+        client.say(Sent(4, 0))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(confirms, forgets) as address:
+            sender = Sender(address, queue="orders", max_batch_messages=3, reconnect=QUICK)
+            summary = await Source.from_iterable([b"a", b"b", b"c", b"d"]).to(sender).run()
+            assert (summary.messages, summary.resent, summary.reconnects) == (4, 1, 1)
+
+    with caplog.at_level(logging.WARNING, "penstock.sender"):
+        run(main)
+    assert sent == [(3, [b"d"])]
+    assert [why in record.getMessage() for record in caplog.records if record.name == "penstock.sender"] == [True]
+
+
+def test_a_sender_that_begins_says_nothing_of_being_forgotten(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async def breaks_off(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+
+    async def confirms(client: Client) -> None:
+        await client.welcome(epoch=2, last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(1, 0))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(breaks_off, confirms) as address:
+            summary = await Source.of(b"a").to(Sender(address, queue="orders", reconnect=QUICK)).run()
+            assert summary.messages == 1
+
+    with caplog.at_level(logging.WARNING, "penstock.sender"):
+        run(main)
+    assert not [record for record in caplog.records if record.name == "penstock.sender"]
+
+
+def test_a_sender_whose_name_another_used_meanwhile_fails_and_takes_nothing_for_confirmed(run: Any) -> None:
+    async def takes(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+
+    async def has_more(client: Client) -> None:
+        await client.welcome(last_sequence=50)
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(takes, has_more) as address:
+            confirmed: list[Confirmation] = []
+            flow = Sender(address, queue="orders", reconnect=QUICK)
+            with pytest.raises(RemoteProtocolError, match="client id of its own"):
+                await Source.of(b"a").via(flow).to(Sink.foreach(confirmed.append)).run()
+            assert confirmed == []
+
+    run(main)
+
+
+# Rejection
+
+
+def test_a_rejected_batch_fails_the_stream_and_what_was_confirmed_before_it_is_known(run: Any) -> None:
+    async def rejects(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        for answer in (Sent(2, 0), Sent(4, None, FULL)):
+            await client.send()
+            client.say(answer)
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(rejects) as address:
+            confirmed: list[Confirmation] = []
+            flow = Sender(address, queue="orders", max_batch_messages=2)
+            source = Source.from_iterable([b"a", b"b", b"c", b"d", b"e"])
+            with pytest.raises(
+                QueueFullError, match="'orders' rejected 2 messages from number 2 on: the queue is full"
+            ) as caught:
+                await source.via(flow).to(Sink.foreach(confirmed.append)).run()
+            error = caught.value
+            assert (error.queue, error.sequence, error.messages, error.reason) == ("orders", 2, 2, FULL)
+            assert confirmed == [Confirmation(0, 2, 0)]
+
+    run(main)
+
+
+def test_a_failing_sender_stops_its_source(run: Any) -> None:
+    async def rejects(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(1, None, FULL))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(rejects) as address:
+            source: TestSource[bytes] = TestSource()
+            running = source.to(Sender(address, queue="orders")).run()
+            await source.probe.expect_request()
+            source.probe.send_next(b"a")
+            await source.probe.expect_cancellation()
+            with pytest.raises(QueueFullError):
+                await running
+
+    run(main)
+
+
+def test_a_sender_told_to_drop_goes_on_with_the_same_numbers_and_counts(run: Any) -> None:
+    sent: list[tuple[int, list[bytes]]] = []
+
+    async def rejects_for_a_while(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(Demand(4, 1 << 20))
+        first, second = await client.send(), await client.send()
+        # Only now, so that both are under way: what follows a rejected batch is rejected with it.
+        client.say(Sent(2, None, FULL), Sent(4, None, FOLLOWS), GRANT)
+        third = await client.send()
+        client.say(Sent(1, 0))
+        sent.extend((frame.sequence, payloads(frame)) for frame in (first, second, third))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(rejects_for_a_while) as address:
+            sender = Sender(address, queue="orders", max_batch_messages=2, on_rejected="drop")
+            summary = await Source.from_iterable([b"a", b"b", b"c", b"d", b"e"]).to(sender).run()
+            assert (summary.messages, summary.rejected) == (1, 4)
+
+    run(main)
+    assert sent == [(0, [b"a", b"b"]), (2, [b"c", b"d"]), (0, [b"e"])]
+
+
+def test_a_flow_told_to_drop_reports_each_rejection_in_its_place(run: Any) -> None:
+    async def rejects(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        await client.send()
+        client.say(Sent(1, None, FULL))
+        await client.send()
+        client.say(Sent(1, 7))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(rejects) as address:
+            flow = Sender(address, queue="orders", max_batch_messages=1, max_in_flight=1, on_rejected="drop")
+            confirmations = await Source.of(b"a", b"b").via(flow).to(Sink.collect()).run()
+            assert confirmations == [Confirmation(0, 1, None, FULL), Confirmation(0, 1, 7)]
+
+    run(main)
+
+
+def test_a_sender_is_told_what_it_may_do_with_rejections() -> None:
+    with pytest.raises(LocalProtocolError, match="on_rejected is 'retry', not 'fail' or 'drop'"):
+        Sender(queue="q", on_rejected="retry")  # type: ignore[arg-type]  # a wrong one is what the test is about
+
+
+# Timing
+
+
+def test_a_senders_timing_and_its_elements_own_leave_as_properties(run: Any) -> None:
+    sent: list[tuple[list[bytes], Any]] = []
+
+    async def takes(client: Client) -> None:
+        await client.welcome(last_sequence=None)
+        client.say(GRANT)
+        up_to = 0
+        while up_to < 4:
+            frame = await client.send()
+            sent.append((payloads(frame), frame.properties))
+            up_to = frame.sequence + len(frame.batch)
+            client.say(Sent(up_to, frame.sequence))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(takes) as address:
+            elements: list[Any] = [
+                b"a",
+                Timed(b"b", delay=60),
+                Timed(MessageBatch.from_payloads([b"c"]), ttl=0.5),
+                b"d",
+            ]
+            sender = Sender(address, queue="orders", ttl=3600)
+            assert (await Source.from_iterable(elements).to(sender).run()).messages == 4
+
+    run(main)
+    assert sent == [
+        ([b"a"], {"ttl_ms": 3_600_000}),
+        ([b"b"], {"delay_ms": 60_000, "ttl_ms": 3_600_000}),
+        ([b"c"], {"ttl_ms": 500}),
+        ([b"d"], {"ttl_ms": 3_600_000}),
+    ]
+
+
+def test_a_timing_that_cannot_be_is_refused_when_the_sender_is_made() -> None:
+    with pytest.raises(LocalProtocolError, match="delay is 43201"):
+        Sender(queue="q", delay=43_201)
+    with pytest.raises(LocalProtocolError, match="ttl is 0"):
+        Sender(queue="q", ttl=0)
+
+
+# A receiver that comes back
+
+
+def deliver(first: int, *messages: bytes, count: int = 1, replayed: bool = False) -> Deliver:
+    return Deliver(first, 1, count, replayed, MessageBatch.from_payloads(list(messages)))
+
+
+def test_acknowledgements_of_an_earlier_connection_never_reach_the_next(run: Any) -> None:
+    heard: list[Frame] = []
+    lost = asyncio.Event()
+
+    async def delivers(client: Client) -> None:
+        await client.welcome(id_prefix=b"12345678", visibility_timeout_ms=60_000)
+        assert isinstance(await client.frame(), Request)
+        client.say(deliver(0, b"a", b"b", b"c"))
+        await lost.wait()
+
+    async def delivers_again(client: Client) -> None:
+        await client.welcome(epoch=2, id_prefix=b"12345678", visibility_timeout_ms=60_000)
+        assert isinstance(await client.frame(), Request)
+        client.say(deliver(0, b"a", b"b", b"c", count=2, replayed=True))
+        heard.extend(await until_end(client))
+
+    async def main() -> None:
+        async with scripted(delivers, delivers_again) as address:
+            sink: TestSink[Delivery] = TestSink()
+            running = Receiver(address, queue="orders", reconnect=QUICK).to(sink).run()
+            await sink.expect_subscription()
+            sink.request(10)
+            old = await sink.expect_n(3)
+            assert not any(delivery.possibly_replayed for delivery in old)
+            lost.set()
+            new = await sink.expect_n(3)
+            assert [(delivery.sequence, delivery.possibly_replayed) for delivery in new] == [
+                (0, True),
+                (1, True),
+                (2, True),
+            ]
+            old[0].acknowledge()
+            old[1].reject()
+            old[2].extend(30)
+            new[1].acknowledge()
+            sink.cancel()
+            await running
+
+    run(main)
+    answers = [frame for frame in heard if not isinstance(frame, Request)]
+    assert [frame for frame in answers if isinstance(frame, Ack)] == [Ack([(1, 1)])]
+    assert [type(frame) for frame in answers] == [Ack, Cancel]
+
+
+def test_what_was_acknowledged_between_two_connections_does_not_count_towards_the_limit(run: Any) -> None:
+    async def breaks_off(client: Client) -> None:
+        await client.welcome(id_prefix=b"12345678")
+        assert isinstance(await client.frame(), Request)
+        client.say(deliver(0, b"a", b"b"))
+
+    heard: list[Frame] = []
+    back, acknowledged = asyncio.Event(), asyncio.Event()
+
+    async def delivers_again(client: Client) -> None:
+        back.set()
+        await acknowledged.wait()
+        await client.welcome(epoch=2, id_prefix=b"12345678")
+        assert await client.frame() == Request(2, 8 * 1024 * 1024)
+        client.say(deliver(0, b"a", b"b", count=2, replayed=True))
+        heard.extend(await until_end(client))
+
+    async def main() -> None:
+        async with scripted(breaks_off, delivers_again) as address:
+            sink: TestSink[Delivery] = TestSink()
+            running = Receiver(address, queue="orders", limit=2, reconnect=QUICK).to(sink).run()
+            await sink.expect_subscription()
+            sink.request(10)
+            old = await sink.expect_n(2)
+            await back.wait()
+            for delivery in old:
+                delivery.acknowledge()
+            acknowledged.set()
+            for delivery in await sink.expect_n(2):
+                delivery.acknowledge()
+            await sink.expect_complete()
+            await running
+
+    run(main)
+    assert [frame for frame in heard if isinstance(frame, Ack)] == [Ack([(0, 2)])]
+
+
+# A receiver that waits
+
+
+def test_a_receiver_that_waits_behind_another_says_so_and_when_its_turn_has_come(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[bool] = []
+    turn = asyncio.Event()
+
+    async def makes_wait(client: Client) -> None:
+        await client.welcome(id_prefix=b"12345678", waiting=True)
+        assert isinstance(await client.frame(), Request)
+        await turn.wait()
+        client.say(deliver(0, b"a"), deliver(1, b"b"))
+        await until_end(client)
+
+    def note(waiting: bool) -> None:
+        told.append(waiting)
+        turn.set()
+
+    async def main() -> None:
+        async with scripted(makes_wait) as address:
+            receiver = Receiver(address, queue="orders", limit=2, on_waiting=note)
+            assert await receiver.to(Sink.acknowledge()).run() == 2
+
+    with caplog.at_level(logging.WARNING, "penstock.receiver"):
+        run(main)
+    assert told == [True, False]
+    assert [record.getMessage() for record in caplog.records if record.name == "penstock.receiver"] == [
+        "queue orders is exclusive: this receiver waits in line behind another",
+        "queue orders is exclusive: this receiver has it now",
+    ]
+
+
+def test_a_receiver_that_need_not_wait_hears_nothing_of_it(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    told: list[bool] = []
+
+    async def serves(client: Client) -> None:
+        await client.welcome(id_prefix=b"12345678", waiting=False)
+        assert isinstance(await client.frame(), Request)
+        client.say(deliver(0, b"a"))
+        await until_end(client)
+
+    async def main() -> None:
+        async with scripted(serves) as address:
+            receiver = Receiver(address, queue="orders", limit=1, on_waiting=told.append)
+            assert await receiver.to(Sink.acknowledge()).run() == 1
+
+    with caplog.at_level(logging.WARNING, "penstock.receiver"):
+        run(main)
+    assert told == []
+    assert not [record for record in caplog.records if record.name == "penstock.receiver"]
+
+
+def test_a_program_that_fails_on_being_told_to_wait_fails_its_stream(run: Any) -> None:
+    async def makes_wait(client: Client) -> None:
+        await client.welcome(id_prefix=b"12345678", waiting=True)
+        await until_end(client)
+
+    def fail(_: bool) -> None:
+        raise ZeroDivisionError("told")
+
+    async def main() -> None:
+        async with scripted(makes_wait) as address:
+            with pytest.raises(ZeroDivisionError, match="told"):
+                await Receiver(address, queue="orders", on_waiting=fail).to(Sink.acknowledge()).run()
+
+    run(main)

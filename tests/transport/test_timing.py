@@ -1,0 +1,96 @@
+"""Delay and time to live: what a program may state, and what it becomes on the wire."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.queue_state.settings import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from transport.errors import LocalProtocolError, RemoteProtocolError
+from transport.timing import MAX_DELAY_MS, MAX_TTL_MS, NO_TIMING, Timed, Timing
+
+TWELVE_HOURS = 12 * 3600
+YEAR = 366 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("timing", "properties"),
+    [
+        (Timing(), None),
+        (Timing(delay=0), {"delay_ms": 0}),
+        (Timing(delay=0.0004), {"delay_ms": 1}),
+        (Timing(ttl=1e-9), {"ttl_ms": 1}),
+        (Timing(delay=0.07, ttl=1.5), {"delay_ms": 70, "ttl_ms": 1500}),
+        (Timing(TWELVE_HOURS, YEAR), {"delay_ms": 43_200_000, "ttl_ms": 31_622_400_000}),
+    ],
+)
+def test_seconds_become_whole_milliseconds(timing: Timing, properties: dict[str, int] | None) -> None:
+    assert timing.to_properties() == properties
+
+
+@given(st.none() | st.integers(0, MAX_DELAY_MS), st.none() | st.integers(1, MAX_TTL_MS))
+def test_every_millisecond_arrives_as_it_was_stated(delay_ms: int | None, ttl_ms: int | None) -> None:
+    timing = Timing(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000)
+    properties = timing.to_properties()
+    assert (properties or {}) == {
+        name: value for name, value in (("delay_ms", delay_ms), ("ttl_ms", ttl_ms)) if value is not None
+    }
+    assert Timing.from_properties(properties) == timing
+
+
+@pytest.mark.parametrize("value", [-0.001, TWELVE_HOURS + 0.001, float("nan"), float("inf"), True, "5", b"5", [5]])
+def test_a_delay_that_cannot_be_is_refused(value: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=r"delay is .*; 0 to 43200 \(12 hours\) seconds are possible"):
+        Timing(delay=value)
+    with pytest.raises(LocalProtocolError, match="delay is"):
+        Timed(b"x", delay=value)
+
+
+@pytest.mark.parametrize("value", [0, 0.0, -1, YEAR + 1, float("nan"), float("-inf"), False, "5"])
+def test_a_time_to_live_that_cannot_be_is_refused(value: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="ttl is"):
+        Timing(ttl=value)
+    with pytest.raises(LocalProtocolError, match="ttl is"):
+        Timed(b"x", ttl=value)
+
+
+@pytest.mark.parametrize("properties", [None, {}])
+def test_no_properties_leave_everything_to_the_queue(properties: dict[str, Any] | None) -> None:
+    assert Timing.from_properties(properties) is NO_TIMING
+
+
+@pytest.mark.parametrize("name", ["delay_ms", "ttl_ms"])
+@pytest.mark.parametrize("value", [-1, 2**62, 1.0, "1", b"1", True, [1], {}])
+def test_a_property_that_is_no_whole_number_in_its_range_is_refused(name: str, value: object) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"property {name} is .* whole numbers from"):
+        Timing.from_properties({name: value})
+
+
+def test_a_time_to_live_of_nothing_is_refused_on_the_wire_too() -> None:
+    with pytest.raises(RemoteProtocolError, match="whole numbers from 1 to"):
+        Timing.from_properties({"ttl_ms": 0})
+
+
+@pytest.mark.parametrize("properties", [{"ttl": 1}, {"delay_ms": 1, "priority": 3}, {"x" * 5000: 1}])
+def test_an_unknown_property_is_refused_by_its_name(properties: dict[str, Any]) -> None:
+    with pytest.raises(RemoteProtocolError, match=r"unknown properties '.*there are delay_ms and ttl_ms") as caught:
+        Timing.from_properties(properties)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_an_element_leaves_open_its_sender_says() -> None:
+    sender = Timing(delay=5, ttl=60)
+    assert Timing().or_else(sender) == sender
+    assert Timing(delay=0).or_else(sender) == Timing(delay=0, ttl=60)
+    assert Timed(b"x", ttl=1).timing.or_else(sender) == Timing(delay=5, ttl=1)
+
+
+def test_what_the_wire_allows_a_queue_takes_and_the_page_says() -> None:
+    assert (MAX_DELAY_MS / 1000, MAX_TTL_MS / 1000) == (MAX_VISIBILITY_SECONDS, MAX_TTL_SECONDS)
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+    assert f"0 to {MAX_DELAY_MS}" in page
+    assert f"1 to {MAX_TTL_MS}" in page

@@ -1,0 +1,154 @@
+"""Commands that take every setting of a broker: `penstock broker` runs with them, `penstock config show` prints them."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transport.cli._run import tell
+from transport.settings import (
+    CONFIG_VARIABLE,
+    FLAG,
+    MEMORY,
+    OPTIONS,
+    QUEUE_SETTINGS,
+    Option,
+    check_queue_setting,
+    default_text,
+)
+
+if TYPE_CHECKING:
+    from transport.settings_sources import Resolved
+
+EXIT_USAGE = 2
+"""A setting that cannot be is wrong usage, wherever it was given; nothing was started."""
+EPILOG = (
+    "Every option can also stand in the settings file or the environment, as PENSTOCK_ and its name in capitals: "
+    "docs/configuration.md. The command line goes before the environment, and that before the file."
+)
+
+Parameter = tuple[Any, Any]
+"""A command's parameter: its annotation, and its default."""
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that has none."""
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help=f"The settings file, TOML. [{CONFIG_VARIABLE}]")
+]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue", metavar='"Q [KEY=VALUE ...]"', help="Declare a queue; may be repeated.", rich_help_panel="Queues"
+    ),
+]
+
+
+def settings_command(verb: str, act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+    """A typer command with an option for each setting, that calls ``act(resolved, ...)``.
+
+    It exits with ``EXIT_USAGE`` where the settings cannot be.
+
+    Args:
+        verb: for messages.
+        act: what it does; its docstring is the command's help.
+        own: annotation and default of further parameters, which ``act`` gets by name.
+    """
+
+    def command(**given: Any) -> None:
+        arguments = {name: given.pop(name) for name in own}
+        act(_resolve(verb, **given), **arguments)
+
+    parameters: dict[str, Parameter] = {"config": (ConfigFile, None)}
+    for option in OPTIONS:
+        panel = option.section.replace("_", " ").capitalize()
+        parameters[option.name] = (_annotation(option, option.flag, default_text(option), panel), None)
+    return _with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
+
+
+def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+    """A typer command with an option for each setting of a queue, that calls ``act(settings, ...)``.
+
+    ``settings`` holds what was given, by its name in `QueueSettings`. A value that cannot be is a usage error.
+
+    Args:
+        act: what it does; its docstring is the command's help.
+        own: annotation and default of its other parameters, which ``act`` gets by name.
+    """
+
+    def command(**given: Any) -> None:
+        arguments = {name: given.pop(name) for name in own}
+        settings = {}
+        for key, value in given.items():
+            if value is not None:
+                settings[key] = _queue_setting(QUEUE_SETTINGS[key], key, value)
+        act(settings, **arguments)
+
+    parameters: dict[str, Parameter] = {
+        key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_SETTINGS.items()
+    }
+    return _with_parameters(command, act, parameters | own)
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _queue_setting(option: Option, key: str, value: str | bool) -> Any:
+    try:
+        parsed = option.kind.parse(_as_text(value))
+        check_queue_setting(key, parsed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=_flag(key)) from None
+    return parsed
+
+
+def _with_parameters(
+    command: Callable[..., None], act: Callable[..., None], parameters: dict[str, Parameter]
+) -> Callable[..., None]:
+    """``command`` as typer shall see it: a signature written out would repeat the table of settings, once a command."""
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # what inspect looks for first
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in parameters.items()
+        ]
+    )
+    command.__doc__ = act.__doc__
+    return command
+
+
+def _annotation(option: Option, flag: str, default: str, panel: str | None) -> Any:
+    is_flag = option.kind is FLAG
+    info = typer.Option(
+        flag if not is_flag or option is MEMORY else f"{flag}/--no-{flag[2:]}",
+        metavar=None if is_flag else option.kind.metavar,
+        help=option.help,
+        # A text: shown, though the option has no default on the command line itself.
+        show_default=default or False,
+        rich_help_panel=panel,
+    )
+    return Annotated[bool | None if is_flag else str | None, info]
+
+
+def _resolve(verb: str, config: Path | None, queue: list[str] | None, **given: str | bool | None) -> Resolved:
+    from transport.settings_file import SettingsError, read_settings_file  # noqa: PLC0415 - not needed for --help
+    from transport.settings_sources import resolve  # noqa: PLC0415
+
+    if config is None and (named := os.environ.get(CONFIG_VARIABLE)):
+        config = Path(named)
+    command_line = {name: _as_text(value) for name, value in given.items() if value is not None}
+    try:
+        file = None if config is None else read_settings_file(config)
+        return resolve(command_line, os.environ, file, queue or ())
+    except SettingsError as error:
+        for problem in error.problems:
+            tell(verb, problem)
+        raise typer.Exit(EXIT_USAGE) from None
+
+
+def _as_text(value: str | bool) -> str:
+    return FLAG.show(value) if isinstance(value, bool) else value

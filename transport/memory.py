@@ -1,0 +1,79 @@
+"""How much memory this process has, and how much it may have."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+ROOT = Path("/")
+CGROUPS = Path("sys/fs/cgroup")
+"""Where both versions of Linux's control groups are mounted, below the root."""
+
+
+def resident_bytes() -> int:
+    """This process's resident memory, bytes; its peak where the platform tells no more."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+
+def machine_bytes() -> int:
+    """The machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_limit(root: Path = ROOT, machine: int | None = None) -> int:
+    """Bytes that this process may have: the least that the machine, or a control group it is in, allows.
+
+    A group is bound by the groups around it too, so all of them are asked, in either version's files (``memory.max`` of version 2,
+    ``memory.limit_in_bytes`` of version 1; Linux documentation, "Control Group v2" and "Memory Resource Controller").
+
+    Args:
+        root: what to take for the root of the file system.
+        machine: what to take for the machine's memory.
+    """
+    found = [machine_bytes() if machine is None else machine]
+    for path in _limit_files(root):
+        try:
+            text = path.read_text("ascii").strip()
+        except (OSError, ValueError):
+            continue  # no such group here: a container sees its own as the topmost
+        # "max" is no limit; nor is version 1's default of nearly 2**63, which exceeds any machine's memory.
+        if text.isdecimal() and int(text) > 0:
+            found.append(int(text))
+    return min(found)
+
+
+def release_memory() -> None:
+    """Give freed memory back to the operating system, where the C library can be told to; glibc keeps much of it otherwise."""
+    import ctypes  # noqa: PLC0415 - only for a process that has too much
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+def _limit_files(root: Path) -> Iterator[Path]:
+    try:
+        groups = (root / "proc/self/cgroup").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return  # not Linux
+    for line in groups:
+        # hierarchy:controllers:path; version 2 has no controllers named.
+        _, controllers, group = (*line.split(":", 2), "", "")[:3]
+        if controllers == "":
+            mounts, name = [CGROUPS, CGROUPS / "unified"], "memory.max"
+        elif "memory" in controllers.split(","):
+            mounts, name = [CGROUPS / controllers, CGROUPS / "memory"], "memory.limit_in_bytes"
+        else:
+            continue
+        inside = PurePosixPath(group.lstrip("/"))
+        for mount in dict.fromkeys(mounts):
+            for level in (inside, *inside.parents):
+                yield root / mount / level / name
