@@ -6,7 +6,7 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput single latency backpressure idle fairness spark
+BENCH ?= throughput single latency durable group_commit durable_latency backlog backpressure idle fairness spark
 TESTS ?=
 LOCK ?=
 export PYTHON INPUT TESTS

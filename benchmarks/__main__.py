@@ -25,6 +25,17 @@ Profile = Annotated[
     ),
 ]
 
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="Where the journals' folders are made; beside the repository by default.",
+        file_okay=False,
+        exists=True,
+    ),
+]
+
 
 @app.command()
 def throughput(
@@ -75,6 +86,87 @@ def latency(
     from benchmarks.latency import run  # noqa: PLC0415 - a command loads what it needs
 
     _finish(run(rate, seconds, warm_up, size, max_in_flight, rounds, uvloop), json)
+
+
+@app.command()
+def durable(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    small_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch, once more.")] = 100,
+    large_size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload, once more.")] = 1_024,
+    large_messages: Annotated[int, typer.Option(min=1, metavar="N", help="How many of these.")] = 500_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """Messages a second that are confirmed after an fdatasync, against a broker in memory and a plain append."""
+    from benchmarks.durable import run  # noqa: PLC0415 - a command loads what it needs
+
+    transfer = Transfer(messages, size, batch, True, max_in_flight, uvloop, profile)
+    _finish(run(transfer, small_batch, large_size, large_messages, rounds, data), json)
+
+
+@app.command("group_commit")
+def group_commit(
+    senders: Annotated[int, typer.Option(min=1, metavar="N", help="Senders with one message under way each.")] = 64,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round, of all of them.")] = 100_000,
+    size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload.")] = 4_096,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """Confirmations a second, and syncs a message, of many senders that each wait for one confirmation."""
+    from benchmarks.group_commit import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(senders, messages, size, rounds, uvloop, data, profile), json)
+
+
+@app.command("durable_latency")
+def durable_latency(
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds that count, of a round.")] = 10.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 1.0,
+    size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="Bytes of a payload.")] = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 1_000,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """How long a message and its confirmation take with a journal, at a paced rate, against a plain append."""
+    from benchmarks.durable_latency import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rate, seconds, warm_up, size, max_in_flight, rounds, uvloop, data), json)
+
+
+@app.command()
+def backlog(
+    messages: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Messages of the backlog; 0 leaves it out.")
+    ] = 20_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=2, metavar="N", help="Messages of a batch.")] = 1_000,
+    moved: Annotated[int, typer.Option(min=1, metavar="N", help="Messages sent and received beside it.")] = 4_000_000,
+    singles: Annotated[int, typer.Option(min=0, metavar="N", help="Messages of another, sent one by one.")] = 1_000_000,
+    singles_moved: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Sent and received beside that one.")
+    ] = 300_000,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Memory, restart, disk and speed of a broker with millions of messages on its disk."""
+    from benchmarks.backlog import Case, run  # noqa: PLC0415 - a command loads what it needs
+
+    cases = [Case("batches", messages, size, batch, moved), Case("one by one", singles, size, 1, singles_moved)]
+    _finish(run([case for case in cases if case.messages], rounds, uvloop, data), json)
 
 
 @app.command()

@@ -42,6 +42,22 @@ def send(
     )
 
 
+def receive_first(parent: Parent, queue: str, uvloop: bool) -> None:
+    """Wait for a broker's address, connect there, and say when the first delivery has come; it goes back unacknowledged."""
+
+    def stamped(delivered: DeliveredBatch) -> tuple[float, DeliveredBatch]:
+        return time.monotonic(), delivered
+
+    async def run(address: str) -> tuple[float, DeliveredBatch]:
+        return await Receiver(address, queue=queue).batches().map(stamped).to(Sink.head()).run()
+
+    parent.say(ready=True)
+    told = parent.wait()
+    if told is not None:
+        came, delivered = run_loop(run(told["address"]), uvloop)
+        parent.say(came=came, first=delivered.first, messages=len(delivered))
+
+
 def receive(
     parent: Parent, address: str, queue: str, messages: int, max_in_flight: int, batched: bool, uvloop: bool
 ) -> None:

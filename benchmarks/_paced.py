@@ -19,6 +19,7 @@ from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source, SourceQueue
 from transport import Delivery, MessageBatch, Receiver, Sender, parse_address
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.sender_session import Confirmation
 from transport.wire import Send, decode, encode
 
 STAMP = struct.Struct("<q")
@@ -51,10 +52,14 @@ class Pacer:
         self.done: asyncio.Future[None] = self._loop.create_future()
         self._loop.call_at(self._start, self._tick)
 
+    def due(self, number: int) -> float:
+        """When payload ``number`` is, or was, to be emitted: monotonic seconds."""
+        return self._start + number * self._interval
+
     def _tick(self) -> None:
         """Emit everything that is due."""
         while self._emitted < self._count:
-            due = self._start + self._emitted * self._interval
+            due = self.due(self._emitted)
             now = time.monotonic()
             if due > now:
                 self._loop.call_at(due, self._tick)
@@ -91,7 +96,41 @@ def send_paced(parent: Parent, address: str, queue: str, rate: float, count: int
         await pacer.done
         source.complete()
         summary = await running
-        parent.say(messages=summary.messages, lateness_us=_spread(pacer.lateness))
+        parent.say(messages=summary.messages, lateness_us=spread(pacer.lateness))
+
+    _run_precise(run())
+
+
+def send_paced_confirmed(
+    parent: Parent, address: str, queue: str, rate: float, count: int, size: int, skip: int
+) -> None:
+    """Send on schedule, and time the confirmations; ``skip`` first ones do not count."""
+    latencies = array("q")
+    pacer: Pacer | None = None
+
+    def confirmed(confirmation: Confirmation) -> None:
+        assert pacer is not None, "nothing was sent before"
+        now = time.monotonic()
+        numbers = range(confirmation.sequence, confirmation.sequence + confirmation.count)
+        latencies.extend([int((now - pacer.due(number)) * 1e9) for number in numbers])
+
+    async def run() -> None:
+        nonlocal pacer
+        running = Source.queue(WAITING).via(Sender(address, queue=queue)).to(Sink.foreach(confirmed)).run()
+        source: SourceQueue[bytes] = running.value
+
+        def emit(payload: bytes) -> None:
+            if not source.offer(payload):
+                raise OverflowError(f"{WAITING} messages wait for demand: the broker cannot keep up with the rate")
+
+        parent.say(ready=True)
+        await parent.told()
+        pacer = Pacer(rate, count, size, emit)
+        await pacer.done
+        source.complete()
+        await running
+        lateness = spread(pacer.lateness[skip:])
+        parent.say(messages=len(latencies), lateness_us=lateness, latency_us=spread(latencies[skip:]))
 
     _run_precise(run())
 
@@ -112,7 +151,7 @@ def receive_timed(
 
     parent.say(ready=True)
     messages = run_loop(run(), uvloop)
-    parent.say(messages=messages, latency_us=_spread(latencies[skip:]))
+    parent.say(messages=messages, latency_us=spread(latencies[skip:]))
 
 
 def write_paced(parent: Parent, address: str, rate: float, count: int, size: int) -> None:
@@ -133,7 +172,7 @@ def write_paced(parent: Parent, address: str, rate: float, count: int, size: int
         pacer = Pacer(rate, count, size, emit)
         await pacer.done
         transport.close()
-        parent.say(messages=sequence, lateness_us=_spread(pacer.lateness))
+        parent.say(messages=sequence, lateness_us=spread(pacer.lateness))
 
     _run_precise(run())
 
@@ -174,7 +213,7 @@ def read_timed(parent: Parent, address: str, skip: int, uvloop: bool) -> None:
         return protocol.latencies
 
     latencies = run_loop(run(), uvloop)
-    parent.say(messages=len(latencies), latency_us=_spread(latencies[skip:]))
+    parent.say(messages=len(latencies), latency_us=spread(latencies[skip:]))
 
 
 def _run_precise(main: Any) -> None:
@@ -182,8 +221,8 @@ def _run_precise(main: Any) -> None:
         runner.run(main)
 
 
-def _spread(nanoseconds: array[int]) -> dict[str, float]:
-    """Percentiles and maximum, in microseconds."""
+def spread(nanoseconds: array[int]) -> dict[str, float]:
+    """Percentiles and maximum of what is not sorted yet, in microseconds."""
     ordered = sorted(nanoseconds)
     last = len(ordered) - 1
     spread = {name: ordered[min(last, int(share * len(ordered)))] / 1000 for name, share in SHARES.items()}

@@ -10,12 +10,15 @@ from transport.wire import Send, encode
 
 POOL_MESSAGES = 200_000
 """Different payload objects that a sender goes round in: 20 MB of 100 bytes each, more than the caches of a core hold."""
+POOL_BYTES = 64_000_000
+"""Of larger payloads there are fewer, a whole number of thousands, so that batches of a thousand stay whole."""
 SEED = 9182
 
 
 def make_payloads(messages: int, size: int) -> list[bytes]:
-    """``messages`` random payloads of ``size`` bytes, but no more than ``POOL_MESSAGES``."""
-    count = min(messages, POOL_MESSAGES)
+    """``messages`` random payloads of ``size`` bytes, but no more than ``POOL_MESSAGES`` or about ``POOL_BYTES`` of them."""
+    room = POOL_BYTES // size
+    count = max(1, min(messages, POOL_MESSAGES, room // 1000 * 1000 or room))
     data = random.Random(SEED).randbytes(count * size)
     return [data[start : start + size] for start in range(0, count * size, size)]
 

@@ -79,6 +79,11 @@ class Worker:
         """The process's number."""
         return self._process.pid
 
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
     def go(self, **facts: Any) -> None:
         """Let the role go on, with ``facts``."""
         assert self._process.stdin is not None
@@ -118,6 +123,14 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def peak_resident_bytes(pid: int) -> int:
+    """The most that `resident_bytes` has been since process ``pid`` began."""
+    for line in Path(f"/proc/{pid}/status").read_text("ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise BenchmarkError(f"the kernel does not say how much memory process {pid} has had")
+
+
 def statistics(send_address: str) -> Facts:
     """The broker's figures."""
 
@@ -135,6 +148,14 @@ def queue_facts(figures: Facts, queue: str) -> Facts:
             found: Facts = facts
             return found
     raise BenchmarkError(f"the broker knows no queue {queue!r}")
+
+
+def storage_facts(figures: Facts) -> Facts:
+    """The journal's figures; BenchmarkError where the broker keeps none."""
+    found: Facts | None = figures.get("storage")
+    if found is None:
+        raise BenchmarkError("the broker was to keep a journal, and says that it keeps none")
+    return found
 
 
 def await_broker(send_address: str, what: str, holds: Callable[[Facts], bool]) -> None:

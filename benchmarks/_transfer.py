@@ -39,15 +39,34 @@ class Transfer:
     profile: Path | None = None
 
 
-def through_broker(transfer: Transfer) -> dict[str, Any]:
+def through_broker(transfer: Transfer, options: dict[str, Any] | None = None, kind: str = "broker") -> dict[str, Any]:
     """Sender, broker and receiver, each a process; over when everything is confirmed and acknowledged.
+
+    Args:
+        transfer: what is carried.
+        options: of the broker, beside its addresses; one that keeps everything in memory by default.
+        kind: what the result calls itself. It has ``syncs``, too, where the broker keeps a journal.
+
+    Raises:
+        BenchmarkError: the broker's books, the sender's and the receiver's do not agree.
+    """
+    with BrokerProcess(uvloop=transfer.uvloop, profile=transfer.profile, options=options) as broker:
+        return {"kind": kind} | move(broker, transfer)
+
+
+def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False) -> dict[str, Any]:
+    """One transfer through a broker that runs.
+
+    Args:
+        broker: where.
+        transfer: what. The receiver takes as many messages as the sender sends, though not the same where there is a backlog.
+        backlog: whether there is; then both begin at one time, for a receiver that came first would find work before the sender does.
 
     Raises:
         BenchmarkError: the broker's books, the sender's and the receiver's do not agree.
     """
     common = {"queue": QUEUE, "messages": transfer.messages, "batched": transfer.batched, "uvloop": transfer.uvloop}
     with ExitStack() as stack:
-        broker = stack.enter_context(BrokerProcess(uvloop=transfer.uvloop, profile=transfer.profile))
         receiver = stack.enter_context(
             Worker("_clients:receive", address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common)
         )
@@ -56,24 +75,29 @@ def through_broker(transfer: Transfer) -> dict[str, Any]:
         )
         receiver.hear()
         sender.hear()
-        receiver.go()
-        await_receivers(broker.send_address, QUEUE, 1)
+        before = queue_facts(statistics(broker.send_address), QUEUE) if backlog else {}
+        if not backlog:
+            receiver.go()
+            await_receivers(broker.send_address, QUEUE, 1)
         cpu = cpu_seconds(broker.pid)
         sender.go()
+        if backlog:
+            receiver.go()
         sent = sender.hear(TRANSFER_TIMEOUT)
         received = receiver.hear(TRANSFER_TIMEOUT)
         cpu = cpu_seconds(broker.pid) - cpu
-        facts = queue_facts(statistics(broker.send_address), QUEUE)
-    _check_books(transfer.messages, sent, received, facts)
+        figures = statistics(broker.send_address)
+    _check_books(transfer.messages, sent, received, queue_facts(figures, QUEUE), before)
     seconds = max(sent["ended"], received["ended"]) - sent["started"]
+    storage = figures.get("storage") or {}
     return {
-        "kind": "broker",
         "seconds": seconds,
         "messages_per_s": transfer.messages / seconds,
         "sender_cpu_s": sent["cpu_s"],
         "broker_cpu_s": cpu,
         "receiver_cpu_s": received["cpu_s"],
         "delivered_batches": received["elements"],
+        **{name: storage[name] for name in ("syncs", "groups") if name in storage},
     }
 
 
@@ -114,11 +138,18 @@ def through_relay(transfer: Transfer, kind: str, work: str) -> dict[str, Any]:
     }
 
 
-def _check_books(messages: int, sent: dict[str, Any], received: dict[str, Any], facts: dict[str, Any]) -> None:
+def _check_books(
+    messages: int, sent: dict[str, Any], received: dict[str, Any], facts: dict[str, Any], before: dict[str, Any]
+) -> None:
+    """Whether all three agree.
+
+    ``before`` has the queue's figures from before the transfer, where there is a backlog: of that some may have been delivered before.
+    """
+    redelivered = 0 if before else facts["total_redelivered"]
     counts = {
         "confirmed to the sender": sent["messages"],
         "counted by the receiver": received["messages"],
-        "acknowledged in the broker": facts["total_acknowledged"],
+        "acknowledged in the broker": facts["total_acknowledged"] - before.get("total_acknowledged", 0),
     }
-    if any(count != messages for count in counts.values()) or facts["total_redelivered"]:
-        raise BenchmarkError(f"{messages} were sent, but {counts}, {facts['total_redelivered']} redelivered")
+    if any(count != messages for count in counts.values()) or redelivered:
+        raise BenchmarkError(f"{messages} were sent, but {counts}, {redelivered} redelivered")

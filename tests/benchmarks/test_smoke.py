@@ -8,7 +8,8 @@ import os
 import pstats
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 100.0
 SPARK_DEADLINE = 280.0
 """A Spark session starts in 10 s on a machine that has nothing else to do, and in a minute on one that has."""
+OUTPUT = ROOT / "benchmark-output"
+"""Where journals go: the folder for temporary files may lie in memory, which is refused."""
 Outcome = dict[str, Any]
 Benchmark = Callable[..., Outcome]
 
@@ -51,6 +54,14 @@ def benchmark(tmp_path: Path) -> Benchmark:
         return outcome
 
     return run
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A folder on a disk."""
+    OUTPUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="smoke-", dir=OUTPUT) as folder:
+        yield Path(folder)
 
 
 def value(outcome: Outcome, name: str) -> float:
@@ -91,6 +102,86 @@ def test_latencies_are_ordered_and_have_a_ceiling(benchmark: Benchmark) -> None:
     for one in outcome["rounds"]:
         assert 0 < one["p50"] <= one["p90"] <= one["p99"] <= one["p99.9"] <= one["max"]
         assert one["late p50"] <= one["p50"]
+
+
+def test_a_durable_rate_stands_beside_one_in_memory_and_plain_appends_of_the_same_run(
+    benchmark: Benchmark, data: Path
+) -> None:
+    outcome = benchmark(
+        "durable",
+        *("--messages", "20000", "--batch", "300", "--small-batch", "50", "--large-messages", "2000"),
+        *("--rounds", "1", "--data", str(data)),
+    )
+    rounds = {one["kind"]: one for one in outcome["rounds"]}
+    assert list(rounds) == [
+        *("in memory", "durable", "in memory small", "durable small", "in memory large", "durable large"),
+        *("append each", "append grouped", "sync=interval", "sync=never"),
+    ]
+    # Every batch is in a sync, and a sync may have many; without syncing there are those of new files only.
+    assert 0 < rounds["durable"]["syncs"] <= 2 * 67
+    assert rounds["sync=never"]["syncs"] < rounds["durable small"]["syncs"]
+    assert rounds["append each"]["syncs"] == rounds["append each"]["blocks"] == 7
+    assert rounds["append grouped"]["blocks"] == 7
+    assert rounds["append each"]["bytes"] == rounds["append grouped"]["bytes"] == 2000 * 1024 + (2000 + 7) * 4
+    share = value(outcome, "durable, 300 a batch") / value(outcome, "in memory, 300 a batch")
+    assert value(outcome, "share of in memory") == pytest.approx(share)
+    assert not list(data.iterdir())
+
+
+def test_senders_that_wait_for_each_confirmation_share_syncs(benchmark: Benchmark, data: Path) -> None:
+    arguments = ("--senders", "8", "--messages", "800", "--size", "512", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("group_commit", *arguments)
+    rounds = {one["kind"]: one for one in outcome["rounds"]}
+    assert list(rounds) == ["durable", "in memory", "responder", "append grouped", "append each"]
+    assert 0 < value(outcome, "syncs a message") <= 1.1
+    assert rounds["append grouped"]["syncs"] == rounds["append each"]["syncs"] == 100
+    assert 0 < rounds["durable"]["p50"] <= rounds["durable"]["p99"]
+    assert value(outcome, "confirmed, durable") == pytest.approx(800 / rounds["durable"]["seconds"])
+
+
+def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benchmark: Benchmark, data: Path) -> None:
+    arguments = ("--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("durable_latency", *arguments)
+    durable, memory, bare = outcome["rounds"]
+    assert (durable["kind"], memory["kind"], bare["kind"]) == ("durable", "in memory", "bare")
+    for part in ("sender to receiver", "send to confirmation"):
+        assert 0 < durable[f"{part} p50"] <= durable[f"{part} p99"]
+    assert 0 < bare["p50"] <= bare["p99"]
+    assert 0 < bare["syncs"] <= 120
+    assert durable["syncs"] > 0
+
+
+def test_a_backlog_outlives_a_kill_and_its_disk_is_given_back(benchmark: Benchmark, data: Path) -> None:
+    outcome = benchmark(
+        "backlog",
+        *("--messages", "30000", "--batch", "300", "--moved", "3000"),
+        *("--singles", "1000", "--singles-moved", "300", "--rounds", "1", "--data", str(data)),
+    )
+    assert [(one["case"], one["kind"]) for one in outcome["rounds"]] == [
+        (case, kind) for case in ("batches", "one by one") for kind in ("backlog", "without", "with")
+    ]
+    for case in ("batches", "one by one"):
+        assert value(outcome, f"{case}: of it until it listens") > 0
+        assert value(outcome, f"{case}: of it until it listens") < value(
+            outcome, f"{case}: from restart to the first delivery"
+        )
+        assert value(outcome, f"{case}: broker's memory, peak") >= value(outcome, f"{case}: at the end") > 0
+        # What is stored is more than its payloads.
+        assert value(outcome, f"{case}: disk / payload") >= 1
+    assert not list(data.iterdir())
+
+
+def test_a_folder_in_memory_is_refused_where_the_disk_is_measured() -> None:
+    memory = Path("/dev/shm")
+    if not memory.is_dir():
+        pytest.skip("no folder in memory at the usual place")
+    command = [sys.executable, "-m", "benchmarks", "durable", "--messages", "1", "--data", str(memory)]
+    environment = os.environ | {"COLUMNS": "200"}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False
+    )
+    assert done.returncode != 0
+    assert "where a sync costs nothing" in done.stderr
 
 
 def test_a_full_queue_slows_the_source_of_its_sender(benchmark: Benchmark) -> None:
