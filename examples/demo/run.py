@@ -61,9 +61,10 @@ class Demo:
         Raises:
             ExceptionGroup: of the `ProcessFailedError` of each process that failed.
         """
-        with tempfile.TemporaryDirectory(prefix="penstock-demo-") as checkpoint:
+        with tempfile.TemporaryDirectory(prefix="penstock-demo-") as scratch:
+            checkpoint, data = f"{scratch}/checkpoint", f"{scratch}/data"
             async with Children() as children:
-                send_address, receive_address = await self._start_broker(children)
+                send_address, receive_address = await self._start_broker(children, data)
                 async with Administration(send_address) as administration, asyncio.TaskGroup() as group:
                     watching = [
                         group.create_task(self._broker.until_it_fails()),
@@ -81,11 +82,11 @@ class Demo:
     def _now(self) -> float:
         return asyncio.get_running_loop().time() - self._began
 
-    async def _start_broker(self, children: Children) -> tuple[str, str]:
+    async def _start_broker(self, children: Children, data: str) -> tuple[str, str]:
         self._broker = await children.start(
             *("broker", "transport.cli", "broker"),
             *("--send-address", ANY_PORT, "--receive-address", ANY_PORT),
-            *("--max-queue-messages", self.history.limit),
+            *("--max-queue-messages", self.history.limit, "--data", data),
         )
         addresses = await self._broker.first_match(r"sending (\S+), receiving (\S+)")
         return addresses[1], addresses[2]

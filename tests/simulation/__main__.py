@@ -1,0 +1,50 @@
+"""``python -m tests.simulation --seeds A:B [--verbose]``: run seeds, print each that fails with the command that runs it again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.simulation.plan import FEATURES
+from tests.simulation.runner import run
+
+MOST_FINDINGS = 10
+"""Findings printed for a seed; the first is mostly the cause of the others."""
+
+
+def seeds(text: str) -> range:
+    """``7`` or ``0:100``."""
+    first, colon, stop = text.partition(":")
+    return range(int(first), int(stop) if colon else int(first) + 1)
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 1 if a seed failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=seeds, default=seeds("0:100"), metavar="A:B", help="A <= seed < B, or one seed")
+    parser.add_argument("--memory", action="store_true", help="a broker without a disk, which is never restarted")
+    parser.add_argument("--plain", action="store_true", help="queues with limits and timeouts only, none of the features")
+    parser.add_argument("--verbose", action="store_true", help="print every event")
+    options = parser.parse_args(arguments)
+    failed = 0
+    for seed in options.seeds:
+        outcome = run(seed, not options.memory, frozenset() if options.plain else FEATURES)
+        if options.verbose:
+            print(outcome.plan)
+            for event in outcome.events:
+                print(event)
+        if not outcome.findings:
+            continue
+        failed += 1
+        how = " --memory" * options.memory + " --plain" * options.plain
+        print(f"seed {seed} fails: python -m tests.simulation --seeds {seed}{how} --verbose")
+        for finding in outcome.findings[:MOST_FINDINGS]:
+            print(f"  {finding}")
+        if len(outcome.findings) > MOST_FINDINGS:
+            print(f"  and {len(outcome.findings) - MOST_FINDINGS} more")
+    print(f"{len(options.seeds)} seeds, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

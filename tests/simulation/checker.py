@@ -1,0 +1,395 @@
+"""Judges a history: was anything acknowledged lost, duplicated, reordered, made up, brought back, or delivered at the wrong time?
+
+Pure: a history in, findings out. It follows each message through the queue as the protocol promises it, and where the history does not
+determine what the broker knew (an acknowledgement that a crash may have overtaken), it lets both pass.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.history import (
+    Acknowledged,
+    Arrived,
+    Confirmed,
+    Crashed,
+    Delivered,
+    Drained,
+    Event,
+    Extended,
+    Handled,
+    Offered,
+    Ranges,
+    Refused,
+    Released,
+    Returned,
+)
+
+TOLERANCE = 0.002
+"""Seconds: times on the wire are whole milliseconds."""
+LOST = "acknowledged-lost"
+DUPLICATED = "duplicated"
+REORDERED = "reordered"
+PHANTOM = "phantom"
+RESURRECTED = "redelivered-after-acknowledgement"
+EARLY = "early"
+EXPIRED = "expired"
+STUCK = "stuck"
+SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that must not happen.
+
+    Attributes:
+        kind: which promise is broken.
+        time: virtual seconds.
+        text: what happened.
+    """
+
+    kind: str
+    time: float
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.time:.6f}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """What a queue was declared to do, as far as it shows.
+
+    Attributes:
+        visibility: seconds that a receiver has for a message.
+        delay: seconds before the first delivery, unless the sender says otherwise.
+        ttl: seconds after which it is not delivered for the first time, unless the sender says less; None for never.
+        in_order: whether there is one receiver at a time, and first deliveries come in the order of the queue whoever gets them.
+        drops: whether messages may leave the queue unacknowledged otherwise: expired, or to the dead-letter queue.
+        dead_letters_of: the queues whose messages may come here.
+    """
+
+    visibility: float
+    delay: float = 0.0
+    ttl: float | None = None
+    in_order: bool = False
+    drops: bool = False
+    dead_letters_of: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long the broker may take.
+
+    Attributes:
+        commit: seconds until what has happened is durable: deliveries may be as late, and decided as much earlier.
+        acknowledgement: seconds after which an acknowledgement that arrived survives a crash.
+    """
+
+    commit: float = 0.0
+    acknowledgement: float = 0.0
+
+
+@dataclass(slots=True)
+class _Stored:
+    """One sequence number of a queue, as far as deliveries have shown it."""
+
+    message: str
+    holder: int | None = None
+    lease_until: float = 0.0
+    not_before: float = 0.0
+    acknowledged_at: float | None = None
+    maybe_acknowledged: bool = False
+
+
+@dataclass(slots=True)
+class _Queue:
+    rules: QueueRules
+    stored: dict[int, _Stored] = field(default_factory=dict)
+    sequence_of: dict[str, int] = field(default_factory=dict)
+    offered: dict[str, tuple[str, int]] = field(default_factory=dict)
+    confirmed: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, None] = field(default_factory=dict)
+    arrivals: dict[str, list[Arrived]] = field(default_factory=dict)
+    numbers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    last_first_delivery: dict[object, int] = field(default_factory=dict)
+    held: dict[int, dict[int, None]] = field(default_factory=dict)
+    recent: list[int] = field(default_factory=list)
+    receiver: int | None = None
+
+
+class Checker:
+    """Follows one history.
+
+    Attributes:
+        findings: what was found so far.
+    """
+
+    def __init__(self, rules: Mapping[str, QueueRules], timing: Timing) -> None:
+        self.findings: list[Finding] = []
+        self._queues = {name: _Queue(rule) for name, rule in rules.items()}
+        self._timing = timing
+        self._latest: dict[int, tuple[float, list[_Stored]]] = {}
+
+    def check(self, events: Sequence[Event]) -> list[Finding]:
+        """Judge a whole history."""
+        for event in events:
+            self._follow(event)
+        for name, queue in self._queues.items():
+            self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
+        return self.findings
+
+    def _follow(self, event: Event) -> None:
+        match event:
+            case Offered():
+                queue = self._queues[event.queue]
+                for index, message in enumerate(event.messages):
+                    queue.offered[message] = (event.producer, event.number + index)
+            case Arrived():
+                for message in event.messages:
+                    self._queues[event.queue].arrivals.setdefault(message, []).append(event)
+            case Confirmed():
+                self._queues[event.queue].confirmed.update(dict.fromkeys(event.messages, event.time))
+            case Refused():
+                self._queues[event.queue].refused.update(dict.fromkeys(event.messages))
+            case Delivered():
+                self._delivered(event)
+            case Handled():
+                self._handled(event)
+            case Acknowledged():
+                self._acknowledged(event)
+            case Returned():
+                for sequence, stored in self._held(event.queue, event.connection, event.ranges):
+                    if self._is_leased(stored, event.time):
+                        # What had expired was receivable again already, and stays so.
+                        stored.not_before = event.time + event.delay
+                    self._let_go(event.queue, sequence, stored)
+            case Extended():
+                for _, stored in self._held(event.queue, event.connection, event.ranges):
+                    if self._is_leased(stored, event.time):
+                        stored.lease_until = event.time + event.seconds
+            case Released():
+                self._released(event)
+            case Crashed():
+                self._crashed(event)
+            case Drained() if event.stored:
+                self._find(STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end")
+            case _:
+                pass
+
+    # Deliveries
+
+    def _delivered(self, event: Delivered) -> None:
+        queue = self._queues[event.queue]
+        flagged = event.possibly_replayed or event.delivery_count > 1
+        if queue.rules.in_order and queue.receiver not in (None, event.connection):
+            text = f"{event.queue} is delivered to connection {event.connection} while {queue.receiver} has it"
+            self._find(SHARED, event.time, text)
+        queue.receiver = event.connection
+        for index, message in enumerate(event.messages):
+            sequence = event.first + index
+            if not self._is_genuine(queue, event, sequence, message):
+                continue
+            stored = queue.stored.get(sequence)
+            if stored is None:
+                stored = queue.stored[sequence] = _Stored(message)
+                queue.sequence_of[message] = sequence
+                self._check_producers_order(queue, event, sequence, message)
+            elif not flagged:
+                self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} again, and not marked")
+            if not flagged:
+                self._check_first_delivery(queue, event, sequence, message)
+            self._check_times(event, sequence, stored)
+            self._let_go(event.queue, sequence, stored)
+            stored.holder = event.connection
+            stored.lease_until = event.time + queue.rules.visibility
+            queue.held.setdefault(event.connection, {})[sequence] = None
+
+    def _is_genuine(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> bool:
+        origins = [queue, *(self._queues[name] for name in queue.rules.dead_letters_of)]
+        if not any(message in origin.offered for origin in origins):
+            self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
+            return False
+        if any(message in origin.refused for origin in origins):
+            self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which was refused")
+            return False
+        stored = queue.stored.get(sequence)
+        if stored is not None and stored.message != message:
+            self._find(PHANTOM, event.time, f"{event.queue}/{sequence} was {stored.message} and is {message} now")
+            return False
+        if self._is_buried(event.queue, message):
+            self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} is a dead letter already")
+            return False
+        known = queue.sequence_of.get(message)
+        if known is not None and known != sequence:
+            self._find(DUPLICATED, event.time, f"{message} is {event.queue}/{known}, and {event.queue}/{sequence} too")
+            return False
+        return True
+
+    def _check_producers_order(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> None:
+        """What one producer sent first has the lower number in the queue."""
+        if message not in queue.offered or queue.rules.dead_letters_of:
+            return
+        producer, number = queue.offered[message]
+        order = queue.numbers.setdefault(producer, [])
+        at = bisect_left(order, (sequence, number))
+        if (at > 0 and order[at - 1][1] > number) or (at < len(order) and order[at][1] < number):
+            self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} is not in {producer}'s order")
+        insort(order, (sequence, number))
+
+    def _check_first_delivery(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> None:
+        rules = queue.rules
+        arrivals = queue.arrivals.get(message, [])
+        delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
+        if not rules.delay and not any(delays):
+            # With delays a message that comes later may be ready sooner.
+            for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
+                if queue.last_first_delivery.get(whose, -1) > sequence:
+                    text = f"{event.queue}/{sequence} {message} after {queue.last_first_delivery[whose]}, to {whose}"
+                    self._find(REORDERED, event.time, text)
+                queue.last_first_delivery[whose] = sequence
+        ready = [arrived.time + delay for arrived, delay in zip(arrivals, delays, strict=True)]
+        if ready and event.time < min(ready) - TOLERANCE:
+            self._find(EARLY, event.time, f"{event.queue}/{sequence} {message}, delayed until {min(ready):.6f}")
+        expiries = [
+            arrived.time + min(ttl for ttl in (rules.ttl, arrived.ttl) if ttl is not None)
+            for arrived in arrivals
+            if rules.ttl is not None or arrived.ttl is not None
+        ]
+        if expiries and len(expiries) == len(arrivals) and event.time > max(expiries) + self._timing.commit + TOLERANCE:
+            self._find(EXPIRED, event.time, f"{event.queue}/{sequence} {message} expired at {max(expiries):.6f}")
+
+    def _check_times(self, event: Delivered, sequence: int, stored: _Stored) -> None:
+        at, now = f"{event.queue}/{sequence} {stored.message}", event.time
+        done = stored.acknowledged_at
+        if done is not None and now > done + self._timing.commit + TOLERANCE:
+            self._find(RESURRECTED, now, f"{at} was acknowledged at {done:.6f}")
+        elif done is not None:
+            # It was on its way when the acknowledgement came, which so came too late.
+            stored.acknowledged_at = None
+            stored.maybe_acknowledged = True
+        if stored.holder is not None and self._is_leased(stored, now):
+            self._find(EARLY, now, f"{at} is held by connection {stored.holder} until {stored.lease_until:.6f}")
+        if now < stored.not_before - TOLERANCE:
+            self._find(EARLY, now, f"{at} was given back until {stored.not_before:.6f}")
+
+    def _handled(self, event: Handled) -> None:
+        """What a program sees is what the broker wrote."""
+        stored = self._queues[event.queue].stored.get(event.sequence)
+        if stored is None or stored.message != event.message:
+            found = "nothing" if stored is None else stored.message
+            text = f"a program got {event.message} as {event.queue}/{event.sequence}, where the broker wrote {found}"
+            self._find(PHANTOM, event.time, text)
+
+    # Answers
+
+    def _acknowledged(self, event: Acknowledged) -> None:
+        queue = self._queues[event.queue]
+        when, answered = self._latest.get(event.connection, (0.0, []))
+        if when != event.time:
+            answered = []
+        self._latest[event.connection] = event.time, answered
+        for first, count in event.ranges:
+            for sequence in range(first, first + count):
+                stored = queue.stored.get(sequence)
+                if stored is None or stored.acknowledged_at is not None:
+                    continue
+                if stored.holder in (event.connection, None):
+                    # Too late or in time: nobody else holds it, so it is done.
+                    stored.acknowledged_at = event.time
+                    queue.recent.append(sequence)
+                    answered.append(stored)
+                else:
+                    stored.maybe_acknowledged = True
+                self._let_go(event.queue, sequence, stored)
+
+    def _released(self, event: Released) -> None:
+        connection = event.connection
+        when, answered = self._latest.pop(connection, (0.0, []))
+        if event.reason.startswith("ERROR") and when == event.time:
+            # What was refused may have been just this acknowledgement.
+            for stored in answered:
+                stored.acknowledged_at = None
+                stored.maybe_acknowledged = True
+        for name, queue in self._queues.items():
+            for sequence in list(queue.held.get(connection, ())):
+                self._let_go(name, sequence, queue.stored[sequence])
+            queue.held.pop(connection, None)
+            if queue.receiver == connection:
+                queue.receiver = None
+            queue.last_first_delivery.pop(connection, None)
+
+    def _crashed(self, event: Crashed) -> None:
+        for queue in self._queues.values():
+            queue.held.clear()
+            queue.receiver = None
+            for stored in queue.stored.values():
+                stored.holder = None
+                stored.not_before = 0.0
+            if event.how == "stopped":
+                continue
+            kept = []
+            for sequence in queue.recent:
+                stored = queue.stored[sequence]
+                done = stored.acknowledged_at
+                if done is not None and done > event.time - self._timing.acknowledgement:
+                    stored.acknowledged_at = None
+                    stored.maybe_acknowledged = True
+                else:
+                    kept.append(sequence)
+            queue.recent = kept
+
+    def _held(self, name: str, connection: int, ranges: Ranges) -> Iterator[tuple[int, _Stored]]:
+        queue = self._queues[name]
+        for first, count in ranges:
+            for sequence in range(first, first + count):
+                stored = queue.stored.get(sequence)
+                if stored is not None and stored.holder == connection:
+                    yield sequence, stored
+
+    def _is_leased(self, stored: _Stored, now: float) -> bool:
+        """Whether its receiver has it for certain; near the end of the lease it depends on when the broker began to count."""
+        return now < stored.lease_until - self._timing.commit - TOLERANCE
+
+    def _let_go(self, name: str, sequence: int, stored: _Stored) -> None:
+        if stored.holder is not None:
+            self._queues[name].held.get(stored.holder, {}).pop(sequence, None)
+            stored.holder = None
+
+    # The end
+
+    def _check_nothing_lost(self, name: str, queue: _Queue, end: float) -> None:
+        for message, when in queue.confirmed.items():
+            sequence = queue.sequence_of.get(message)
+            if self._is_gone_elsewhere(name, queue, message):
+                continue
+            if sequence is None:
+                self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")
+                continue
+            stored = queue.stored[sequence]
+            if stored.acknowledged_at is None and not stored.maybe_acknowledged:
+                self._find(LOST, end, f"{name}/{sequence} {message} was confirmed, delivered, and never acknowledged")
+
+    def _is_gone_elsewhere(self, name: str, queue: _Queue, message: str) -> bool:
+        """Whether it has expired, or is somebody's dead letter."""
+        if not queue.rules.drops:
+            return False
+        if queue.rules.ttl is not None or any(arrived.ttl is not None for arrived in queue.arrivals.get(message, ())):
+            return True
+        return self._is_buried(name, message)
+
+    def _is_buried(self, name: str, message: str) -> bool:
+        """Whether it was delivered from a dead-letter queue."""
+        return any(
+            name in other.rules.dead_letters_of and message in other.sequence_of for other in self._queues.values()
+        )
+
+    def _find(self, kind: str, time: float, text: str) -> None:
+        self.findings.append(Finding(kind, time, text))
+
+
+def check(events: Sequence[Event], rules: Mapping[str, QueueRules], timing: Timing | None = None) -> list[Finding]:
+    """What is wrong with a history; nothing, if the broker kept its promises."""
+    return Checker(rules, timing or Timing()).check(events)

@@ -1,0 +1,141 @@
+"""The broker under test and its host: start, stop in good order, kill, power off. The adapter between the simulation and the product."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from actors import ask
+from actors.storage import JournalOptions, Storage
+from actors.messages import GetStatistics
+from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
+from tests.simulation.history import Crashed, History, Started
+from tests.simulation.storage import DIRECTORY, Disk
+from transport import Broker, BrokerConfig
+
+if TYPE_CHECKING:
+    from tests.simulation.loop import Process, SimulatedLoop
+    from tests.simulation.network import Network
+    from tests.simulation.plan import Plan
+
+BROKER = "broker"
+SMALL_JOURNAL = {"segment_bytes": 64 * 1024, "checkpoint_bytes": 200 * 1024, "checkpoint_records": 300}
+"""A run's few hundred kilobytes are to fill segments, make checkpoints and have segments combined."""
+START_TIMEOUT = 30.0
+"""Virtual seconds that a start, or a stop in good order, may take."""
+
+
+class BrokerHost:
+    """A host that runs one broker at a time.
+
+    Attributes:
+        process: the broker's life, None between two.
+        broker: the broker in it.
+        lives: how many there were.
+    """
+
+    def __init__(self, plan: Plan, loop: SimulatedLoop, network: Network, history: History) -> None:
+        self.process: Process | None = None
+        self.broker: Broker | None = None
+        self.lives = 0
+        self._plan = plan
+        self._loop = loop
+        self._network = network
+        self._history = history
+        self._disk = Disk(loop, Random(f"disk {plan.seed}"), plan.commit_delay) if plan.durable else None
+
+    @property
+    def running(self) -> bool:
+        """Whether a broker takes connections."""
+        return self.broker is not None
+
+    async def start(self) -> None:
+        """Start the broker and declare its queues, which is no error where it remembers them."""
+        self.process = self._loop.process(BROKER)
+        self.lives += 1
+        if self._disk is not None:
+            self._disk.begin_life()
+        async with asyncio.timeout(START_TIMEOUT):
+            self.broker = await self.process.spawn(self._open())
+        self._history.add(Started(self._loop.time(), self.lives))
+
+    async def stop(self) -> None:
+        """Stop in good order."""
+        assert self.process is not None
+        assert self.broker is not None
+        broker, self.broker = self.broker, None
+        async with asyncio.timeout(START_TIMEOUT):
+            await self.process.spawn(broker.__aexit__(None, None, None))
+        self._history.add(Crashed(self._loop.time(), "stopped"))
+        self._end(silent=False)
+        if self._disk is not None:
+            self._disk.stop()
+
+    def kill(self) -> None:
+        """As kill -9: what was written stays written."""
+        self._history.add(Crashed(self._loop.time(), "killed"))
+        self._crash(power=False)
+
+    def power_off(self) -> None:
+        """As a pulled plug: the connections fall silent."""
+        self._history.add(Crashed(self._loop.time(), "power"))
+        self._crash(power=True)
+
+    async def stored(self, queue: str) -> int:
+        """Messages that a queue still has."""
+        assert self.broker is not None
+        assert self.process is not None
+        statistics: Any = await self.process.spawn(_ask(self.broker.queues.get(queue), GetStatistics()))
+        return int(statistics.stored_messages)
+
+    # Inside
+
+    async def _open(self) -> Broker:
+        config = BrokerConfig(
+            send_address=SEND_ADDRESS,
+            receive_address=RECEIVE_ADDRESS,
+            heartbeat=self._plan.heartbeat,
+            # What the machine that simulates has in use, and has left, is no part of the simulation.
+            memory_watermark=1.0,
+            disk_floor=0,
+        )
+        storage = None
+        if self._disk is not None:
+            options = JournalOptions(**SMALL_JOURNAL)
+            storage = Storage.open(DIRECTORY, options, files=self._disk.files, committer=self._disk.committer)
+        broker = Broker(config) if storage is None else Broker(config, storage=storage)
+        await broker.__aenter__()
+        for queue in self._plan.queues:
+            broker.queues.declare(queue.name, queue.settings)
+        return broker
+
+    def _crash(self, power: bool) -> None:
+        process = self.process
+        assert process is not None
+        self._end(silent=power)
+        if self._disk is not None:
+            process.call(self._disk.die, power)
+
+    def _end(self, silent: bool) -> None:
+        assert self.process is not None
+        self.broker = None
+        self._network.kill(self.process, silent)
+        self._loop.kill(self.process)
+        self.process = None
+
+
+async def _ask(ref: Any, message: Any) -> Any:
+    return await ask(ref, message)
+
+
+class Complaints(logging.Handler):
+    """What the product logs as an error: each is a defect, for a bad network is none."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))

@@ -1,0 +1,197 @@
+"""What happened in a run, in order: plain facts with their virtual times, which the checker judges and whose digest two runs compare.
+
+Deliveries and answers are noted where they cross the broker's end of a connection: what the broker has said and been told is
+then in the order in which it said and was told it, whatever the network made of it. What programs were told is noted in the programs.
+A message is known by its name: what its payload begins with, and a digest of all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+SEPARATOR = b"|"
+"""Ends the readable part of a payload."""
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
+"""(first, count) pairs of queue sequence numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The broker takes connections, for the ``life``-th time."""
+
+    time: float
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """The broker is gone: ``killed``, ``power`` (with the disk's cache) or ``stopped`` in good order."""
+
+    time: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """A program gave messages to its sender; ``number`` is the producer's of the first."""
+
+    time: float
+    queue: str
+    producer: str
+    number: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A program was told that messages are stored."""
+
+    time: float
+    queue: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A program was told that messages are not stored, and never will be."""
+
+    time: float
+    queue: str
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The broker was given messages by a sender; ``delay`` and ``ttl`` in seconds where the sender said so."""
+
+    time: float
+    connection: int
+    queue: str
+    messages: tuple[str, ...]
+    delay: float | None = None
+    ttl: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The broker wrote messages to a receiver."""
+
+    time: float
+    connection: int
+    queue: str
+    first: int
+    messages: tuple[str, ...]
+    delivery_count: int
+    possibly_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Handled:
+    """A program was handed a message."""
+
+    time: float
+    queue: str
+    sequence: int
+    message: str
+    delivery_count: int
+    possibly_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The broker was told that messages are done."""
+
+    time: float
+    connection: int
+    queue: str
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The broker was given messages back, to be delivered again after ``delay`` seconds."""
+
+    time: float
+    connection: int
+    queue: str
+    ranges: Ranges
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    """The broker was asked to leave messages with their receiver for ``seconds`` from now."""
+
+    time: float
+    connection: int
+    queue: str
+    ranges: Ranges
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The broker lets go of a connection: what it held may be delivered to others."""
+
+    time: float
+    connection: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """At the end everything is acknowledged but ``stored`` messages of the queue."""
+
+    time: float
+    queue: str
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Anything else worth reading in a trace, and worth comparing."""
+
+    time: float
+    text: str
+
+
+Event: TypeAlias = (
+    Started
+    | Crashed
+    | Offered
+    | Confirmed
+    | Refused
+    | Arrived
+    | Delivered
+    | Handled
+    | Acknowledged
+    | Returned
+    | Extended
+    | Released
+    | Drained
+    | Noted
+)
+
+
+@dataclass(slots=True)
+class History:
+    """The events of one run so far."""
+
+    events: list[Event] = field(default_factory=list)
+
+    def add(self, event: Event) -> None:
+        """Note what has just happened."""
+        self.events.append(event)
+
+    def digest(self) -> str:
+        """Equal for equal histories, and for no others."""
+        return hashlib.sha256("\n".join(map(repr, self.events)).encode()).hexdigest()
+
+
+def name_of(payload: bytes) -> str:
+    """A message's name."""
+    label = payload.partition(SEPARATOR)[0][:40].decode("utf-8", "backslashreplace")
+    return f"{label}#{hashlib.blake2b(payload, digest_size=6).hexdigest()}"

@@ -1,0 +1,215 @@
+"""What a seed means: which queues, clients and faults a run has. Everything is drawn here, so that a run can be described before it starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+from actors import QueueSettings
+from tests.simulation.checker import QueueRules
+
+FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
+"""What queues may be declared to do beyond limits and timeouts."""
+FEATURE_CHANCE: Final = 0.15
+"""Each feature's, in each queue: most runs have one or two, and some queues have none."""
+MAX_PRODUCED = 240
+"""Messages of one producer: enough for a queue of the smallest limits to fill and reopen several times."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlan:
+    """One queue: its settings, and what the checker is to hold it to."""
+
+    name: str
+    settings: QueueSettings
+    rules: QueueRules
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPlan:
+    """One producing program.
+
+    Attributes:
+        named: whether it has a client id of its own, which its next life has too.
+        total: messages that it sends in all its lives.
+        largest_batch: messages in one batch, at most.
+        largest_payload: bytes of one message, at most.
+        pause: mean seconds between batches.
+        max_in_flight: as the sender's.
+        delay: seconds that its sender asks for; None for what the queue declares.
+        ttl: likewise.
+        drops: whether it lets go of what the queue rejects.
+    """
+
+    name: str
+    queue: str
+    named: bool
+    total: int
+    largest_batch: int
+    largest_payload: int
+    pause: float
+    max_in_flight: int
+    delay: float | None = None
+    ttl: float | None = None
+    drops: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPlan:
+    """One consuming program; the shares say what it does with how much of what it gets, the rest is acknowledged at once.
+
+    Attributes:
+        max_in_flight: as the receiver's.
+        late: acknowledged after a while, which may be too late.
+        returned: given back, at once or with a delay.
+        forgotten: never answered.
+        extended: extended first, and acknowledged later.
+        stays: mean seconds until it leaves in good order, and comes back.
+    """
+
+    name: str
+    queue: str
+    max_in_flight: int
+    late: float
+    returned: float
+    forgotten: float
+    extended: float
+    stays: float
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """How often what goes wrong: weights of the kinds, and the mean seconds between two of any."""
+
+    interval: float
+    weights: dict[str, float]
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole run.
+
+    Attributes:
+        heartbeat: the broker's, seconds.
+        commit_delay: seconds that what is journalled waits for its commit, at most.
+        durable: whether the broker has a disk; else it is never restarted.
+    """
+
+    seed: int
+    queues: tuple[QueuePlan, ...]
+    producers: tuple[ProducerPlan, ...]
+    consumers: tuple[ConsumerPlan, ...]
+    faults: FaultPlan
+    heartbeat: float
+    commit_delay: float
+    durable: bool
+
+
+def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
+    """The plan of a seed."""
+    random = Random(f"plan {seed}")
+    consumers: list[ConsumerPlan] = []
+    producers: list[ProducerPlan] = []
+    queues: list[QueuePlan] = []
+    for index in range(random.randint(1, 3)):
+        name = f"queue-{index}"
+        settings = _settings(random, features)
+        queues += _queues(name, settings, features)
+        consumers += [_consumer(random, f"{name}-consumer-{each}", name) for each in range(random.randint(0, 3))]
+        producers += [
+            _producer(random, f"{name}-producer-{each}", name, settings, features)
+            for each in range(random.randint(1, 3))
+        ]
+    timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
+    timed = timed or any(producer.delay or producer.ttl for producer in producers)
+    return Plan(
+        seed,
+        tuple(queues),
+        tuple(producers),
+        tuple(consumers),
+        _faults(random, durable, timed),
+        heartbeat=random.choice((0.5, 1.0, 3.0)),
+        commit_delay=random.choice((0.0, 0.001, 0.02, 0.2)),
+        durable=durable,
+    )
+
+
+def _settings(random: Random, features: frozenset[str]) -> QueueSettings:
+    drawn = {name: random.random() < FEATURE_CHANCE for name in sorted(FEATURES)}
+    has = {name: chosen and name in features for name, chosen in drawn.items()}
+    return QueueSettings(
+        max_messages=random.choice((8, 60, 500, 1_000_000)),
+        max_bytes=random.choice((20_000, 400_000, 64 * 1024 * 1024)),
+        visibility_timeout=random.choice((0.5, 2.0, 10.0)),
+        overflow="reject" if has["reject"] else "block",
+        exclusive=has["exclusive"],
+        delay=random.choice((0.2, 3.0)) if has["delay"] else 0.0,
+        ttl=random.choice((0.5, 5.0)) if has["ttl"] else None,
+        max_receives=random.randint(1, 4) if has["dead letters"] else None,
+    )
+
+
+def _queues(name: str, settings: QueueSettings, features: frozenset[str]) -> list[QueuePlan]:
+    """The queue, and its dead-letter queue if it has one."""
+    rules = QueueRules(
+        settings.visibility_timeout,
+        settings.delay,
+        settings.ttl,
+        in_order=settings.exclusive,
+        drops=settings.max_receives is not None or "ttl" in features,
+    )
+    plans = [QueuePlan(name, settings, rules)]
+    if settings.max_receives is not None:
+        dead = QueueSettings()
+        plans.append(QueuePlan(f"{name}.dead", dead, QueueRules(dead.visibility_timeout, dead_letters_of=(name,))))
+    return plans
+
+
+def _producer(
+    random: Random, name: str, queue: str, settings: QueueSettings, features: frozenset[str]
+) -> ProducerPlan:
+    plan = ProducerPlan(
+        name,
+        queue,
+        named=random.random() < 0.6,
+        total=random.randint(1, MAX_PRODUCED),
+        largest_batch=random.choice((1, 5, 50)),
+        largest_payload=random.choice((24, 200, 3_000)),
+        pause=random.choice((0.0, 0.02, 0.3)),
+        max_in_flight=random.choice((1, 20, 65_536)),
+        drops=settings.overflow == "reject",
+    )
+    delay, ttl = random.choice((None, None, 0.0, 1.5)), random.choice((None, None, None, 2.0))
+    if random.random() < FEATURE_CHANCE:
+        return replace(plan, delay=delay if "delay" in features else None, ttl=ttl if "ttl" in features else None)
+    return plan
+
+
+def _consumer(random: Random, name: str, queue: str) -> ConsumerPlan:
+    careless = random.random() < 0.5
+    return ConsumerPlan(
+        name,
+        queue,
+        max_in_flight=random.choice((1, 10, 100, 1_000)),
+        late=random.choice((0.0, 0.3)),
+        returned=random.choice((0.0, 0.1)) if careless else 0.0,
+        forgotten=random.choice((0.0, 0.05)) if careless else 0.0,
+        extended=random.choice((0.0, 0.1)),
+        stays=random.choice((1.0, 8.0, 60.0)),
+    )
+
+
+def _faults(random: Random, durable: bool, timed: bool) -> FaultPlan:
+    weights = {
+        kind: random.choice((0.0, 1.0, 3.0))
+        for kind in ("cut", "mute", "isolate", "kill client", "power off client", "wall clock")
+    }
+    if timed:
+        # Over a restart delays and times to live are kept by the wall clock, the only one there is: they are as right as it is.
+        weights["wall clock"] = 0.0
+    if durable:
+        for kind in ("kill broker", "power off broker", "stop broker", "isolate broker"):
+            weights[kind] = random.choice((0.0, 1.0))
+    return FaultPlan(interval=random.choice((0.05, 0.5, 3.0)), weights=weights, until=random.choice((2.0, 10.0, 30.0)))

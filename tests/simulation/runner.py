@@ -1,0 +1,178 @@
+"""One run: a seed in, what was found out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from unittest import mock
+
+from actors import LoopActorRegistry
+from streams.testkit import elapse
+from tests.simulation.checker import Finding, Timing, check
+from tests.simulation.clients import Client, Consumer, Drainer, Producer
+from tests.simulation.cluster import BrokerHost, Complaints
+from tests.simulation.faults import Nemesis, WallClock
+from tests.simulation.history import Drained, Event, History, Noted
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.network import Network
+from tests.simulation.plan import FEATURES, Plan, draw
+from tests.simulation.wiretap import Wiretap
+
+WALL_CLOCK_START = 1_700_000_000.0
+PRODUCE_DEADLINE = 600.0
+"""Virtual seconds that producers have once nothing goes wrong any more."""
+DRAIN_DEADLINE = 120.0
+"""Virtual seconds to get what is left: the longest lease, delay and heartbeat many times over."""
+DRAIN_STEP = 1.0
+LINGERING = 30.0
+"""Virtual seconds after the end in which every timer and connection must be gone."""
+LAZY_DELAY = 0.05
+"""Seconds that an acknowledgement may wait for others before it is committed; the journal's."""
+DEFECT, LEAK, FAILED = "defect", "leak", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to.
+
+    Attributes:
+        plan: what was run.
+        findings: what was wrong; nothing, if all is well.
+        events: the history.
+        digest: equal for equal histories.
+    """
+
+    plan: Plan
+    findings: tuple[Finding, ...]
+    events: tuple[Event, ...]
+    digest: str
+
+
+class Run:
+    """One run on a loop of its own."""
+
+    def __init__(self, plan: Plan, loop: SimulatedLoop, wall_clock: WallClock) -> None:
+        self.history = History()
+        self.findings: list[Finding] = []
+        self._plan = plan
+        self._loop = loop
+        self._wall_clock = wall_clock
+        random = Random(f"network {plan.seed}")
+        self._network = Network(loop, random, lambda number: Wiretap(number, self.history, loop.time))
+        self._host = BrokerHost(plan, loop, self._network, self.history)
+
+    async def main(self) -> None:
+        """Work under faults, mend, drain, stop."""
+        plan, loop, history = self._plan, self._loop, self.history
+        await self._host.start()
+        producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.producers]
+        clients: list[Client] = [*producers, *(Consumer(each, plan.seed, history) for each in plan.consumers)]
+        for client in clients:
+            client.start(loop.process(client.name), self._failed)
+        random = Random(f"faults {plan.seed}")
+        await Nemesis(
+            plan, random, loop, self._network, self._host, clients, history, self._wall_clock, self._failed
+        ).run()
+        history.add(Noted(loop.time(), "everything is mended, and the consumers are gone"))
+        self._kill(clients[len(producers) :])
+        drainers = [Drainer(queue.name, plan.seed, history) for queue in plan.queues]
+        for drainer in drainers:
+            drainer.start(loop.process(drainer.name), self._failed)
+        _, late = await asyncio.wait([each.finished for each in producers], timeout=PRODUCE_DEADLINE)
+        if late:
+            names = [each.name for each in producers if each.finished in late]
+            self._find("stuck", f"{', '.join(names)} could not send everything")
+        await self._drain()
+        self._kill([*producers, *drainers])
+        await elapse(LINGERING)
+        await self._host.stop()
+        await elapse(LINGERING)
+        self._look_for_leaks()
+
+    def _kill(self, clients: Iterable[Client]) -> None:
+        for client in clients:
+            if client.process is not None:
+                self._network.kill(client.process, silent=False)
+                self._loop.kill(client.process)
+                client.process = None
+
+    async def _drain(self) -> None:
+        deadline = self._loop.time() + DRAIN_DEADLINE
+        left = {queue.name: 1 for queue in self._plan.queues}
+        while any(left.values()) and self._loop.time() < deadline:
+            await elapse(DRAIN_STEP)
+            left = {name: await self._host.stored(name) for name in left}
+        for name, stored in left.items():
+            self.history.add(Drained(self._loop.time(), name, stored))
+
+    def _look_for_leaks(self) -> None:
+        me = asyncio.current_task()
+        left = [f"task {task.get_name()}" for task in asyncio.all_tasks(self._loop) if task is not me and _lives(task)]
+        left += [f"actor {ref}" for ref in LoopActorRegistry.get_all(self._loop)]
+        left += [f"connection {number}" for number in self._network.links]
+        if timers := self._loop.timers():
+            left.append(f"{timers} timers")
+        for what in left:
+            self._find(LEAK, what)
+
+    def _failed(self, who: str, error: BaseException) -> None:
+        self._find(FAILED, f"{who}: {error!r}")
+
+    def _find(self, kind: str, text: str) -> None:
+        self.findings.append(Finding(kind, self._loop.time(), text))
+
+
+def _lives(task: asyncio.Task[object]) -> bool:
+    """Whether a task can still run; those of killed processes wait to be collected."""
+    return bool(task._log_destroy_pending)  # type: ignore[attr-defined]
+
+
+def run(seed: int, durable: bool = True, features: frozenset[str] = FEATURES) -> Outcome:
+    """Run a seed."""
+    return run_plan(draw(seed, durable, features))
+
+
+def run_plan(plan: Plan) -> Outcome:
+    """Run a plan and judge what happened."""
+    loop = SimulatedLoop()
+    wall_clock = WallClock(loop, WALL_CLOCK_START)
+    entropy = Random(f"entropy {plan.seed}")
+    with (
+        _complaints() as complaints,
+        mock.patch("time.time", wall_clock),
+        mock.patch("os.urandom", entropy.randbytes),
+    ):
+        run_ = Run(plan, loop, wall_clock)
+        main = loop.create_task(run_.main())
+        try:
+            loop.run_until_complete(main)
+        except Exception as error:  # noqa: BLE001 - whatever ends a run is what it is to find
+            run_.findings.append(Finding(FAILED, loop.time(), f"the run itself: {error!r}"))
+        # Not as asyncio.run ends: the tasks of killed processes cannot be cancelled, for they never run again.
+        loop.abandon_tasks()
+        loop.close()
+    findings = [*run_.findings]
+    findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
+    rules = {queue.name: queue.rules for queue in plan.queues}
+    timing = Timing(plan.commit_delay, LAZY_DELAY + 2 * plan.commit_delay + 0.05) if plan.durable else Timing()
+    events = run_.history.events
+    findings += check(events, rules, timing)
+    return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
+
+
+@contextmanager
+def _complaints() -> Iterator[Complaints]:
+    """What the product logs as an error meanwhile."""
+    handler = Complaints()
+    logger = logging.getLogger("penstock")
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield handler
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagate

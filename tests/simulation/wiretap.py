@@ -1,0 +1,116 @@
+"""Listens on the broker's end of a connection and notes what the frames say; docs/protocol.md tells what they mean."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from tests.simulation.history import (
+    Acknowledged,
+    Arrived,
+    Delivered,
+    Extended,
+    History,
+    Ranges,
+    Released,
+    Returned,
+    name_of,
+)
+from transport.frames import RawFrame
+from transport.wire import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send, decode
+
+PREFIX = struct.Struct(">IH")
+
+
+class Frames:
+    """Cuts a stream that is known to be good into frames."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """The frames that ``data`` completes."""
+        self._data += data
+        found = []
+        while len(self._data) >= PREFIX.size:
+            length, header_length = PREFIX.unpack_from(self._data)
+            if len(self._data) < length:
+                break
+            body_at = PREFIX.size + header_length
+            header = msgpack.unpackb(bytes(self._data[PREFIX.size : body_at]))
+            found.append(decode(RawFrame(header, memoryview(bytes(self._data[body_at:length])))))
+            del self._data[:length]
+        return found
+
+
+class Wiretap:
+    """One connection's."""
+
+    def __init__(self, number: int, history: History, clock: Callable[[], float]) -> None:
+        self._number = number
+        self._history = history
+        self._clock = clock
+        self._in, self._out = Frames(), Frames()
+        self._queue = ""
+        self._over = False
+
+    def received(self, data: bytes) -> None:
+        """The broker is about to be given these bytes."""
+        for frame in self._in.feed(data):
+            if not self._over:
+                self._heard(frame)
+
+    def written(self, data: bytes) -> None:
+        """The broker has written these bytes."""
+        for frame in self._out.feed(data):
+            if isinstance(frame, Deliver):
+                self._history.add(
+                    Delivered(
+                        self._clock(),
+                        self._number,
+                        self._queue,
+                        frame.first,
+                        tuple(map(name_of, frame.batch.payloads.tolist())),
+                        frame.delivery_count,
+                        frame.possibly_replayed,
+                    )
+                )
+            elif isinstance(frame, Error) and frame.close:
+                self.ended(f"ERROR {frame.code}")
+
+    def ended(self, reason: str) -> None:
+        """The broker takes nothing more from this connection."""
+        if not self._over:
+            self._over = True
+            self._history.add(Released(self._clock(), self._number, reason))
+
+    def _heard(self, frame: Any) -> None:
+        now, number, queue, add = self._clock(), self._number, self._queue, self._history.add
+        if isinstance(frame, Hello):
+            self._queue = frame.queue or ""
+        elif isinstance(frame, Send):
+            properties = frame.properties or {}
+            messages = tuple(map(name_of, frame.batch.payloads.tolist()))
+            delay, ttl = (_seconds(properties.get(name)) for name in ("delay_ms", "ttl_ms"))
+            add(Arrived(now, number, queue, messages, delay, ttl))
+        elif isinstance(frame, Ack):
+            add(Acknowledged(now, number, queue, _ranges(frame.ranges)))
+        elif isinstance(frame, Nack):
+            add(Returned(now, number, queue, _ranges(frame.ranges), frame.delay_ms / 1000))
+        elif isinstance(frame, Extend):
+            add(Extended(now, number, queue, _ranges(frame.ranges), frame.ms / 1000))
+        elif isinstance(frame, Cancel):
+            self.ended("CANCEL")
+        elif isinstance(frame, Error):
+            self.ended("ERROR from the client")
+
+
+def _ranges(pairs: Any) -> Ranges:
+    return tuple((int(first), int(count)) for first, count in pairs)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
