@@ -130,6 +130,9 @@ class QueueActor(LoopActor):
             self._store()
         try:
             reply = handler(self, message)
+            if kind is SendMessages:
+                # Accepting asks for nothing: what comes of it comes when it is stored.
+                return reply
         except QueueError as error:
             connection = getattr(message, "connection", None)
             if connection is None:

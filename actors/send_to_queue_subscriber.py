@@ -82,6 +82,8 @@ class Window:
 
     def due(self) -> int:
         """How much more to request now; in steps of half the window."""
+        if self.remaining >= 0 and self.size - self.remaining - self.in_flight < self._strategy.batch:
+            return 0
         if self._since_growth >= self.size and self.size < self._maximum:
             self.size = min(self._maximum, self.size * 2)
             self._since_growth = 0

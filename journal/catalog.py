@@ -133,7 +133,21 @@ class Catalog:
             self._keep_loaded(segment)
         elif segment.sealed:
             self._loaded.move_to_end(segment)
+            self.trim()
         return segment.rows
+
+    def trim(self) -> None:
+        """Drop the rows that were not asked for the longest, of those that can be loaded again: their index is on disk.
+
+        Indexes are written behind the appending thread's back, so this is called whenever somebody looks.
+        """
+        surplus = len(self._loaded) - LOADED_INDEXES
+        if surplus <= 0:
+            return
+        newest = next(reversed(self._loaded))
+        for oldest in [loaded for loaded in self._loaded if loaded.indexed and loaded is not newest][:surplus]:
+            del self._loaded[oldest]
+            oldest.rows = None
 
     def file(self, segment: Segment) -> int:
         """The segment's file, open for reading; JournalDamagedError where it is not there, or is another."""
@@ -163,14 +177,8 @@ class Catalog:
             self._files.close(self._open.popitem()[1])
 
     def _keep_loaded(self, segment: Segment) -> None:
-        """Drop the rows that were not asked for the longest, of those that can be loaded again."""
         self._loaded[segment] = None
-        surplus = len(self._loaded) - LOADED_INDEXES
-        if surplus <= 0:
-            return
-        for oldest in [loaded for loaded in self._loaded if loaded.indexed and loaded is not segment][:surplus]:
-            del self._loaded[oldest]
-            oldest.rows = None
+        self.trim()
 
     def _enter(self, segment: Segment) -> None:
         """Put a segment into the place that its items have in each of its streams."""

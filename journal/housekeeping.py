@@ -58,6 +58,7 @@ class Housekeeping:
         gone = [segment for segment, wanted in weighed if not wanted and not segment.busy]
         self._catalog.remove(gone)
         dead += [segment.path for segment in gone]
+        self._catalog.trim()
         if self._combining:
             return dead, None
         weighed = [(segment, wanted) for segment, wanted in weighed if wanted]

@@ -12,6 +12,7 @@ from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
 from journal.format import (
     INDEX_HEADER_BYTES,
+    ITEMS,
     IndexHeader,
     StreamRows,
     Summary,
@@ -30,19 +31,19 @@ def add_row(rows: dict[int, StreamRows], record: ScannedRecord, path: Path) -> N
     Raises:
         JournalDamagedError: items that do not follow those before, which no journal has written.
     """
-    items = items_of(record, path)
-    if items is None:
+    offset, _, _, flags, _, _, payload = record
+    if not flags & ITEMS or (items := items_of(record, path)) is None:
         return
     stream, first, count = items
     columns = rows.get(stream)
     if columns is None:
         columns = rows[stream] = StreamRows.empty()
     elif first < columns.firsts[-1] + columns.counts[-1]:
-        raise JournalDamagedError(path, record.offset, f"items of stream {stream} from {first} on come twice")
+        raise JournalDamagedError(path, offset, f"items of stream {stream} from {first} on come twice")
     columns.firsts.append(first)
     columns.counts.append(count)
-    columns.offsets.append(record.offset)
-    columns.lengths.append(len(record.payload))
+    columns.offsets.append(offset)
+    columns.lengths.append(len(payload))
 
 
 def save_index(files: Files, segment: Segment, rows: dict[int, StreamRows]) -> None:

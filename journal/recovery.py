@@ -166,18 +166,21 @@ class _Recovery:
             group_start: int | None = None
             replay: tuple[Segment, int, int] | None = None
             for record in scan.records():
+                offset, lsn, kind, _, group, epoch, _ = record
                 add_row(rows, record, path)
-                if record.group == 0:
-                    group_start = record.offset
-                if replay is None and record.lsn >= self._lsn:
-                    replay = (segment, record.offset, record.lsn)
-                if record.kind == CLOSED:
+                if group == 0:
+                    group_start = offset
+                if replay is None and lsn >= self._lsn:
+                    replay = (segment, offset, lsn)
+                if kind == CLOSED:
                     group_start = None  # a clean shutdown has synced everything; a group behind it sets this anew
-                self._epoch = max(self._epoch, record.epoch)
+                self._epoch = max(self._epoch, epoch)
             if following is None:
                 settle_tail(self._files, scan, self._lsn, group_start, self._report)
             elif scan.next_lsn != following:
-                text = f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"
+                text = (
+                    f"record {scan.next_lsn} is not there ({scan.problem}), and the next file begins with {following}"
+                )
                 raise JournalDamagedError(path, scan.end, text)
             segment.end, segment.stop_lsn, segment.rows = scan.end, scan.next_lsn, rows
         if replay is not None:

@@ -107,8 +107,7 @@ class _Repair:
             content = b""
             self.said.append(f"{file.path}: it cannot be read: {error}")
         listed = {facts.segment_id: facts.kind for facts in survey.base.segments} if survey.base else {}
-        kind = listed.get(file.segment_id, LOG)
-        header = header_from_records(content, file.segment_id, kind, file.first_lsn)
+        header = header_from_records(content, file.segment_id, listed.get(file.segment_id), file.first_lsn)
         if header is None:
             kept = self._set_aside(file.path)
             self.said.append(
@@ -142,10 +141,14 @@ class _Repair:
                 header.segment_id, header.kind, header.first_lsn, stop_lsn, end, sealed=True
             )
 
-        expected = self._start
+        expected, covered = self._start, 0
         for file in in_use:
             header = file.header
             if header is None:
+                continue
+            if header.kind == LOG and header.first_lsn < covered:
+                kept = self._set_aside(file.path)
+                self.said.append(f"{file.path}: it begins before the segment before it ends; set aside as {kept.name}")
                 continue
             if header.kind == LOG and header.first_lsn > expected:
                 missing = header.first_lsn - expected
@@ -159,7 +162,8 @@ class _Repair:
                 continue
             enter(header, contents.stop_lsn, contents.end)
             if header.kind == LOG:
-                expected = max(expected, contents.stop_lsn)
+                covered = contents.stop_lsn
+                expected = max(expected, covered)
         ends = [facts[header.segment_id].stop_lsn for header in headers if header.kind == LOG]
         if not ends or max(ends) < self._start:
             enter(*self._fill(max(ends, default=self._start), self._start))

@@ -7,11 +7,14 @@ is linear, so as a function of four unknown bytes it can be solved (Stigge et al
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, pairwise
 
 from crc32c import crc32c
 
 from journal.format import (
     CHECKSUMMED_FROM,
+    COMPACTED,
+    LOG,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     Buffer,
@@ -29,21 +32,34 @@ WITNESSES = 8
 _BITS = 32
 
 
-def header_from_records(content: bytes, segment_id: int, kind: int, first_lsn: int) -> SegmentHeader | None:
-    """The header of a segment whose own is damaged; None where no record confirms any.
+def header_from_records(content: bytes, segment_id: int, kind: int | None, first_lsn: int) -> SegmentHeader | None:
+    """The header of a segment whose own is damaged; None where its records do not confirm any.
 
-    ``content`` is the whole file; the other facts are from its name, and from the checkpoint.
+    ``content`` is the whole file; the other facts are from its name, and from the checkpoint, where one says the kind.
     """
-    witnesses = list(_first_records(content))
+    # Each of the three may be damaged; the right one is at the beginning of every record.
+    first = content[SEGMENT_HEADER_BYTES:][:RECORD_HEADER_BYTES]
+    if len(first) < RECORD_HEADER_BYTES:
+        return None
+    second = content[SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + unpack_record_header(first).length :]
+    marks = (content[SALT_AT][:MARK_BYTES], first[:MARK_BYTES], second[:MARK_BYTES])
+    mark = max((mark for mark in marks if len(mark) == MARK_BYTES and 0 not in mark), key=content.count, default=None)
+    if mark is None:
+        return None
+    if kind is None:
+        lsns = [said.lsn for said, _ in _records(content, mark)]
+        in_row = sum(later == lsn + 1 for lsn, later in pairwise(lsns))
+        kind = LOG if 2 * in_row >= len(lsns) - 1 else COMPACTED
+    witnesses = list(islice(_records(content, mark), WITNESSES))
     best: SegmentHeader | None = None
     most = 0
     for salt in (content[SALT_AT], *(salt_from_record(*witness) for witness in witnesses)):
-        if salt is None or len(salt) != SALT_BYTES:
+        if salt is None:
             continue
         header = SegmentHeader(segment_id, kind, first_lsn, salt)
-        # A salt can be found for whatever bytes; those of another lsn or length are not what they are taken for.
         confirmed = sum(said.lsn >= first_lsn and record_is_whole(said, record, header) for said, record in witnesses)
-        if confirmed > most:
+        # There is a salt that makes any one record look whole, a damaged one too; only a second shows that it is the salt.
+        if confirmed > most and (confirmed > 1 or salt == content[SALT_AT]):
             best, most = header, confirmed
     return best
 
@@ -66,18 +82,17 @@ def salt_from_record(header: RecordHeader, record: Buffer) -> bytes | None:
     return None if unknown is None else header.mark + unknown.to_bytes(MARK_BYTES, "little")
 
 
-def _first_records(content: bytes) -> Iterator[tuple[RecordHeader, bytes]]:
-    """What look like the first records of a segment whose salt is not known: each begins where its predecessor ends."""
-    at = SEGMENT_HEADER_BYTES
-    for _ in range(WITNESSES):
-        if len(content) - at < RECORD_HEADER_BYTES:
-            return
+def _records(content: bytes, mark: bytes) -> Iterator[tuple[RecordHeader, bytes]]:
+    """What look like the records of a segment whose salt is not known, damaged ones among them."""
+    at = content.find(mark, SEGMENT_HEADER_BYTES)
+    while 0 <= at <= len(content) - RECORD_HEADER_BYTES:
         header = unpack_record_header(content, at)
         end = at + RECORD_HEADER_BYTES + header.length
         if end > len(content):
-            return
+            at = content.find(mark, at + 1)
+            continue
         yield header, content[at:end]
-        at = end
+        at = content.find(mark, end)
 
 
 def _solve(columns: list[int], target: int) -> int | None:

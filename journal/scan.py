@@ -5,7 +5,7 @@ What is read is checked whole: mark, length, checksum, lsn. Nothing is allocated
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -50,6 +50,12 @@ class ScannedRecord(NamedTuple):
     def end(self) -> int:
         """Where the next record begins."""
         return self.offset + RECORD_HEADER_BYTES + len(self.payload)
+
+
+_scanned: Callable[[type[ScannedRecord], tuple[int, int, int, int, int, int, memoryview]], ScannedRecord] = (
+    tuple.__new__
+)
+"""A start reads hundreds of thousands of records, and this makes one in half the time."""
 
 
 class SegmentScan:
@@ -134,7 +140,8 @@ class SegmentScan:
                 self.problem = f"it has lsn {lsn} where {self.next_lsn} follows"
                 return
             start, self.end, self.next_lsn = self.end, base + stop, lsn + 1
-            yield ScannedRecord(start, lsn, kind, flags, group, epoch, view[at + RECORD_HEADER_BYTES : stop])
+            payload = view[at + RECORD_HEADER_BYTES : stop]
+            yield _scanned(ScannedRecord, (start, lsn, kind, flags, group, epoch, payload))
 
     def later_records(self, offset: int) -> Iterator[ScannedRecord]:
         """Every whole record that is found anywhere from ``offset`` on, by looking for the segment's mark."""
@@ -237,9 +244,10 @@ def read_segment_header(path: Path, data: bytes) -> SegmentHeader:
 
 def items_of(record: ScannedRecord, path: Path) -> tuple[int, int, int] | None:
     """(stream, first, count) of an ITEMS record, None of another; JournalDamagedError where the payload cannot hold them."""
-    if not record.flags & ITEMS or record.kind == CLOSED:
+    offset, _, kind, flags, _, _, payload = record
+    if not flags & ITEMS or kind == CLOSED:
         return None
     try:
-        return unpack_items_prefix(record.payload)
+        return unpack_items_prefix(payload)
     except FormatError as error:
-        raise JournalDamagedError(path, record.offset, str(error)) from error
+        raise JournalDamagedError(path, offset, str(error)) from error

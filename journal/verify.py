@@ -91,11 +91,15 @@ def _segments(survey: Survey, files: Files) -> Iterator[Finding]:
     logs = [file for file in in_use if file.header is None or file.header.kind == LOG]
     before: Finding | None = Finding(survey.directory, 0, "there is no log", fatal=True)
     """What is wrong where the log so far ends, should records be missing there; None where that was said already."""
-    stop = start
+    stop, covered = start, 0
     for file in in_use:
         is_log = file.header is None or file.header.kind == LOG
         if is_log and before is not None and file.first_lsn > stop:
             yield before._replace(text=f"the records {stop} to {file.first_lsn - 1} should be here, and {before.text}")
+        if is_log and file.first_lsn < covered:
+            yield Finding(
+                file.path, 0, f"it begins before record {covered - 1}, with which the one before it ends", fatal=True
+            )
         if file.header is None:
             yield Finding(file.path, 0, f"this is no segment: {file.problem}", fatal=True)
             contents = None
@@ -104,7 +108,8 @@ def _segments(survey: Survey, files: Files) -> Iterator[Finding]:
             yield from found
         if is_log:
             before = Finding(file.path, contents.end, contents.problem, fatal=True) if contents else None
-            stop = max(stop, contents.stop_lsn if contents else stop)
+            covered = max(covered, contents.stop_lsn if contents else 0)
+            stop = max(stop, covered)
     if base is not None and not logs:
         yield Finding(survey.directory, 0, "there is no segment to go on in", fatal=True)
 
@@ -162,5 +167,7 @@ def index_findings(file: SegmentFile, contents: Contents, files: Files) -> Itera
         yield Finding(path, 0, f"this is no whole index: {error}", fatal=False)
         return
     said = (header.segment_id, header.first_lsn, header.stop_lsn, header.end)
-    if said == (file.segment_id, file.first_lsn, contents.stop_lsn, contents.end) and rows != contents.rows:
+    same = said == (file.segment_id, file.first_lsn, contents.stop_lsn, contents.end)
+    whole = not contents.misshapen and all(hole.end is None for hole in contents.holes)
+    if same and whole and rows != contents.rows:
         yield Finding(path, 0, "it does not say what is in its segment", fatal=True)

@@ -119,6 +119,9 @@ class QueueLog:
         first = event.first
         if first < self.next_sequence:
             return
+        if first > self.next_sequence:
+            # Only a repaired journal leaves numbers out: nobody has these messages any more.
+            self.acknowledged.add(self.next_sequence, first)
         table = self.table
         size = table.add(event, number)
         count = len(event.batch)
@@ -149,7 +152,8 @@ class QueueLog:
 
     def _returned(self, event: MessagesReturned, _number: int) -> None:
         for start, stop, deliveries in event.returns:
-            self.returns.note(start, stop, deliveries)
+            for part_start, part_stop in self.acknowledged.gaps(start, stop):
+                self.returns.note(part_start, part_stop, deliveries)
 
     def _expired(self, event: MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)

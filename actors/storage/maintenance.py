@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
-from journal import JournalError, repair, verify
+from actors.storage.after_repair import set_mark
+from journal import JournalError, OsFiles, repair, verify
 
 if TYPE_CHECKING:
     from journal import Finding
@@ -31,6 +32,9 @@ def repair_storage(directory: Path) -> list[str]:
         StorageError: it cannot be mended, or a broker has it open.
     """
     try:
-        return repair(directory)
+        done = repair(directory)
+        if done:
+            set_mark(OsFiles(), directory)
+        return done
     except (JournalError, OSError) as error:
         raise StorageError(f"the data directory {directory} cannot be repaired: {error}") from error

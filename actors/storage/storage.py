@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,6 +14,7 @@ from actors.errors import StorageError
 from actors.queue_state import QueueLog, QueueSettings
 from actors.queue_state.events import LAZY, Event, MessagesAdded, MessagesMoved
 from actors.storage import codec
+from actors.storage.after_repair import drop_lost, is_marked, remove_mark
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
 from actors.storage.table import JournalEntryTable, entry_cache
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles, Record
@@ -57,7 +59,10 @@ class Storage:
         on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
     """
 
-    def __init__(self, journal: Journal, directory: Path, cache_bytes: int, committer: Committer | None = None) -> None:
+    def __init__(
+        self, journal: Journal, directory: Path, cache_bytes: int, files: Files, committer: Committer | None
+    ) -> None:
+        self._files = files
         self._committer = committer
         self._journal = journal
         self.directory = directory
@@ -93,10 +98,11 @@ class Storage:
             StorageError: it is damaged, another broker has it, or it cannot be read or written; the text says which, and what to do.
         """
         try:
-            journal = Journal.open(directory, options or storage_options(), files or OsFiles(), logger.warning)
+            files = files or OsFiles()
+            journal = Journal.open(directory, options or storage_options(), files, logger.warning)
         except (JournalError, OSError) as error:
             raise StorageError(f"the data directory {directory} cannot be opened: {error}") from error
-        storage = cls(journal, directory, cache_bytes, committer)
+        storage = cls(journal, directory, cache_bytes, files, committer)
         try:
             storage._recover()
         except (JournalError, OSError) as error:
@@ -111,6 +117,8 @@ class Storage:
         if not self.store_id:
             self.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
             self._append(codec.STORE_CREATED, codec.encode_number(self.store_id))
+        if is_marked(self._files, self.directory):
+            self._checkpoint(partial(remove_mark, self._files, self.directory))
         return self
 
     def close(self) -> None:
@@ -285,12 +293,12 @@ class Storage:
         if self._journal.statistics().segments > 1:
             self._checkpoint()
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, done: Callable[[], None] | None = None) -> None:
         if self._journal.checkpointing or self.failure is not None:
             return
         snapshot = Snapshot(self.store_id, self._next_queue, self.queues)
         try:
-            self._journal.checkpoint(encode_snapshot(snapshot), self._live)
+            self._journal.checkpoint(encode_snapshot(snapshot), self._live, done)
         except JournalError as error:
             self.fail(StorageError(str(error)))
 
@@ -312,6 +320,10 @@ class Storage:
             table = queue.log.table
             assert isinstance(table, JournalEntryTable)
             table.replaying = False
+        if is_marked(self._files, self.directory):
+            for queue in self._queues.values():
+                if lost := drop_lost(self._journal, queue.number, queue.log):
+                    logger.warning("%d messages of queue %s are lost with records that were damaged", lost, queue.name)
         self.durable = self._journal.durable_lsn - 1
 
     def _replay(self, record: Record) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ import pytest
 from actors.batch import Message, MessageBatch
 from streams import OneByOneRequestStrategy, Sink, Source
 from streams.testkit import TestSink
-from transport import Delivery, Receiver, Sender
+from transport import Backoff, Confirmation, Delivery, Receiver, Sender
 from transport.connection import FrameConnection
-from transport.wire import Ack, Deliver, Demand, Error, Request, Send, Sent, encode
+from transport.wire import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent, encode
 
+QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20
 STALL = 0.04
 """Seconds that Linux delays an acknowledgement; Nagle's algorithm makes the rest of a message wait for it."""
@@ -287,3 +289,80 @@ def test_a_second_exclusive_receiver_tells_its_program(
     with caplog.at_level(logging.WARNING, "penstock.receiver"):
         run(main)
     assert "waits in line behind another" in caplog.text
+
+
+# A broker that comes back: nothing twice, nothing under another name, nothing acknowledged for somebody else.
+
+
+def test_a_sender_goes_on_over_the_restart_of_a_broker_with_a_journal(
+    run: Any, serve: Any, until: Any, tmp_path: Path
+) -> None:
+    payloads = [b"%d" % number for number in range(400)]
+    confirmed: list[Confirmation] = []
+
+    def messages() -> int:
+        return sum(confirmation.count for confirmation in confirmed)
+
+    async def main() -> None:
+        async with serve(directory=str(tmp_path), max_queue_messages=250) as broker:
+            address, before = broker.send_address, broker.epoch
+            flow = Sender(address, queue="orders", client_id="till-7", max_batch_messages=10, reconnect=QUICK)
+            running = Source.from_iterable(payloads).via(flow).to(Sink.foreach(confirmed.append)).run()
+            await until(lambda: messages() == 250)
+        async with serve(directory=str(tmp_path), max_queue_messages=1000, send_address=address) as broker:
+            assert broker.epoch > before
+            receiver = Receiver(broker.receive_address, queue="orders", limit=400)
+            found: list[bytes] = []
+            await (
+                receiver.map(lambda delivery: (found.append(delivery.payload), delivery)[1])
+                .to(Sink.acknowledge())
+                .run()
+            )
+            await running
+            assert found == payloads
+            assert [confirmation.sequence for confirmation in confirmed] == sorted(
+                {confirmation.sequence for confirmation in confirmed}
+            )
+            assert messages() == 400
+
+    run(main)
+
+
+def test_over_a_restart_what_was_not_acknowledged_comes_again_marked_under_its_own_id(
+    run: Any, serve: Any, peers: Any, tmp_path: Path
+) -> None:
+    sent: list[Any] = [b"generated", Message(b"own", id=IDS[0]), b"acknowledged", b"last"]
+
+    async def main() -> None:
+        sink: TestSink[Delivery] = TestSink()
+        async with serve(directory=str(tmp_path)) as broker:
+            await Source.from_iterable(sent).to(Sender(broker.send_address, queue="orders")).run()
+            address = broker.receive_address
+            running = Receiver(address, queue="orders", reconnect=QUICK).to(sink).run()
+            await sink.expect_subscription()
+            sink.request(20)
+            old = await sink.expect_n(4)
+            old[2].acknowledge()
+            async with peers() as opened:
+                admin = await opened.open(broker.send_address, "admin", None)
+                row = b""
+                while b'"total_acknowledged":1' not in row:
+                    admin.send(Command(1, "queue.list", {}))
+                    row = (await admin.expect(Result)).json
+        async with serve(directory=str(tmp_path), receive_address=address) as broker:
+            again = await sink.expect_n(3)
+            assert [(delivery.payload, delivery.sequence, delivery.possibly_replayed) for delivery in again] == [
+                (b"generated", 0, True),
+                (b"own", 1, True),
+                (b"last", 3, True),
+            ]
+            assert [delivery.id.hex() for delivery in again] == [old[index].id.hex() for index in (0, 1, 3)]
+            # Late answers to what the broker before had delivered mean nothing to this one.
+            for delivery in old:
+                delivery.acknowledge()
+            sink.cancel()
+            await running
+            rest = await Receiver(broker.receive_address, queue="orders").take(3).to(Sink.collect()).run()
+            assert [delivery.payload for delivery in rest] == [b"generated", b"own", b"last"]
+
+    run(main)

@@ -1,0 +1,62 @@
+"""What a repaired journal has lost, told to the queues that counted on it.
+
+``repair`` keeps whatever is whole, but it knows nothing of queues: their state may still have messages as stored whose records are gone. So
+it leaves a mark, and the next start compares the two, once, record by record.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actors.queue_state.events import QueuePurged
+
+if TYPE_CHECKING:
+    from actors.queue_state import QueueLog
+    from actors.queue_state.ranges import Range
+    from journal import Files, Journal
+
+MARK = "repaired"
+"""A file of this name in the data directory: the journal was repaired, and no start has looked since."""
+
+
+def is_marked(files: Files, directory: Path) -> bool:
+    """Whether the directory has the mark."""
+    return MARK in files.names(directory)
+
+
+def set_mark(files: Files, directory: Path) -> None:
+    """Leave the mark, durably."""
+    if not is_marked(files, directory):
+        files.close(files.create(directory / MARK))
+    files.sync_directory(directory)
+
+
+def remove_mark(files: Files, directory: Path) -> None:
+    """The comparison is done, and its result durable."""
+    files.unlink(directory / MARK)
+    files.sync_directory(directory)
+
+
+def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
+    """Have a queue's log forget stored messages that the journal has no record of; returns how many."""
+    lost: list[Range] = []
+    batches = size = 0
+    counted = -1
+    for start, stop in log.unacknowledged():
+        position = start
+        for located in journal.spans(number, start, stop):
+            if located.first > position:
+                lost.append((position, located.first))
+            position = located.stop
+            if located.first > counted:
+                counted = located.first
+                batches += 1
+                size += located.payload_bytes
+        if position < stop:
+            lost.append((position, stop))
+    if lost:
+        log.apply(QueuePurged(tuple(lost)))
+    log.stored_batches = batches
+    log.stored_bytes = size + batches * log.table.overhead
+    return sum(stop - start for start, stop in lost)

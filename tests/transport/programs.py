@@ -1,0 +1,145 @@
+"""``penstock`` as a running process, for tests: every wait on it has a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from transport.administration import Administration
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE = 30.0
+COMMAND = [sys.executable, "-m", "transport.cli"]
+
+
+class Program:
+    """A running ``penstock``, every wait on it bounded by ``DEADLINE``."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        stdin: Any = subprocess.PIPE,
+        stdout: Any = subprocess.PIPE,
+        stderr: Any = subprocess.PIPE,
+    ) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments], cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0
+        )
+        # Pipes unless told otherwise; the tests know which.
+        self.stdin: Any = self.process.stdin
+        self.stdout: Any = self.process.stdout
+        self.stderr: Any = self.process.stderr
+        self._buffers: dict[int, bytes] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(DEADLINE)
+        for stream in (self.stdin, self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+    def line(self, stream: Any) -> bytes:
+        """The next line of ``stream``, without its newline."""
+        buffer = self._buffers.get(stream.fileno(), b"")
+        while b"\n" not in buffer:
+            buffer += self._read(stream)
+        line, _, self._buffers[stream.fileno()] = buffer.partition(b"\n")
+        return line
+
+    def rest(self, stream: Any) -> bytes:
+        """Everything up to the end of ``stream``."""
+        buffer = bytearray(self._buffers.pop(stream.fileno(), b""))
+        while part := self._read(stream, at_end=b""):
+            buffer += part
+        return bytes(buffer)
+
+    def end(self) -> int:
+        return self.process.wait(DEADLINE)
+
+    def finish(self) -> tuple[int, bytes, str]:
+        """Exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=DEADLINE)
+        return self.process.returncode, out, err.decode()
+
+    def _read(self, stream: Any, at_end: bytes | None = None) -> bytes:
+        ready, _, _ = select.select([stream], [], [], DEADLINE)
+        assert ready, "nothing came in time"
+        part = os.read(stream.fileno(), 1 << 16)
+        if not part:
+            assert at_end is not None, f"the stream ended: {self.stderr.read().decode()}"
+            return at_end
+        return part
+
+
+class BrokerProcess(Program):
+    """A broker on free ports, in memory unless its options say where."""
+
+    def __init__(self, *options: str) -> None:
+        where = () if {"--data", "--config"} & set(options) else ("--memory",)
+        super().__init__(
+            "broker",
+            "--send-address",
+            "127.0.0.1:0",
+            "--receive-address",
+            "127.0.0.1:0",
+            *where,
+            *options,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            said = self.line(self.stderr).decode()
+        except BaseException:
+            self.__exit__()
+            raise
+        self.said = said
+        words = said.replace(",", "").split()
+        assert words[:3] == ["penstock", "broker:", "sending"]
+        self.sending, self.receiving = words[3], words[5]
+
+    def statistics(self, queue: str) -> dict[str, Any]:
+        async def ask() -> dict[str, Any]:
+            async with Administration(self.sending) as administration:
+                found = [row for row in await administration.queues() if row["name"] == queue]
+                return found[0]
+
+        return asyncio.run(ask())
+
+    def until(self, queue: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The queue's figures once ``holds`` of them."""
+
+        async def watch() -> dict[str, Any]:
+            async with asyncio.timeout(DEADLINE), Administration(self.sending) as administration:
+                while True:
+                    for row in await administration.queues():
+                        if row["name"] == queue and holds(row):
+                            return row
+
+        return asyncio.run(watch())
+
+    def run(self, verb: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        """A whole run of ``penstock verb``."""
+        done = subprocess.run(
+            [*COMMAND, *verb.split(), *arguments, "--address", self.address_of(verb)],
+            cwd=ROOT, input=stdin, capture_output=True, timeout=DEADLINE, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr.decode()
+
+    def start(self, verb: str, *arguments: str, **streams: Any) -> Program:
+        return Program(verb, *arguments, "--address", self.address_of(verb), **streams)
+
+    def address_of(self, verb: str) -> str:
+        return self.receiving if verb == "receive" else self.sending
+
+    def fill(self, queue: str, lines: list[bytes]) -> None:
+        code, _, err = self.run("send", "--queue", queue, stdin=b"".join(line + b"\n" for line in lines))
+        assert code == 0, err
