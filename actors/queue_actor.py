@@ -189,7 +189,7 @@ class QueueActor(LoopActor):
 
     def _reply(self, connection: Ref, reply: QueueReply) -> LaterReply:
         """Tell a connection, and answer it where it asked, once what the command did is durable."""
-        return self._output.reply(connection, reply, self._state.barrier)
+        return self._output.reply(connection, reply, self._state.last_event)
 
     # --- connections
 
@@ -310,10 +310,10 @@ class QueueActor(LoopActor):
 
     def _release_subscription(self, message: ReleaseSubscription) -> LaterReply:
         released = self._state.release_subscription(message.name, self.loop.time())
-        return self._output.answer_later(LaterReply(), released, self._state.barrier)
+        return self._output.answer_later(LaterReply(), released, self._state.last_event)
 
     def _purge(self, _message: PurgeQueue) -> LaterReply:
-        return self._output.answer_later(LaterReply(), self._state.purge(), self._state.barrier)
+        return self._output.answer_later(LaterReply(), self._state.purge(), self._state.last_event)
 
     def _statistics(self, _message: GetStatistics) -> QueueStatistics:
         return self._state.statistics(self.loop.time())

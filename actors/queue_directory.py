@@ -196,7 +196,13 @@ class QueueDirectory:
         """The queue ``name``; one that is made for dead letters keeps them, whatever the broker has its queues do with messages."""
         if name not in self._queues:
             plain = replace(
-                self.settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
+                self.settings,
+                overflow=BLOCK,
+                max_receives=None,
+                dead_letter_queue=None,
+                delay=0.0,
+                ttl=None,
+                exclusive=False,
             )
             return self._create(name, plain)
         return self.get_or_create(name)

@@ -11,15 +11,18 @@ from transport.config import BrokerConfig
 from transport.delivery import DeliveredBatch, Delivery
 from transport.errors import (
     BrokerError,
+    ConfirmedLostError,
     ConnectionLostError,
     LocalProtocolError,
     MessageTooLargeError,
+    QueueFullError,
     RemoteProtocolError,
     TransportError,
 )
 from transport.receiver import Receiver
 from transport.sender import Sender, SendSummary
 from transport.sender_session import Confirmation
+from transport.timing import Timed
 
 __all__ = [
     "DEFAULT_RECEIVE_ADDRESS",
@@ -31,6 +34,7 @@ __all__ = [
     "BrokerConfig",
     "BrokerError",
     "Confirmation",
+    "ConfirmedLostError",
     "ConnectionLostError",
     "DeliveredBatch",
     "Delivery",
@@ -38,10 +42,12 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageTooLargeError",
+    "QueueFullError",
     "Receiver",
     "RemoteProtocolError",
     "SendSummary",
     "Sender",
+    "Timed",
     "TransportError",
     "parse_address",
 ]

@@ -227,9 +227,7 @@ class Broker:
 
 
 def _open_storage(config: BrokerConfig, directory: str) -> Storage:
-    options = storage_options(
-        segment_bytes=config.segment_bytes, sync=config.sync, sync_interval=config.sync_interval
-    )
+    options = storage_options(segment_bytes=config.segment_bytes, sync=config.sync, sync_interval=config.sync_interval)
     return Storage.open(Path(directory), options, cache_bytes=config.cache_bytes)
 
 

@@ -160,4 +160,6 @@ class BrokerError(TransportError):
         return self.code in TRANSIENT_CODES
 
 
-TRANSIENT_CODES = frozenset({"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted"})
+TRANSIENT_CODES = frozenset(
+    {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed"}
+)

@@ -166,7 +166,9 @@ class QueueCore:
         # Those of a queue that rejects are answered when they send.
         if self.capacity.waiting and (self.paused is None or self.rejects):
             log = self.log
-            self.capacity.grant(log.stored_messages, log.stored_bytes, self.effects)
+            # What was accepted has used up its permits and takes the room as if it were stored already.
+            messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+            self.capacity.grant(messages, size, self.effects)
 
     def receiver(self, connection: Connection) -> Receiver:
         """The receiver with this connection; InvalidRequestError if there is none."""

@@ -152,7 +152,7 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
     settings, log = core.settings, core.log
-    if delayed and len(core.ready.delayed) + core.incoming_delayed >= MAX_DELAYED:
+    if delayed and not known and len(core.ready.delayed) + core.incoming_delayed >= MAX_DELAYED:
         # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
         error = QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"

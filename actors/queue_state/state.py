@@ -93,9 +93,12 @@ class QueueState:
         return effects
 
     @property
-    def barrier(self) -> int:
-        """The number of the event that must be durable before what the last command returned may be seen outside."""
-        return self._core.barrier
+    def last_event(self) -> int:
+        """The number of the event that must be durable before what a command returned may be seen outside.
+
+        What it returned may tell of any event so far: of a batch that is stored and not durable, a sender would take for confirmed.
+        """
+        return self._core.last_event
 
     # --- senders
 

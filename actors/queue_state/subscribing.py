@@ -91,7 +91,7 @@ def reserve(
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.effects.append(Reserved(connection, request, end, core.facts(now), core.barrier))
+        core.effects.append(Reserved(connection, request, end, core.facts(now), core.last_event))
         return
     owner = core.owners[ledger.name]
     if owner.waiting is not None:
@@ -249,7 +249,7 @@ def _owner(core: QueueCore, connection: Connection) -> Subscriber:
 def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     end_wait(core, reservation)
     core.effects.append(
-        Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now), core.barrier)
+        Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now), core.last_event)
     )
 
 

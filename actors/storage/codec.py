@@ -97,7 +97,9 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
     """The reverse; raises StorageError."""
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
-        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin = msgpack.unpackb(payload[2:start])
+        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin = msgpack.unpackb(
+            payload[2:start]
+        )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
         return MessagesAdded(
             first,
@@ -109,7 +111,9 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
             None if origin is None else Origin(origin[0], _pairs(origin[1])),
         )
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
-        raise StorageError(f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}") from error
+        raise StorageError(
+            f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}"
+        ) from error
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

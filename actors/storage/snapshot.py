@@ -118,9 +118,7 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
         ledger = Ledger.restored(snapshot)
         log.ledgers[ledger.name] = ledger
     settings = fields["settings"]
-    return StoredQueue(
-        fields["number"], fields["name"], None if settings is None else settings_from(settings), log
-    )
+    return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
 
 
 def _pack_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:

@@ -17,13 +17,13 @@ from streams.testkit import run_in_virtual_time
 class Oracle(LoopActor):
     """Answers each question with a reply that the test settles."""
 
-    def __init__(self, replies: list[LaterReply]) -> None:
+    def __init__(self, replies: asyncio.Queue[LaterReply]) -> None:
         super().__init__()
         self._replies = replies
 
     def on_receive(self, message: Any) -> Any:
         reply = LaterReply()
-        self._replies.append(reply)
+        self._replies.put_nowait(reply)
         if message == "at once":
             reply.set("known")
         return reply
@@ -31,11 +31,9 @@ class Oracle(LoopActor):
 
 def test_an_ask_gets_the_value_when_it_is_set_and_not_before() -> None:
     async def main() -> None:
-        replies: list[LaterReply] = []
+        replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         asked = asyncio.ensure_future(_await(oracle.ask("?", block=False)))
-        while not replies:
-            await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert not asked.done()
         replies[0].set(42)
@@ -48,11 +46,9 @@ def test_an_ask_gets_the_value_when_it_is_set_and_not_before() -> None:
 
 def test_a_reply_that_fails_raises_at_whoever_asked() -> None:
     async def main() -> None:
-        replies: list[LaterReply] = []
+        replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         asked = asyncio.ensure_future(_await(oracle.ask("?", block=False)))
-        while not replies:
-            await asyncio.sleep(0)
         replies[0].fail(ValueError("no answer"))
         with pytest.raises(ValueError, match="no answer"):
             await asked
@@ -63,11 +59,9 @@ def test_a_reply_that_fails_raises_at_whoever_asked() -> None:
 
 def test_to_a_told_message_a_later_reply_makes_no_difference() -> None:
     async def main() -> None:
-        replies: list[LaterReply] = []
+        replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         oracle.tell("?")
-        while not replies:
-            await asyncio.sleep(0)
         replies[0].set(1)
         assert oracle.is_alive()
         await oracle.stop(block=False)

@@ -32,7 +32,6 @@ from actors.messages import (
     SendMessages,
     SentMessages,
 )
-from actors.queue_actor import QueueActor
 from actors.queue_directory import QueueDirectory
 from actors.queue_state import QueueSettings
 from actors.storage import ManualCommitter, Storage
@@ -121,7 +120,7 @@ async def test_neither_sender_nor_receiver_hears_of_a_message_before_it_is_durab
     bench = Bench(directory)
     queue = bench.queues.get_or_create("q")
     sender, confirmed = await bench.connect(queue, *SENDER)
-    receiver, delivered = await bench.connect(queue, *RECEIVER)
+    _, delivered = await bench.connect(queue, *RECEIVER)
     await bench.commit()
     queue.tell(sends(0, b"a", b"b")(sender))
     await turns()
@@ -130,6 +129,19 @@ async def test_neither_sender_nor_receiver_hears_of_a_message_before_it_is_durab
     await bench.commit()
     assert confirmed[2:] == [SentMessages(2, 0)]
     assert [(m.first, m.possibly_replayed) for m in delivered[1:]] == [(0, False)]
+    await bench.close()
+
+
+@durable
+async def test_a_sender_that_comes_back_is_told_only_of_what_is_durable(directory: Path) -> None:
+    """What it is told was stored it takes for confirmed."""
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
+    _, told = await bench.connect(queue, SENDER[0])
+    assert told == []
+    await bench.commit()
+    assert told == [SenderAttached(2)]
     await bench.close()
 
 
@@ -164,7 +176,7 @@ async def test_batches_that_arrive_together_are_stored_as_one_and_confirmed_each
 async def test_an_acknowledgement_holds_nothing_up(directory: Path) -> None:
     bench = Bench(directory)
     queue = bench.queues.get_or_create("q")
-    sender, confirmed = await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
+    await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
     await bench.commit()
     receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
     queue.tell(DeleteMessages(receiver, [(0, 1)]))

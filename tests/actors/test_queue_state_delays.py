@@ -275,6 +275,7 @@ def test_after_a_restart_the_rest_of_a_delay_is_waited_for() -> None:
     q.send(1)
     again = restarted(q, NOON + 40 * US)
     assert again.counts() == (2, 1, 0)
+    assert set(again.queue.log.delayed) == {0}
     assert again.drain() == [1, 2]
     again.at(59.9)
     assert again.drain() == []
@@ -477,6 +478,21 @@ def test_a_large_expired_backlog_is_dropped_in_portions(monkeypatch: pytest.Monk
     assert q.counts() == (0, 0, 8)
 
 
+def test_a_portion_of_what_is_expired_is_no_larger_for_many_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiring, "EXPIRY_BUDGET", 3)
+    q = Ticking()
+    names = ("r", "two", "three", "four")
+    for name in names[1:]:
+        q.queue.attach_receiver(name)
+    for name in names:
+        q.queue.receive(name, 1, LARGE, 0.0)
+    q.send(1, delay=5.0)
+    for _ in range(8):
+        q.send(1, delay=5.0, ttl=4.0)
+    q.queue.tick(5.0)
+    assert q.counts() == (5, 0, 3)
+
+
 def test_expiring_makes_room_for_senders() -> None:
     q = Ticking(QueueSettings(max_messages=4))
     q.queue.detach("s", 0.0)
@@ -602,6 +618,9 @@ def test_clocks_that_are_set_again_and_again_are_remembered_within_a_bound() -> 
 
 def test_clocks_forget_what_concerns_no_stored_message() -> None:
     clocks = Clocks(0.0, 0, before=0)
+    for number in range(10):
+        clocks.mark(5, 0.0, number * 7 * US, oldest=0)
+    assert len(clocks._firsts) == 2
     for number in range(1, 10):
         clocks.mark(number * 10, 0.0, number * US, oldest=number * 10 - 1)
     assert len(clocks._firsts) == 2

@@ -62,6 +62,18 @@ def test_a_sender_is_granted_what_it_asks_for_while_there_is_room() -> None:
     assert queue.take_effects() == [GrantCapacity("s", 100, PLENTY)]
 
 
+def test_a_connection_lost_before_what_was_accepted_is_stored_makes_no_room_of_it() -> None:
+    queue = queue_of(messages=10)
+    attach(queue, "a", messages=8)
+    attach(queue, "b", messages=8)
+    assert grants(queue) == {"a": 8, "b": 2}
+    queue.accept("a", 0, batch(8))
+    queue.detach("a", 0.0)
+    assert grants(queue) == {}
+    queue.store(0.0, 0)
+    assert queue.log.stored_messages == 8
+
+
 def test_permits_and_stored_messages_together_stay_within_the_limit() -> None:
     queue = queue_of(messages=10)
     attach(queue, "a", messages=8)

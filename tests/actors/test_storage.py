@@ -12,8 +12,8 @@ import pytest
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
 from actors.queue_state import Deliver, QueueLog, QueueSettings, QueueState
-from actors.queue_state.events import Event, MessagesAdded, Origin
 from actors.queue_state.effects import Confirm
+from actors.queue_state.events import Event, MessagesAdded, Origin
 from actors.storage import JournalOptions, ManualCommitter, Storage
 from actors.storage.snapshot import COUNTERS
 from actors.storage.table import JournalEntryTable
@@ -27,7 +27,9 @@ class Bench:
 
     def __init__(self, directory: Path, **options: Any) -> None:
         self.committer = ManualCommitter()
-        self.storage = Storage.open(directory, JournalOptions(**{"segment_bytes": 16 * 1024, **options}), committer=self.committer)
+        self.storage = Storage.open(
+            directory, JournalOptions(**{"segment_bytes": 16 * 1024, **options}), committer=self.committer
+        )
         self.failures: list[StorageError] = []
         self.storage.start(self.failures.append)
 
@@ -84,11 +86,15 @@ def drain(queue: QueueState, messages: int = 10**6) -> list[tuple[int, list[byte
 
 
 def facts_of(log: QueueLog) -> dict[str, Any]:
-    return {name: getattr(log, name) for name in (*COUNTERS, "acknowledged", "producers", "ledgers", "returns", "delayed")}
+    return {
+        name: getattr(log, name) for name in (*COUNTERS, "acknowledged", "producers", "ledgers", "returns", "delayed")
+    }
 
 
 @in_loop
-def test_after_a_restart_what_was_delivered_and_not_acknowledged_comes_again_in_order_marked_possibly_replayed(directory: Path) -> None:
+def test_after_a_restart_what_was_delivered_and_not_acknowledged_comes_again_in_order_marked_possibly_replayed(
+    directory: Path,
+) -> None:
     bench = Bench(directory)
     queue = bench.declare()
     for number in range(10):
@@ -101,7 +107,10 @@ def test_after_a_restart_what_was_delivered_and_not_acknowledged_comes_again_in_
     queue = again.recovered()
     delivered = drain(queue)
     assert [payload for _, payloads, _ in delivered for payload in payloads] == [
-        b"%c%d" % (letter, n) for n in range(10) for letter in b"ab" if 2 * n + (letter == ord("b")) not in {0, 1, 2, 8, 9}
+        b"%c%d" % (letter, n)
+        for n in range(10)
+        for letter in b"ab"
+        if 2 * n + (letter == ord("b")) not in {0, 1, 2, 8, 9}
     ]
     assert all(replayed for _, _, replayed in delivered)
     again.close()

@@ -33,7 +33,10 @@ MESSAGES = st.builds(
     Message,
     st.binary(max_size=40),
     st.none() | st.binary(min_size=1, max_size=8),
-    st.none() | st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5) | st.binary(max_size=5), min_size=1, max_size=3),
+    st.none()
+    | st.dictionaries(
+        st.text(min_size=1, max_size=5), st.text(max_size=5) | st.binary(max_size=5), min_size=1, max_size=3
+    ),
 )
 EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(MessagesAcknowledged, RANGES),
@@ -80,7 +83,9 @@ def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is
     data: st.DataObject,
 ) -> None:
     if ids:
-        messages = [Message(m.payload, m.key, m.headers, bytes([0xAF, 0xFE, n]) + bytes(13)) for n, m in enumerate(messages)]
+        messages = [
+            Message(m.payload, m.key, m.headers, bytes([0xAF, 0xFE, n]) + bytes(13)) for n, m in enumerate(messages)
+        ]
     whole = MessageBatch.from_messages(messages)
     start = data.draw(st.integers(0, len(whole) - 1))
     batch = whole.slice(start, data.draw(st.integers(start + 1, len(whole))))
@@ -92,7 +97,7 @@ def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is
 
 
 def test_a_record_of_a_newer_version_is_refused_and_not_skipped() -> None:
-    with pytest.raises(StorageError, match="unknown kind 200.*newer version"):
+    with pytest.raises(StorageError, match=r"unknown kind 200.*newer version"):
         codec.decode(200, memoryview(b"\x90"))
     newer = codec.encode_declared(1, "q", None)[:-1] + b"\x81\xa5color\xa3red"
     with pytest.raises(StorageError, match="color"):

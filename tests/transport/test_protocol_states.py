@@ -216,6 +216,7 @@ def test_an_error_that_closes_ends_the_connection_and_one_that_does_not_is_an_an
         ("internal-error", True),
         ("limit-exceeded", True),
         ("queue-deleted", True),
+        ("journal-failed", True),
         ("protocol-error", False),
         ("taken-over", False),
         ("demand-exceeded", False),
