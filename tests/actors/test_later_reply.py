@@ -34,9 +34,9 @@ def test_an_ask_gets_the_value_when_it_is_set_and_not_before() -> None:
         replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         asked = asyncio.ensure_future(_await(oracle.ask("?", block=False)))
-        await asyncio.sleep(0)
+        reply = await replies.get()
         assert not asked.done()
-        replies[0].set(42)
+        reply.set(42)
         assert await asked == 42
         assert await oracle.ask("at once", block=False) == "known"
         await oracle.stop(block=False)
@@ -49,7 +49,7 @@ def test_a_reply_that_fails_raises_at_whoever_asked() -> None:
         replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         asked = asyncio.ensure_future(_await(oracle.ask("?", block=False)))
-        replies[0].fail(ValueError("no answer"))
+        (await replies.get()).fail(ValueError("no answer"))
         with pytest.raises(ValueError, match="no answer"):
             await asked
         await oracle.stop(block=False)
@@ -62,7 +62,7 @@ def test_to_a_told_message_a_later_reply_makes_no_difference() -> None:
         replies: asyncio.Queue[LaterReply] = asyncio.Queue()
         oracle = Oracle.start(replies)
         oracle.tell("?")
-        replies[0].set(1)
+        (await replies.get()).set(1)
         assert oracle.is_alive()
         await oracle.stop(block=False)
 
