@@ -115,6 +115,7 @@ class Journal:
         options = options or JournalOptions()
         files = files or OsFiles()
         try:
+            above = _existing(files, directory)
             files.make_directory(directory)
             lock = files.lock(directory / LOCK)
         except BlockingIOError:
@@ -122,8 +123,11 @@ class Journal:
         except OSError as error:
             raise JournalFailedError(error) from error
         try:
-            if files.names(directory) == [LOCK]:
-                files.sync_directory(directory.parent)  # perhaps it was just made
+            # Every level that was just made must be as durable as what is written below it.
+            made = directory.parents[: directory.parents.index(above) + 1] if above is not None else directory.parents[:1]
+            if above is not None or files.names(directory) == [LOCK]:
+                for parent in made:
+                    files.sync_directory(parent)
             recovered = recover(files, directory, options, report)
         except OSError as error:
             files.close(lock)
@@ -429,3 +433,14 @@ class Journal:
         assert self._lock is not None
         self._files.close(self._lock)
         self._lock = None
+
+
+def _existing(files: Files, directory: Path) -> Path | None:
+    """The lowest directory above ``directory`` that there is already; None where ``directory`` itself is there."""
+    for path in (directory, *directory.parents):
+        try:
+            files.names(path)
+        except FileNotFoundError:
+            continue
+        return None if path == directory else path
+    return None

@@ -17,6 +17,54 @@ if TYPE_CHECKING:
     from actors.queue_state.ranges import Range
 
 
+class LostDeliveries:
+    """Deliveries that a receiver lost to the visibility timeout and may still answer.
+
+    A message may be lost, delivered to the same receiver again and lost again: it is answered as often as it was delivered, and the
+    receiver cannot know which of its answers came in time.
+    """
+
+    __slots__ = ("_levels",)
+
+    def __init__(self) -> None:
+        # Level n has the messages of which more than n deliveries are unanswered: each is a part of the one before.
+        self._levels: list[RangeSet] = []
+
+    def __len__(self) -> int:
+        """How many ranges, not deliveries."""
+        return sum(map(len, self._levels))
+
+    def add(self, start: int, stop: int) -> None:
+        """A delivery of each of these is lost."""
+        parts = [(start, stop)]
+        for level in self._levels:
+            again = [known for part in parts for known in level.remove(*part)]
+            for part in parts:
+                level.add(*part)
+            if not again:
+                return
+            parts = again
+        self._levels.append(RangeSet(parts))
+
+    def take(self, start: int, stop: int) -> list[Range]:
+        """One delivery of each of these is answered; returns those of which there was one."""
+        parts, taken = [(start, stop)], []
+        for level in reversed(self._levels):
+            found = [known for part in parts for known in level.remove(*part)]
+            taken += found
+            rest = RangeSet(parts)
+            for part in found:
+                rest.remove(*part)
+            parts = list(rest)
+        while self._levels and not self._levels[-1]:
+            self._levels.pop()
+        return taken
+
+    def reach(self, position: int) -> int:
+        """The end of the range that holds ``position``; ``position`` itself if none does."""
+        return self._levels[0].reach(position) if self._levels else position
+
+
 class Receiver:
     """One receiving connection.
 
@@ -25,7 +73,7 @@ class Receiver:
         byte_credit: bytes it may still get; below zero when the last message led beyond it.
         held: its leases.
         in_flight: messages in them.
-        expired: messages it had and lost to the visibility timeout, which it may still acknowledge.
+        expired: deliveries it had and lost to the visibility timeout, which it may still answer.
     """
 
     __slots__ = ("byte_credit", "connection", "demand", "expired", "held", "in_flight")
@@ -36,7 +84,7 @@ class Receiver:
         self.byte_credit = 0
         self.held = SpanMap()
         self.in_flight = 0
-        self.expired = RangeSet()
+        self.expired = LostDeliveries()
 
 
 class LeaseTable:
@@ -69,8 +117,6 @@ class LeaseTable:
         receiver.in_flight += count
         self.in_flight += count
         self._deadlines.push(span, deadline)
-        if receiver.expired:
-            receiver.expired.remove(span.start, span.stop)
 
     def check(self, receiver: Receiver, ranges: Sequence[Range]) -> None:
         """Raise UnknownAcknowledgementError unless each message is in ``receiver``'s leases or its expired ranges."""

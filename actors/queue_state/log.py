@@ -173,27 +173,34 @@ class QueueLog:
             ledger.owner_timeout = event.owner_timeout
 
     def _reserved(self, event: MessagesReserved, _number: int) -> None:
-        ledger = self.ledgers[event.subscription]
-        if event.position != ledger.high:
+        ledger = self.ledgers.get(event.subscription)
+        # Without a ledger, as without the positions before, there is none only in what a repair has left.
+        if ledger is None or event.position != ledger.high:
             return
         for start, stop, delivery_count, possibly_replayed in event.ranges:
             ledger.append(start, stop, delivery_count, possibly_replayed)
         self.reserved_messages += ledger.high - event.position
 
     def _committed(self, event: ReservationCommitted, _number: int) -> None:
-        ranges = self.ledgers[event.subscription].drop_below(event.position)
-        self.reserved_messages -= sum(stop - start for start, stop in ranges)
-        self.total_acknowledged += self._remove(ranges)
+        self.total_acknowledged += self._remove(self._dropped(event))
 
     def _released(self, event: SubscriptionReleased, _number: int) -> None:
-        ranges = self.ledgers[event.subscription].drop_below(event.position)
+        self._dropped(event)
+
+    def _dropped(self, event: ReservationCommitted | SubscriptionReleased) -> list[Range]:
+        """What leaves a ledger with an event."""
+        ledger = self.ledgers.get(event.subscription)
+        ranges = [] if ledger is None else ledger.drop_below(event.position)
         self.reserved_messages -= sum(stop - start for start, stop in ranges)
+        return ranges
 
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
         removed = 0
         acknowledged, table = self.acknowledged, self.table
-        for start, stop in ranges:
+        for start, end in ranges:
+            # What a repair has lost may be acknowledged all the same.
+            stop = min(end, self.next_sequence)
             parts = acknowledged.gaps(start, stop)
             if not parts:
                 continue
@@ -203,8 +210,8 @@ class QueueLog:
             # A batch with two of the parts counts once.
             counted = -1
             for part_start, part_stop in parts:
-                for first, end, size in table.extents(part_start, part_stop):
-                    if first > counted and acknowledged.reach(first) >= end:
+                for first, after, size in table.extents(part_start, part_stop):
+                    if first > counted and acknowledged.reach(first) >= after:
                         counted = first
                         self.stored_batches -= 1
                         self.stored_bytes -= size + table.overhead

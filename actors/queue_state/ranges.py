@@ -11,8 +11,12 @@ from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 Range = tuple[int, int]
 
 
-def checked_ranges(pairs: Sequence[tuple[int, int]]) -> list[Range]:
+def checked_ranges(pairs: Sequence[tuple[int, int]], twice: bool = False) -> list[Range]:
     """The protocol's pairs of first and count as ascending ranges.
+
+    Args:
+        pairs: first numbers and counts.
+        twice: whether they may name a message more than once, as answers to several deliveries of it do.
 
     Raises:
         InvalidRequestError: a pair that names no message.
@@ -26,7 +30,7 @@ def checked_ranges(pairs: Sequence[tuple[int, int]]) -> list[Range]:
     if len(ranges) > 1:
         ranges.sort()
         for (_, stop), (start, end) in pairwise(ranges):
-            if start < stop:
+            if start < stop and not twice:
                 raise UnknownAcknowledgementError(start, end, start)
     for start, stop in ranges:
         if not 0 <= start < stop:

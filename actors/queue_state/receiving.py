@@ -10,7 +10,7 @@ from actors.queue_state.effects import Refuse
 from actors.queue_state.events import MessagesAcknowledged, QueuePurged
 from actors.queue_state.exclusive import join_ring, pass_on, waits_in_line
 from actors.queue_state.leases import Receiver
-from actors.queue_state.ranges import checked_ranges, merged
+from actors.queue_state.ranges import RangeSet, checked_ranges, merged
 from actors.queue_state.returning import give_back
 from actors.queue_state.settings import MAX_DELAYED, MAX_EXPIRED_RANGES, MAX_VISIBILITY_SECONDS, TIMER_BUDGET
 
@@ -45,7 +45,7 @@ def receive(core: QueueCore, connection: Connection, messages: int, size: int, n
 def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
     """Remove messages for good; see ``QueueState.acknowledge``."""
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs)
+    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
     if len(ranges) == 1 and core.leases.take_exactly(receiver, *ranges[0]):
         core.commit(MessagesAcknowledged((ranges[0],)))
         core.grant()
@@ -53,13 +53,12 @@ def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[i
     core.leases.check(receiver, ranges)
     done: list[Range] = []
     for start, stop in ranges:
-        done += [(span.start, span.stop) for span in core.leases.take(receiver, start, stop)]
-        if receiver.expired:
-            late = [part for lost in receiver.expired.remove(start, stop) for part in core.ready.remove(*lost)]
-            if late:
-                done = sorted(done + late)
+        held = [(span.start, span.stop) for span in core.leases.take(receiver, start, stop)]
+        done += held
+        for lost in _late(receiver, start, stop, held):
+            done += core.ready.remove(*lost)
     if done:
-        core.commit(MessagesAcknowledged(merged(done)))
+        core.commit(MessagesAcknowledged(merged(sorted(done))))
         core.grant()
 
 
@@ -77,9 +76,9 @@ def negative_acknowledge(
         )
     returned: list[Span] = []
     for start, stop in ranges:
-        returned += core.leases.take(receiver, start, stop)
-        if receiver.expired:
-            receiver.expired.remove(start, stop)
+        held = core.leases.take(receiver, start, stop)
+        returned += held
+        _late(receiver, start, stop, [(span.start, span.stop) for span in held])
     give_back(core, returned, now, delay)
     dispatch(core, now)
 
@@ -154,6 +153,16 @@ def purge(core: QueueCore) -> int:
         core.commit(QueuePurged(ranges))
         core.grant()
     return sum(stop - start for start, stop in ranges)
+
+
+def _late(receiver: Receiver, start: int, stop: int, held: Sequence[Range]) -> list[Range]:
+    """Count the answers of a range that are for deliveries lost before; returns which they are."""
+    if not receiver.expired:
+        return []
+    rest = RangeSet([(start, stop)])
+    for part in held:
+        rest.remove(*part)
+    return [lost for part in rest for lost in receiver.expired.take(*part)]
 
 
 def _check_seconds(what: str, seconds: float) -> None:

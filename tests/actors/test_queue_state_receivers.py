@@ -341,12 +341,26 @@ def test_a_late_acknowledgement_removes_what_is_delayed() -> None:
     assert queue.next_deadline() == 70.0
 
 
-def test_a_message_delivered_again_to_the_same_receiver_is_acknowledged_once() -> None:
+def test_a_message_delivered_again_to_the_same_receiver_is_answered_as_often_as_it_was_delivered() -> None:
+    """The late answer may be under way when the message comes again: no client could help answering twice."""
     queue = queue_with(1)
     receive(queue, "r", 1)
     queue.tick(10.0)
     receive(queue, "r", 1, now=10.0)
     queue.acknowledge("r", [(0, 1)])
+    assert queue.log.stored_messages == 0
+    queue.acknowledge("r", [(0, 1)])
+    with pytest.raises(UnknownAcknowledgementError):
+        queue.acknowledge("r", [(0, 1)])
+
+
+def test_both_answers_may_come_in_one_acknowledgement() -> None:
+    queue = queue_with(1)
+    receive(queue, "r", 1)
+    queue.tick(10.0)
+    receive(queue, "r", 1, now=10.0)
+    queue.acknowledge("r", [(0, 1), (0, 1)])
+    assert queue.log.stored_messages == 0
     with pytest.raises(UnknownAcknowledgementError):
         queue.acknowledge("r", [(0, 1)])
 
