@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from journal import Journal, JournalError
+from journal.files import OsFiles
 from tests.fault.defects import believing_short_writes, hasty, retrying
 from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import WRITING, Call, Fault, FaultyFiles, Kind
@@ -130,6 +132,37 @@ def test_a_panic_around_any_call_loses_nothing(kind: Kind, seed: int) -> None:
         outcome, files = run(seed, Fault(site, kind))
         assert files.dead
         assert outcome.end is End.DIED
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_disk_that_fills_up_fails_the_journal_clearly_and_room_brings_it_back_whole(seed: int) -> None:
+    failed = 0
+    for capacity in range(1000, 40_000, 1000):
+        workload = Workload(seed)
+        disk = SimulatedDisk(capacity)
+        outcome = workload.live(FaultyFiles(disk), STEPS)
+        if outcome.end is End.FAILED:
+            failed += 1
+            assert "No space left on device" in str(outcome.failure)
+        disk = disk.crash(Random(capacity)) if capacity % 2000 else disk.restart()
+        disk.capacity = None
+        assert workload.live(disk, 10).end is End.CLOSED
+    assert failed > 10
+
+
+@pytest.mark.parametrize("kind", [Kind.PANIC_BEFORE, Kind.PANIC_WITHIN, Kind.PANIC_AFTER, Kind.EIO])
+def test_on_real_files_too_a_fault_at_any_call_loses_nothing(kind: Kind, tmp_path: Path) -> None:
+    begin = FaultyFiles(OsFiles())
+    assert Workload(1, directory=tmp_path / "whole").live(begin, 60).end is End.CLOSED
+    sites = [site for site, call in enumerate(begin.calls) if call.operation in WRITING]
+    assert len(sites) > 10
+    for site in sites[::3]:
+        workload = Workload(1, directory=tmp_path / str(site))
+        files = FaultyFiles(OsFiles(), Fault(site, kind))
+        outcome = workload.live(files, 60)
+        files.release()
+        assert outcome.end is (End.FAILED if kind is Kind.EIO else End.DIED) or files.calls[site].operation == "unlink"
+        assert workload.live(OsFiles(), 10).end is End.CLOSED
 
 
 def first_caught(kind: Kind, defect: Opener, operation: str) -> HistoryError | None:

@@ -64,9 +64,17 @@ class Workload:
         seed: what it does.
         options: the journal's.
         opener: opens the journal.
+        directory: where it is.
     """
 
-    def __init__(self, seed: int, options: JournalOptions = SMALL, opener: Opener = Journal.open) -> None:
+    def __init__(
+        self,
+        seed: int,
+        options: JournalOptions = SMALL,
+        opener: Opener = Journal.open,
+        directory: Path = DIRECTORY,
+    ) -> None:
+        self._directory = directory
         self.random = Random(seed)
         self.history = History()
         self._options = options
@@ -82,7 +90,7 @@ class Workload:
         """
         reports: list[str] = []
         try:
-            journal = self.opener(DIRECTORY, self._options, files, reports.append)
+            journal = self.opener(self._directory, self._options, files, reports.append)
         except Panic as died:
             return Outcome(End.DIED, died, reports)
         except (JournalError, OSError) as failure:

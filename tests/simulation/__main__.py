@@ -23,12 +23,15 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=seeds, default=seeds("0:100"), metavar="A:B", help="A <= seed < B, or one seed")
     parser.add_argument("--memory", action="store_true", help="a broker without a disk, which is never restarted")
-    parser.add_argument("--plain", action="store_true", help="queues with limits and timeouts only, none of the features")
+    parser.add_argument(
+        "--plain", action="store_true", help="queues with limits and timeouts only, none of the features"
+    )
     parser.add_argument("--verbose", action="store_true", help="print every event")
     options = parser.parse_args(arguments)
     failed = 0
     for seed in options.seeds:
-        outcome = run(seed, not options.memory, frozenset() if options.plain else FEATURES)
+        features = frozenset() if options.plain else FEATURES
+        outcome = run(seed, durable=not options.memory, features=features)
         if options.verbose:
             print(outcome.plan)
             for event in outcome.events:

@@ -131,6 +131,7 @@ class Checker:
         self.findings: list[Finding] = []
         self._queues = {name: _Queue(rule) for name, rule in rules.items()}
         self._timing = timing
+        self._gone: dict[int, None] = {}
         self._latest: dict[int, tuple[float, list[_Stored]]] = {}
 
     def check(self, events: Sequence[Event]) -> list[Finding]:
@@ -175,7 +176,9 @@ class Checker:
             case Crashed():
                 self._crashed(event)
             case Drained() if event.stored:
-                self._find(STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end")
+                self._find(
+                    STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end"
+                )
             case _:
                 pass
 
@@ -184,10 +187,13 @@ class Checker:
     def _delivered(self, event: Delivered) -> None:
         queue = self._queues[event.queue]
         flagged = event.possibly_replayed or event.delivery_count > 1
-        if queue.rules.in_order and queue.receiver not in (None, event.connection):
+        # What was on its way when the connection was let go still crosses the wire, and is nobody's.
+        is_held = event.connection not in self._gone
+        if is_held and queue.rules.in_order and queue.receiver not in (None, event.connection):
             text = f"{event.queue} is delivered to connection {event.connection} while {queue.receiver} has it"
             self._find(SHARED, event.time, text)
-        queue.receiver = event.connection
+        if is_held:
+            queue.receiver = event.connection
         for index, message in enumerate(event.messages):
             sequence = event.first + index
             if not self._is_genuine(queue, event, sequence, message):
@@ -203,6 +209,8 @@ class Checker:
                 self._check_first_delivery(queue, event, sequence, message)
             self._check_times(event, sequence, stored)
             self._let_go(event.queue, sequence, stored)
+            if not is_held:
+                continue
             stored.holder = event.connection
             stored.lease_until = event.time + queue.rules.visibility
             queue.held.setdefault(event.connection, {})[sequence] = None
@@ -301,12 +309,14 @@ class Checker:
                     stored.acknowledged_at = event.time
                     queue.recent.append(sequence)
                     answered.append(stored)
+                    self._let_go(event.queue, sequence, stored)
                 else:
+                    # Somebody else has it, or had it until just now.
                     stored.maybe_acknowledged = True
-                self._let_go(event.queue, sequence, stored)
 
     def _released(self, event: Released) -> None:
         connection = event.connection
+        self._gone[connection] = None
         when, answered = self._latest.pop(connection, (0.0, []))
         if event.reason.startswith("ERROR") and when == event.time:
             # What was refused may have been just this acknowledgement.

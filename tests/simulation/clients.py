@@ -106,7 +106,9 @@ class Producer(Client):
         return MessageBatch.from_payloads(payloads)
 
     def _payload(self, number: int) -> bytes:
-        return f"{self.name}/{number}|".encode() + self.random.randbytes(self.random.randint(0, self.plan.largest_payload))
+        return f"{self.name}/{number}|".encode() + self.random.randbytes(
+            self.random.randint(0, self.plan.largest_payload)
+        )
 
     def _confirm(self, confirmation: Confirmation) -> None:
         first = self._confirmed
@@ -127,9 +129,7 @@ class Consumer(Client):
     async def _live(self) -> None:
         plan = self.plan
         while True:
-            receiver = Receiver(
-                RECEIVE_ADDRESS, queue=plan.queue, max_in_flight=plan.max_in_flight, reconnect=PATIENCE
-            )
+            receiver = Receiver(RECEIVE_ADDRESS, queue=plan.queue, max_in_flight=plan.max_in_flight, reconnect=PATIENCE)
             running = receiver.to(Sink.foreach(self._handle)).run()
             try:
                 await stay(running, self.random.expovariate(1 / plan.stays))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TYPE_CHECKING
@@ -66,6 +67,7 @@ class Nemesis:
         self._wall_clock = wall_clock
         self._failed = failed
         self._mending: dict[asyncio.Task[None], None] = {}
+        self._is_ending = False
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
             "mute": self._mute,
@@ -142,10 +144,14 @@ class Nemesis:
         self._later(self._random.uniform(0, LONGEST_DOWN), start)
 
     def _end_broker(self, how: str) -> None:
-        if not self._host.running:
+        if not self._host.running or self._is_ending:
             return
+        self._is_ending = True
 
         async def restart() -> None:
+            if self._random.random() < 0.5:
+                await self._next_confirmation()
+            self._is_ending = False
             if how == "stop":
                 await self._host.stop()
             elif how == "kill":
@@ -163,6 +169,15 @@ class Nemesis:
         self._wall_clock.jump(seconds)
 
     # Inside
+
+    async def _next_confirmation(self) -> None:
+        """Wait until a program has just been told that something is stored: the worst moment for that to be untrue."""
+        confirmed = self._loop.create_future()
+        self._history.on_confirmed = lambda: confirmed.done() or confirmed.set_result(None)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_DOWN):
+                await confirmed
+        self._history.on_confirmed = None
 
     def _note(self, text: str) -> None:
         self._history.add(Noted(self._loop.time(), text))

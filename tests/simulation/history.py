@@ -8,6 +8,7 @@ A message is known by its name: what its payload begins with, and a digest of al
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -178,13 +179,21 @@ Event: TypeAlias = (
 
 @dataclass(slots=True)
 class History:
-    """The events of one run so far."""
+    """The events of one run so far.
+
+    Attributes:
+        events: in order.
+        on_confirmed: called when a program is told that messages are stored.
+    """
 
     events: list[Event] = field(default_factory=list)
+    on_confirmed: Callable[[], object] | None = None
 
     def add(self, event: Event) -> None:
         """Note what has just happened."""
         self.events.append(event)
+        if self.on_confirmed is not None and isinstance(event, Confirmed):
+            self.on_confirmed()
 
     def digest(self) -> str:
         """Equal for equal histories, and for no others."""

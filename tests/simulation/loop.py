@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -110,7 +111,9 @@ class SimulatedLoop(VirtualTimeLoop):
         self._turns += 1
         if self._turns > MOST_TURNS:
             self._turns = 0
-            raise EndlessRunError(f"{MOST_TURNS} turns of the loop, and virtual time is {self.time():.6f}; next: {self._ready}")  # type: ignore[attr-defined]
+            raise EndlessRunError(
+                f"{MOST_TURNS} turns of the loop, and virtual time is {self.time():.6f}; next: {self._ready}"
+            )  # type: ignore[attr-defined]
         super()._run_once()  # type: ignore[misc]  # the one place where every turn begins
 
     def call_soon(
@@ -165,9 +168,14 @@ class SimulatedLoop(VirtualTimeLoop):
 
     def _note_report(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        self.reports.append(f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message")))
+        self.reports.append(
+            f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
+        )
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
+    coro = task.get_coro()
+    if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+        coro.close()  # nothing of it has run, so nothing of it can say goodbye
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     materialize._supervisors.discard(task)

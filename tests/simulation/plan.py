@@ -1,4 +1,4 @@
-"""What a seed means: which queues, clients and faults a run has. Everything is drawn here, so that a run can be described before it starts."""
+"""What a seed means: which queues, clients and faults a run has. Nearly everything is drawn before it starts."""
 
 from __future__ import annotations
 
@@ -167,9 +167,7 @@ def _queues(name: str, settings: QueueSettings, features: frozenset[str]) -> lis
     return plans
 
 
-def _producer(
-    random: Random, name: str, queue: str, settings: QueueSettings, features: frozenset[str]
-) -> ProducerPlan:
+def _producer(random: Random, name: str, queue: str, settings: QueueSettings, features: frozenset[str]) -> ProducerPlan:
     plan = ProducerPlan(
         name,
         queue,

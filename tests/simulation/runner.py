@@ -20,6 +20,7 @@ from tests.simulation.history import Drained, Event, History, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
+from tests.simulation.storage import LAZY_DELAY
 from tests.simulation.wiretap import Wiretap
 
 WALL_CLOCK_START = 1_700_000_000.0
@@ -30,8 +31,6 @@ DRAIN_DEADLINE = 120.0
 DRAIN_STEP = 1.0
 LINGERING = 30.0
 """Virtual seconds after the end in which every timer and connection must be gone."""
-LAZY_DELAY = 0.05
-"""Seconds that an acknowledgement may wait for others before it is committed; the journal's."""
 DEFECT, LEAK, FAILED = "defect", "leak", "failed"
 
 
@@ -131,7 +130,7 @@ def _lives(task: asyncio.Task[object]) -> bool:
     return bool(task._log_destroy_pending)  # type: ignore[attr-defined]
 
 
-def run(seed: int, durable: bool = True, features: frozenset[str] = FEATURES) -> Outcome:
+def run(seed: int, *, durable: bool = True, features: frozenset[str] = FEATURES) -> Outcome:
     """Run a seed."""
     return run_plan(draw(seed, durable, features))
 

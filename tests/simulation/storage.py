@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -127,9 +128,7 @@ class Disk:
         """The process dies, now or in the middle of the commit that is under way; with ``power`` the cache is lost too."""
         self.files.left = self._random.randint(0, MOST_CALLS_BEFORE_DEATH)
         if self._random.random() < 0.5:
-            try:
+            with contextlib.suppress(Death):
                 self.committer.run()
-            except Death:
-                pass
         self.files.left = 0
         self._disk = self._disk.crash(self._random) if power else self._disk.restart()

@@ -100,6 +100,13 @@ GOOD: dict[str, list[Event]] = {
         delivered(2, 0, "a", "b", to=2, count=2, replayed=True),
         done(3, 0, 2, by=2),
     ],
+    "redelivered when it was written to a connection that was just let go": [
+        *SENT,
+        Released(1, 1, "CANCEL"),
+        delivered(1, 0, "a", "b"),
+        delivered(2, 0, "a", "b", to=2, count=2, replayed=True),
+        done(3, 0, 2, by=2),
+    ],
     "redelivered after a crash, its count forgotten": [
         *SENT,
         delivered(1, 0, "a", "b"),
@@ -123,6 +130,15 @@ GOOD: dict[str, list[Event]] = {
         done(12, 0, 2, by=1),
         delivered(21, 0, "a", "b", to=1, count=3, replayed=True),
         done(22, 0, 2, by=1),
+    ],
+    "a late acknowledgement, said twice, of what somebody else holds": [
+        *SENT,
+        delivered(1, 0, "a", "b"),
+        delivered(11, 0, "a", "b", to=2, count=2, replayed=True),
+        Acknowledged(12, 1, "q", ((0, 2), (0, 2))),
+        Released(13, 2, "lost"),
+        delivered(13, 0, "a", "b", to=3, count=3, replayed=True),
+        done(14, 0, 2, by=3),
     ],
     "an acknowledgement refused with its connection": [
         *SENT,
@@ -155,7 +171,13 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     ),
     "twice, not marked": (
         DUPLICATED,
-        [*SENT, delivered(1, 0, "a", "b"), Released(2, 1, "lost"), delivered(3, 0, "a", "b", to=2), done(4, 0, 2, by=2)],
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Released(2, 1, "lost"),
+            delivered(3, 0, "a", "b", to=2),
+            done(4, 0, 2, by=2),
+        ],
     ),
     "twice, not marked, after a crash": (
         DUPLICATED,
@@ -211,7 +233,13 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     ),
     "redelivered before the delay it was given back with": (
         EARLY,
-        [*SENT, delivered(1, 0, "a", "b"), Returned(2, 1, "q", ((0, 1),), 3.0), delivered(4, 0, "a", count=2), done(5, 0, 2)],
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(2, 1, "q", ((0, 1),), 3.0),
+            delivered(4, 0, "a", count=2),
+            done(5, 0, 2),
+        ],
     ),
     "delivered before the sender's delay": (
         EARLY,
@@ -242,8 +270,17 @@ def test_strict_order_holds_whoever_receives() -> None:
     exclusive = QueueRules(visibility=10.0, in_order=True)
     assert REORDERED in kinds(events, exclusive)
     assert SHARED in kinds(events, exclusive)
-    one_after_the_other = [*SENT, delivered(1, 0, "a"), Released(1, 1, "lost"), delivered(2, 1, "b", to=2)]
-    assert kinds([*one_after_the_other, done(3, 1, by=2), Crashed(4, "killed"), delivered(5, 0, "a", replayed=True), done(6, 0)], exclusive) == []
+    one_after_the_other = [
+        *SENT,
+        delivered(1, 0, "a"),
+        Released(1, 1, "lost"),
+        delivered(2, 1, "b", to=2),
+        done(3, 1, by=2),
+        Crashed(4, "killed"),
+        delivered(5, 0, "a", replayed=True),
+        done(6, 0),
+    ]
+    assert kinds(one_after_the_other, exclusive) == []
 
 
 def test_the_queues_own_delay_and_ttl_hold_where_the_sender_says_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The simulated network carries bytes as TCP does: whole and in order while it stands, never a byte from behind a cut, no word in silence."""
+"""The simulated network carries bytes as TCP does: whole and in order while it stands, and never a byte from behind a cut."""
 
 from __future__ import annotations
 

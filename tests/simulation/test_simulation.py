@@ -1,0 +1,102 @@
+"""Broker and clients under seeded faults keep every promise; the same seed is the same history; and a broken broker is found out.
+
+The range here is small and fixed; ``python -m tests.simulation --seeds A:B`` runs any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+
+from actors.queue_state import QueueState
+from tests.simulation.__main__ import main
+from tests.simulation.checker import DUPLICATED, LOST, RESURRECTED, STUCK, Finding
+from tests.simulation.history import Crashed, Delivered, Returned
+from tests.simulation.plan import FaultPlan, Plan, draw
+from tests.simulation.runner import Outcome, run, run_plan
+from transport.broker_connection import ReceivingPort
+
+SEEDS = range(12)
+SEEDS_IN_MEMORY = range(6)
+MUTANT_SEEDS = range(12)
+"""A defect need not show in every run, but must in one of these."""
+
+
+@cache
+def outcome_of(seed: int) -> Outcome:
+    return run(seed)
+
+
+def first_found(kind: str, plans: Iterator[Plan]) -> Finding | None:
+    """The first finding of a kind, in whichever run has one."""
+    return next((finding for plan in plans for finding in run_plan(plan).findings if finding.kind == kind), None)
+
+
+def in_memory() -> Iterator[Plan]:
+    return (draw(seed, durable=False) for seed in MUTANT_SEEDS)
+
+
+def with_power_failures() -> Iterator[Plan]:
+    """Plans whose commits take long, and whose broker often loses power before one."""
+    faults = FaultPlan(interval=1.0, weights={"power off broker": 1.0}, until=20.0)
+    return (replace(draw(seed, durable=True), commit_delay=0.2, faults=faults) for seed in MUTANT_SEEDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_promise_is_kept(seed: int) -> None:
+    outcome = outcome_of(seed)
+    again = f"python -m tests.simulation --seeds {seed} --verbose"
+    assert not outcome.findings, "\n".join([again, *map(str, outcome.findings)])
+
+
+def test_every_promise_is_kept_without_a_disk() -> None:
+    assert [(seed, str(finding)) for seed in SEEDS_IN_MEMORY for finding in run(seed, durable=False).findings] == []
+
+
+def test_the_same_seed_is_the_same_history() -> None:
+    first, second, other = outcome_of(3), run(3), outcome_of(4)
+    assert first.digest == second.digest
+    assert first.digest != other.digest
+
+
+def test_the_runs_have_crashes_redeliveries_and_messages_given_back_in_them() -> None:
+    events = [event for seed in SEEDS for event in outcome_of(seed).events]
+    assert {event.how for event in events if isinstance(event, Crashed)} == {"killed", "power", "stopped"}
+    assert any(isinstance(event, Returned) for event in events)
+    assert any(isinstance(event, Delivered) and event.possibly_replayed for event in events)
+
+
+def test_redeliveries_that_are_not_marked_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver = ReceivingPort.deliver
+
+    def unmarked(port: ReceivingPort, message: Any) -> None:
+        deliver(port, replace(message, delivery_count=1, possibly_replayed=False))
+
+    monkeypatch.setattr(ReceivingPort, "deliver", unmarked)
+    assert first_found(DUPLICATED, in_memory())
+
+
+def test_acknowledgements_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueState, "acknowledge", lambda *_: None)
+    assert first_found(RESURRECTED, in_memory())
+    assert first_found(STUCK, in_memory())
+
+
+def test_confirmations_before_the_sync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.commit_gate.CommitGate.passes", lambda *_: True)
+    assert first_found(LOST, with_power_failures())
+
+
+def test_the_command_prints_the_failing_seed_and_how_to_run_it_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--seeds", "1", "--memory"]) == 0
+    monkeypatch.setattr(QueueState, "acknowledge", lambda *_: None)
+    assert main(["--seeds", "1:2", "--memory"]) == 1
+    printed = capsys.readouterr().out
+    assert "seed 1 fails: python -m tests.simulation --seeds 1 --memory --verbose" in printed
+    assert "1 seeds, 1 failed" in printed
