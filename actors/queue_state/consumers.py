@@ -62,10 +62,10 @@ class Reservation:
         demand: messages, at most.
         bytes: bytes, at most, but for one message.
         below: messages with lower numbers only; None for any.
-        deadline: when it is answered in any case.
+        deadline: when it is answered in any case; ``heap`` is what knows that.
     """
 
-    __slots__ = ("below", "bytes", "connection", "deadline", "demand", "ledger", "request", "start")
+    __slots__ = ("below", "bytes", "connection", "deadline", "demand", "heap", "ledger", "request", "start")
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Reservation:
         self.bytes = size
         self.below = below
         self.deadline: float | None = None
+        self.heap: object | None = None
 
 
 class Ownership:
@@ -93,14 +94,15 @@ class Ownership:
 
     Attributes:
         connection: the owner's; None while none is connected.
-        deadline: when its reservations end for want of an owner; None while they do not.
+        deadline: when its reservations end for want of an owner; None while they do not. ``heap`` is what knows that.
         waiting: the owner's reservation that waits.
     """
 
-    __slots__ = ("connection", "deadline", "ledger", "waiting")
+    __slots__ = ("connection", "deadline", "heap", "ledger", "waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.connection: Connection | None = None
         self.deadline: float | None = None
+        self.heap: object | None = None
         self.waiting: Reservation | None = None

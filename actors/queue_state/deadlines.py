@@ -11,9 +11,10 @@ MIN_COMPACTED = 64
 
 
 class HasDeadline(Protocol):
-    """What a heap of deadlines holds; ``deadline`` is None while no heap has it."""
+    """What a heap of deadlines holds; ``deadline`` and ``heap`` are the heap's, and None while no heap has it."""
 
     deadline: float | None
+    heap: object | None
 
 
 T = TypeVar("T", bound=HasDeadline)
@@ -23,7 +24,8 @@ class DeadlineHeap(Generic[T]):
     """A heap with lazy deletion: what is forgotten stays until it comes up or until half of the heap is like it.
 
     So a heap is at most twice as large as what is in it, or ``MIN_COMPACTED``, and each operation costs O(log n) over
-    time. An item is in one heap at most.
+    time. An item is in one heap at most, but may go from one to another, to be due there at the very time at which it was due
+    here: so it knows which heap has it, and a place that it left is told from one that it has.
     """
 
     __slots__ = ("_heap", "_live", "_ticket")
@@ -45,17 +47,18 @@ class DeadlineHeap(Generic[T]):
     def push(self, item: T, deadline: float) -> None:
         """Add an item that is in no heap."""
         item.deadline = deadline
+        item.heap = self
         heappush(self._heap, (deadline, next(self._ticket), item))
         self._live += 1
 
     def forget(self, item: T) -> None:
         """Take an item out; it is in this heap."""
-        item.deadline = None
+        item.deadline = item.heap = None
         self._live -= 1
         if not self._live:
             self._heap.clear()
         elif len(self._heap) > MIN_COMPACTED and len(self._heap) > 2 * self._live:
-            self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0]]
+            self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0] and slot[2].heap is self]
             heapify(self._heap)
 
     def earliest(self) -> float | None:
@@ -63,7 +66,7 @@ class DeadlineHeap(Generic[T]):
         heap = self._heap
         while heap:
             deadline, _, item = heap[0]
-            if item.deadline == deadline:
+            if item.deadline == deadline and item.heap is self:
                 return deadline
             heappop(heap)
         return None
@@ -74,6 +77,6 @@ class DeadlineHeap(Generic[T]):
         if deadline is None or deadline > now:
             return None
         item = heappop(self._heap)[2]
-        item.deadline = None
+        item.deadline = item.heap = None
         self._live -= 1
         return item

@@ -98,11 +98,11 @@ class Span:
     Attributes:
         deliveries: how often these messages have been delivered.
         replayed: whether they may have been delivered before.
-        deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it.
+        deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
     """
 
-    __slots__ = ("deadline", "deliveries", "entry", "holder", "replayed", "start", "stop")
+    __slots__ = ("deadline", "deliveries", "entry", "heap", "holder", "replayed", "start", "stop")
 
     def __init__(self, start: int, stop: int, entry: Entry, deliveries: int, replayed: bool) -> None:
         self.start = start
@@ -111,6 +111,7 @@ class Span:
         self.deliveries = deliveries
         self.replayed = replayed
         self.deadline: float | None = None
+        self.heap: object | None = None
         self.holder: Receiver | None = None
 
     def __repr__(self) -> str:

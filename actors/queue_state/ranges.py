@@ -111,6 +111,11 @@ class RangeSet:
         stops[low:high] = [max(stop, stops[high - 1])]
         return stop - start - known
 
+    def extend(self, ranges: Iterable[Range]) -> None:
+        """Add several ranges."""
+        for start, stop in ranges:
+            self.add(start, stop)
+
     def remove(self, start: int, stop: int) -> list[Range]:
         """Remove a range; returns the parts of it that were in the set."""
         starts, stops = self._starts, self._stops

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import StorageError
 from actors.queue_state import QueueLog, QueueSettings
-from actors.queue_state.events import LAZY, Event, MessagesAdded, MessagesMoved
+from actors.queue_state.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
+from actors.queue_state.ranges import RangeSet
 from actors.storage import codec
 from actors.storage.after_repair import drop_lost, is_marked, remove_mark
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
 """Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
+GATHER_DELAY = 0.015
+"""Seconds for which acknowledgements are gathered, so that many become one record;"""
 ACKNOWLEDGE_DELAY = 0.02
-"""Seconds that acknowledgements wait for something to be written with: 50 ms after the broker took them they are durable."""
+"""and seconds that this then waits for something to be written with: 50 ms after the broker took them they are durable."""
 RECLAIM_INTERVAL = 2.0
 """Seconds after which what was acknowledged gives its room on the disk back, at the latest, when nothing else has a checkpoint made."""
 PENDING_HIGH_BYTES = 64 * 1024 * 1024
@@ -69,6 +72,8 @@ class Storage:
         self._cache_bytes = cache_bytes
         self._cache = entry_cache(cache_bytes)
         self._queues: dict[int, StoredQueue] = {}
+        self._tables: dict[int, JournalEntryTable] = {}
+        self._gathered: dict[int, RangeSet] = {}
         self._next_queue = 0
         self.store_id = 0
         self.durable = 0
@@ -125,6 +130,7 @@ class Storage:
         """Make durable what is not, and let the directory go; blocks for as long as a sync takes."""
         if self._reclaim is not None:
             self._reclaim.cancel()
+        self._write_acknowledged()
         if self._loop is not None:
             # So that the next start has next to nothing to read.
             self._checkpoint()
@@ -170,11 +176,16 @@ class Storage:
         Raises:
             StorageError: the journal takes nothing more.
         """
+        if number not in self._tables:
+            # It was deleted, and its actor is about to hear of it.
+            return 0
         try:
+            if type(event) is MessagesAcknowledged:
+                return self._acknowledged(number, event)
             if type(event) is MessagesAdded:
-                lsn = self._journal.append_items(
-                    codec.ADDED, number, event.first, len(event.batch), codec.encode_added(event)
-                )
+                parts = codec.encode_added(event)
+                self._tables[number].appended = len(parts[0]) + event.batch.nbytes
+                lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
                 if event.origin is not None:
                     # The other half of the same record: from here on no checkpoint has these messages in both queues.
                     self._moved(event)
@@ -186,6 +197,26 @@ class Storage:
             return self._journal.append(kind, [payload], lazy=type(event) in LAZY)
         except JournalError as error:
             raise StorageError(str(error)) from error
+
+    def _acknowledged(self, number: int, event: MessagesAcknowledged) -> int:
+        """Gather acknowledgements: many small ranges become few records, and nobody waits for any of them."""
+        if not self._gathered and self._loop is not None:
+            self._loop.call_later(GATHER_DELAY, self._write_acknowledged)
+        self._gathered.setdefault(number, RangeSet()).extend(event.ranges)
+        return 0
+
+    def _write_acknowledged(self) -> None:
+        gathered, self._gathered = self._gathered, {}
+        if self.failure is not None or not gathered:
+            return
+        try:
+            for number, ranges in gathered.items():
+                kind, payload = codec.encode(number, MessagesAcknowledged(tuple(ranges)))
+                self._journal.append(kind, [payload], lazy=True)
+        except JournalError as error:
+            self.fail(StorageError(str(error)))
+            return
+        self._schedule_reclaim()
 
     # --- durability
 
@@ -316,9 +347,7 @@ class Storage:
             self._queues = {queue.number: queue for queue in snapshot.queues}
         for record in self._journal.replay():
             self._replay(record)
-        for queue in self._queues.values():
-            table = queue.log.table
-            assert isinstance(table, JournalEntryTable)
+        for table in self._tables.values():
             table.replaying = False
         if is_marked(self._files, self.directory):
             for queue in self._queues.values():
@@ -358,7 +387,7 @@ class Storage:
             source.log.apply(MessagesMoved(event.origin.ranges))
 
     def _table(self, number: int) -> JournalEntryTable:
-        table = JournalEntryTable(self._journal, number, self._cache, self.fail)
+        table = self._tables[number] = JournalEntryTable(self._journal, number, self._cache, self.fail)
         table.replaying = self._loop is None
         return table
 
@@ -368,9 +397,9 @@ class Storage:
         return queue
 
     def _deleted(self, number: int) -> None:
-        queue = self._queues.pop(number, None)
-        if queue is not None and isinstance(queue.log.table, JournalEntryTable):
-            queue.log.table.deleted = True
+        if self._queues.pop(number, None) is not None:
+            self._tables.pop(number).deleted = True
+            self._gathered.pop(number, None)
 
     def _append(self, kind: int, payload: bytes) -> int:
         try:

@@ -30,6 +30,20 @@ def entry_cache(limit: int) -> EntryCache:
     return ByteBoundedCache(limit, on_evict=lambda _key, entry: entry.forget())
 
 
+class JournalEntry(Entry):
+    """An entry that knows what its record takes.
+
+    Attributes:
+        stored: bytes of the record's payload.
+    """
+
+    __slots__ = ("stored",)
+
+    def __init__(self, first: int, stop: int, table: JournalEntryTable, stored: int) -> None:
+        super().__init__(first, stop, table)
+        self.stored = stored
+
+
 class JournalEntryTable:
     """See ``EntryTable``. It holds an entry only while somebody else does: the cache, a lease, a delivery under way.
 
@@ -42,9 +56,10 @@ class JournalEntryTable:
     Attributes:
         replaying: whether batches are only counted, as their events come from the journal itself.
         deleted: whether the queue is gone, and with it what it held.
+        appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
     """
 
-    __slots__ = ("_cache", "_entries", "_failed", "_journal", "_stream", "deleted", "overhead", "replaying")
+    __slots__ = ("_cache", "_entries", "_failed", "_journal", "_stream", "appended", "deleted", "overhead", "replaying")
 
     def __init__(
         self, journal: Journal, stream: int, cache: EntryCache, failed: Callable[[StorageError], None]
@@ -52,23 +67,25 @@ class JournalEntryTable:
         self.overhead = RECORD_OVERHEAD_BYTES
         self.replaying = False
         self.deleted = False
+        self.appended = 0
         self._journal = journal
         self._stream = stream
         self._cache = cache
         self._failed = failed
-        self._entries: WeakValueDictionary[int, Entry] = WeakValueDictionary()
+        self._entries: WeakValueDictionary[int, JournalEntry] = WeakValueDictionary()
 
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``; the event has been appended to the journal already."""
         first = event.first
-        if not self.replaying:
-            entry = Entry(first, first + len(event.batch), self)
-            entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
-            self._entries[first] = entry
-            self._cache.put((self._stream, first), entry, entry.size)
-        located = self._journal.locate(self._stream, first)
-        assert located is not None, "an event is applied after it was appended"
-        return located.payload_bytes
+        if self.replaying:
+            located = self._journal.locate(self._stream, first)
+            assert located is not None, "what is replayed is in the journal"
+            return located.payload_bytes
+        entry = JournalEntry(first, first + len(event.batch), self, self.appended)
+        entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        self._entries[first] = entry
+        self._cache.put((self._stream, first), entry, entry.size)
+        return self.appended
 
     def at(self, sequence: int) -> Entry | None:
         """See ``EntryTable``."""
@@ -80,11 +97,17 @@ class JournalEntryTable:
             return None
         entry = self._entries.get(located.first)
         if entry is None:
-            entry = self._entries[located.first] = Entry(located.first, located.stop, self)
+            entry = JournalEntry(located.first, located.stop, self, located.payload_bytes)
+            self._entries[located.first] = entry
         return entry
 
     def extents(self, start: int, stop: int) -> Iterator[Extent]:
         """See ``EntryTable``."""
+        entry = self._entries.get(start)
+        if entry is not None and stop <= entry.stop:
+            # The usual case: what was delivered is acknowledged.
+            yield Extent(start, entry.stop, entry.stored)
+            return
         for first, end, size in self._journal.spans(self._stream, start, stop):
             yield Extent(first, end, size)
 

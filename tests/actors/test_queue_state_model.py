@@ -6,6 +6,7 @@ undone that could be done, and that the numbers agree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -84,7 +85,11 @@ class Stored:
 class ModelReceiver:
     demand: int = 0
     credit: int = 0
-    expired: set[int] = field(default_factory=set)
+    expired: Counter[int] = field(default_factory=Counter)
+
+    def answers_late(self, number: int) -> None:
+        """One of the deliveries of a message that it lost to the visibility timeout is answered."""
+        self.expired -= Counter([number])
 
 
 @dataclass
@@ -182,6 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.check_expired(number)
             self.remove(number)
             self.expired += 1
+        self.late: list[int] = []
         for effect in self.queue.take_effects():
             if isinstance(effect, Deliver):
                 self.check_delivery(effect)
@@ -210,8 +216,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert not reserved
         assert not self.expect_confirm
         assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
-        if expired:
-            assert not any(m.where == READY and n < expired[-1] for n, m in self.stored.items()), "only at the head"
+        gone = max(expired + self.late, default=-1)
+        assert not any(m.where == READY and n < gone for n, m in self.stored.items()), "what expires does at the head"
 
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT
@@ -242,8 +248,8 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.payload == payload
             assert (effect.reason != EXPIRED) == self.is_worn_out(message.deliveries)
             if message.where == READY:
-                assert number == self.lowest_ready(), "only at the head"
                 self.check_expired(number)
+                self.late.append(number)
             else:
                 assert message.where == LEAVING
                 assert message.until <= self.now, "once, until its time is over"
@@ -278,7 +284,6 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.deliveries == effect.delivery_count
             assert message.replayed == effect.possibly_replayed
             message.where, message.holder, message.until = LEASED, name, self.now + VISIBILITY
-            receiver.expired.discard(number)
 
     def check_reservation(self, effect: Reserved, events: list[MessagesReserved]) -> None:
         self.answers += 1
@@ -447,7 +452,7 @@ class QueueMachine(RuleBasedStateMachine):
         """Some of what a receiver holds, as pairs; with what it lost too if ``late``."""
         held = set(self.held_by(name))
         if late:
-            held |= self.receivers[name].expired
+            held |= set(self.receivers[name].expired)
         if not held:
             return []
         chosen = sorted(data.draw(st.sets(st.sampled_from(sorted(held)), min_size=1)))
@@ -474,15 +479,18 @@ class QueueMachine(RuleBasedStateMachine):
                 if message is not None and (mine or message.where in (READY, DELAYED)):
                     self.remove(number)
                     self.acknowledged += 1
-                receiver.expired.discard(number)
+                if not mine:
+                    receiver.answers_late(number)
         self.settle()
-        with pytest.raises(UnknownAcknowledgementError):
-            self.queue.acknowledge(name, [pairs[0]])
+        first, count = pairs[0]
+        if not set(range(first, first + count)) <= set(receiver.expired):
+            with pytest.raises(UnknownAcknowledgementError):
+                self.queue.acknowledge(name, [pairs[0]])
 
     @operation(1, lambda self: self.receivers, first=st.integers(0, 60), count=st.integers(1, 5))
     def acknowledge_what_is_not_held(self, data: st.DataObject, first: int, count: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.receivers)))
-        known = set(self.held_by(name)) | self.receivers[name].expired
+        known = set(self.held_by(name)) | set(self.receivers[name].expired)
         if not set(range(first, first + count)) <= known:
             with pytest.raises(UnknownAcknowledgementError):
                 self.queue.acknowledge(name, [(first, count)])
@@ -498,7 +506,8 @@ class QueueMachine(RuleBasedStateMachine):
             for number in range(first, first + count):
                 if number in held:
                     self.give_back(number, delay)
-                self.receivers[name].expired.discard(number)
+                else:
+                    self.receivers[name].answers_late(number)
         self.queue.negative_acknowledge(name, pairs, delay, self.now)
         self.settle()
 
@@ -624,7 +633,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now += seconds
         for number, message in self.stored.items():
             if message.where == LEASED and message.until <= self.now:
-                self.receivers[message.holder].expired.add(number)
+                self.receivers[message.holder].expired[number] += 1
                 self.give_back(number)
             elif message.where == DELAYED and message.until <= self.now:
                 message.where = READY

@@ -199,6 +199,15 @@ def test_a_delayed_message_comes_back_when_its_delay_is_over() -> None:
     assert delivered(queue) == [("b", range(1))]
 
 
+def test_a_delay_that_ends_when_the_lease_would_have_is_a_delay() -> None:
+    queue = queue_with(1, 1)
+    receive(queue, "r", 2)
+    queue.negative_acknowledge("r", [(0, 1)], 10.0, 0.0)
+    queue.tick(10.0)
+    statistics = queue.statistics(10.0)
+    assert (statistics.ready, statistics.in_flight, statistics.delayed) == (2, 0, 0)
+
+
 def test_extending_moves_the_deadline_of_what_it_names_only() -> None:
     queue = queue_with(4)
     receive(queue, "r", 4)

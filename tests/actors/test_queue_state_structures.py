@@ -113,6 +113,7 @@ def entry_of(first: int, payloads: list[bytes]) -> Entry:
 class Item:
     def __init__(self) -> None:
         self.deadline: float | None = None
+        self.heap: object | None = None
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 20)), max_size=60))
@@ -140,6 +141,19 @@ def test_a_deadline_heap_gives_what_is_due_and_not_what_was_forgotten(commands: 
                 assert due.deadline is None
         assert heap.earliest() == min(model.values(), default=None)
         assert len(heap) == len(model)
+
+
+def test_what_went_from_one_heap_to_another_is_due_there_only_though_at_the_same_time() -> None:
+    leases, delays = DeadlineHeap[Item](), DeadlineHeap[Item]()
+    first, other = Item(), Item()
+    leases.push(first, 10.0)
+    leases.push(other, 20.0)
+    leases.forget(first)
+    delays.push(first, 10.0)
+    assert leases.earliest() == 20.0
+    assert leases.pop_due(10.0) is None
+    assert delays.pop_due(10.0) is first
+    assert len(leases) == 1
 
 
 def test_a_deadline_heap_is_at_most_half_dead() -> None:

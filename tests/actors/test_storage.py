@@ -150,6 +150,7 @@ def test_a_checkpoint_and_the_events_after_it_give_the_same_as_the_events_alone(
         if number % 3 == 2:
             drain(queue, 2)
             queue.acknowledge("r", [(number // 3, 1)])
+    bench.storage._write_acknowledged()
     bench.committer.run()
     # What another process would find after a crash: the same files, without the lock, which dies with its process.
     shutil.copytree(directory, directory.with_name("after"))
