@@ -114,6 +114,10 @@ class QueueActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._watches: dict[Connection, Watch] = {}
 
+    def on_start(self) -> None:
+        """What was recovered may have something due."""
+        self._carry_out()
+
     def on_receive(self, message: Any) -> Any:
         """Handle one message of ``actors.messages.QueueMessage``; the return value is the reply to an ask.
 
@@ -153,7 +157,7 @@ class QueueActor(LoopActor):
             watch.cancel()
         self._watches.clear()
         refused = Refused("internal-error", f"the queue failed on {type(failure).__name__} and went on: connect again")
-        for connection in self._state.reset(self.loop.time(), self._wall_us()):
+        for connection in self._state.reset(self.loop.time()):
             self._output.tell(connection, refused)
         # Those who could not be told are detached already.
         self._output.ended.clear()

@@ -124,7 +124,9 @@ class Journal:
             raise JournalFailedError(error) from error
         try:
             # Every level that was just made must be as durable as what is written below it.
-            made = directory.parents[: directory.parents.index(above) + 1] if above is not None else directory.parents[:1]
+            made = (
+                directory.parents[: directory.parents.index(above) + 1] if above is not None else directory.parents[:1]
+            )
             if above is not None or files.names(directory) == [LOCK]:
                 for parent in made:
                     files.sync_directory(parent)

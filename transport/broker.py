@@ -108,7 +108,7 @@ class Broker:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Tell every client and stop."""
+        """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
         await self._close_servers()
         for task in self._commands:
@@ -120,13 +120,13 @@ class Broker:
             await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
         for queue in self.queues.values():
             await queue.stop(block=False)
-        if self._storage is not None:
-            self._storage.close()
         if not self._stopping.done():
             self._stopping.set_result(None)
         elif not self._stopping.cancelled():
             # Whoever serves has been told; whoever does not has been told by the log.
             self._stopping.exception()
+        if self._storage is not None:
+            self._storage.close()
 
     async def serve_forever(self) -> None:
         """Wait until the broker is stopped or this is cancelled; raises StorageError when nothing can be stored any more."""

@@ -28,6 +28,7 @@ from actors import (
     ReservationCommitted,
     ReserveRequested,
     SendToQueueSubscriber,
+    StorageError,
     SubscriptionOpened,
     SubscriptionOptions,
     SubscriptionPublisher,
@@ -94,7 +95,10 @@ class BrokerConnection:
     def frame_received(self, frame: wire.Frame) -> None:
         """HELLO opens; everything else is the role's."""
         if isinstance(frame, wire.Hello):
-            self._open(frame)
+            try:
+                self._open(frame)
+            except StorageError as error:
+                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         elif isinstance(frame, wire.Error):
             if self.connection is not None:
                 self.connection.close()

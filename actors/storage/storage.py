@@ -127,7 +127,11 @@ class Storage:
         return self
 
     def close(self) -> None:
-        """Make durable what is not, and let the directory go; blocks for as long as a sync takes."""
+        """Make durable what is not, and let the directory go; blocks for as long as a sync takes.
+
+        Raises:
+            StorageError: the disk failed at it, and had not before. What was confirmed is durable all the same.
+        """
         if self._reclaim is not None:
             self._reclaim.cancel()
         self._write_acknowledged()
@@ -137,7 +141,14 @@ class Storage:
         try:
             self._journal.close()
         except (JournalError, OSError) as error:
-            logger.error("the journal could not be closed in good order: %s", error)
+            self._close_failed(error)
+        if self._journal.failure is not None:
+            self._close_failed(self._journal.failure)
+
+    def _close_failed(self, error: Exception) -> None:
+        if self.failure is None:
+            self.failure = StorageError(f"the journal could not be closed in good order: {error}")
+            raise self.failure from error
 
     # --- queues
 
