@@ -86,6 +86,7 @@ class Storage:
         self._synced: list[asyncio.Future[None]] = []
         self._told = False
         self._reclaim: asyncio.TimerHandle | None = None
+        self._taken = 0
 
     @classmethod
     def open(
@@ -319,6 +320,7 @@ class Storage:
             "groups": facts.groups,
             "records": facts.records,
             "sync_ms": round(facts.mean_sync_seconds * 1000, 3),
+            "free_bytes": self._files.free_bytes(self.directory),
             "cache_bytes": self._cache.bytes,
             "cache_hits": self._cache.hits,
             "cache_misses": self._cache.misses,
@@ -332,8 +334,13 @@ class Storage:
 
     def _reclaim_now(self) -> None:
         self._reclaim = None
-        if self._journal.statistics().segments > 1:
+        facts = self._journal.statistics()
+        if facts.segments > 1:
             self._checkpoint()
+        if facts.disk_bytes != self._taken:
+            # As long as it changes: what one checkpoint has combined the next one gives back.
+            self._taken = facts.disk_bytes
+            self._schedule_reclaim()
 
     def _checkpoint(self, done: Callable[[], None] | None = None) -> None:
         if self._journal.checkpointing or self.failure is not None:

@@ -37,7 +37,7 @@ from actors.queue_state import QueueSettings
 from actors.storage import ManualCommitter, Storage
 from journal import OsFiles
 from journal.files import Buffer
-from streams.testkit import run_in_virtual_time
+from streams.testkit import elapse, run_in_virtual_time
 
 Ref = LoopActorRef[Any]
 
@@ -72,7 +72,8 @@ class Bench:
         self.committer = ManualCommitter()
         self.failures: list[StorageError] = []
         self.storage = Storage.open(directory, files=files, committer=self.committer).start(self.failures.append)
-        self.queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=self.storage)
+        self.time_of_day = 1_700_000_000.0
+        self.queues = QueueDirectory(QueueSettings(), lambda: self.time_of_day, storage=self.storage)
 
     async def connect(self, queue: Ref, *messages: Callable[[Ref], Any]) -> tuple[Ref, list[Any]]:
         told: list[Any] = []
@@ -270,6 +271,29 @@ async def test_a_sender_that_comes_back_after_a_restart_duplicates_nothing(direc
     assert told[2] == SentMessages(3, None)
     assert (await again.queues.get("q").ask(GetStatistics(), block=False)).total_in == 3
     await again.close()
+
+
+@durable
+async def test_a_jump_of_the_wall_clock_neither_ends_a_lease_nor_holds_it(directory: Path) -> None:
+    """Known trap: wall-clock jumps that expire or freeze leases."""
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    _, delivered = await bench.connect(queue, *RECEIVER)
+    sender, _ = await bench.connect(queue, *SENDER, sends(0, b"a"))
+    await bench.commit()
+    deliveries = lambda: sum(type(message) is ReceivedMessages for message in delivered)  # noqa: E731
+    assert deliveries() == 1
+    for sequence, jump in enumerate((86_400.0, -7 * 86_400.0), 1):
+        bench.time_of_day += jump
+        before = deliveries()
+        await elapse(9.0)
+        queue.tell(sends(sequence, b"another")(sender))
+        await turns()
+        await bench.commit()
+        assert deliveries() == before + 1, "only what is new"
+        await elapse(1.5)
+        assert deliveries() > before + 1, "and after ten seconds what was held"
+    await bench.close()
 
 
 async def _await(future: Any) -> Any:

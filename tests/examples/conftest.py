@@ -59,9 +59,9 @@ class RunningBroker:
 
 
 @pytest.fixture
-def example_broker(environment: dict[str, str]) -> Iterator[RunningBroker]:
+def example_broker(environment: dict[str, str], tmp_path: Path) -> Iterator[RunningBroker]:
     with subprocess.Popen(
-        [sys.executable, "examples/broker.py", "127.0.0.1:0", "127.0.0.1:0"],
+        [sys.executable, "examples/broker.py", "127.0.0.1:0", "127.0.0.1:0", str(tmp_path / "data")],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
