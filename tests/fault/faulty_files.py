@@ -192,10 +192,12 @@ class FaultyFiles:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if kind is Kind.EIO:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        result = action()
-        if kind is Kind.PANIC_AFTER:
-            self._die()
-        return result
+        try:
+            return action()
+        finally:
+            # After a call that failed by itself, too: the process dies before it learns of it.
+            if kind is Kind.PANIC_AFTER:
+                self._die()
 
     def _die(self) -> None:
         self.dead = True
