@@ -145,7 +145,7 @@ class MessageBatch:
         headers: one msgpack map a message, empty for none; None where no message has one.
     """
 
-    __slots__ = ("headers", "ids", "keys", "payloads")
+    __slots__ = ("_nbytes", "headers", "ids", "keys", "payloads")
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class MessageBatch:
         self.ids = ids
         self.keys = keys
         self.headers = headers
+        self._nbytes = -1
 
     @classmethod
     def from_payloads(cls, payloads: Sequence[bytes]) -> MessageBatch:
@@ -201,6 +202,9 @@ class MessageBatch:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns, which is the size of the batch's body on the wire."""
+        # Asked for at every station of a batch's way.
+        if self._nbytes >= 0:
+            return self._nbytes
         total = self.payloads.nbytes
         if self.ids is not None:
             total += len(self.ids)
@@ -208,6 +212,7 @@ class MessageBatch:
             total += self.keys.nbytes
         if self.headers is not None:
             total += self.headers.nbytes
+        self._nbytes = total
         return total
 
     def slice(self, start: int, stop: int) -> MessageBatch:
@@ -300,6 +305,8 @@ class MessageBatch:
         if count < 1:
             raise BatchError(f"a batch holds at least one message, its header says {count}")
         offsets_bytes = OFFSET_BYTES * (count + 1)
+        if not has_ids and keys_bytes is None and headers_bytes is None:
+            return cls(BinaryColumn.from_buffers(*_halves(memoryview(body), offsets_bytes, data_bytes), checked))
         sizes = [offsets_bytes, data_bytes, ID_BYTES * count if has_ids else 0]
         for column_bytes in (keys_bytes, headers_bytes):
             sizes += [0, 0] if column_bytes is None else [offsets_bytes, column_bytes]
@@ -318,6 +325,15 @@ class MessageBatch:
     @staticmethod
     def _column_prefix(column: BinaryColumn, count: int) -> int:
         return OFFSET_BYTES * (count + 1) + column.offsets[count] - column.offsets[0]
+
+
+def _halves(view: memoryview, offsets_bytes: int, data_bytes: int) -> tuple[memoryview, memoryview]:
+    """Offsets and data of a body that has payloads only, as most have."""
+    if offsets_bytes + data_bytes != len(view):
+        raise BatchError(
+            f"the header describes a body of {offsets_bytes + data_bytes} bytes, the frame has {len(view)}"
+        )
+    return view[:offsets_bytes], view[offsets_bytes:]
 
 
 def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:

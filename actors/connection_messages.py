@@ -7,14 +7,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from actors.batch import MessageBatch
 
 Ranges = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class OfferBatch:
+class OfferBatch(NamedTuple):
     """The client sent ``batch``, whose first message has the client's number ``sequence``; times as in ``SendMessages``."""
 
     sequence: int
@@ -31,8 +31,7 @@ class DemandSignalled:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """The client is done with these messages."""
 
     ranges: Ranges

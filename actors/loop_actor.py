@@ -61,7 +61,7 @@ class LoopActor(pykka.Actor):
     """
 
     # The URN and the runtime's own state need no dictionary; a subclass with attributes of its own has one as usual.
-    __slots__ = ("_actor_ref", "_restarts", "_timers", "_watching", "actor_inbox", "actor_urn")
+    __slots__ = ("_actor_ref", "_restarts", "_timers", "_watching", "actor_inbox", "actor_urn", "asked")
 
     supervision: ClassVar[Supervision] = Supervision.STOP
     max_restarts: ClassVar[int] = DEFAULT_MAX_RESTARTS
@@ -88,6 +88,8 @@ class LoopActor(pykka.Actor):
         self.actor_urn = uuid.uuid4().urn
         self.actor_inbox = LoopInbox(str(self), self.max_inbox)
         self._actor_ref = LoopActorRef(self)
+        # Whether somebody waits for what the handler at work returns.
+        self.asked = False
         self._restarts: RestartBudget | None = None
         self._timers: set[TimerHandle] | None = None
         self._watching: set[Watch] | None = None
@@ -255,6 +257,7 @@ class LoopActor(pykka.Actor):
             self._supervise(error)
 
     def _answer(self, message: Any, reply_to: pykka.Future[Any]) -> None:
+        self.asked = True
         try:
             result = self._refuse_or_return(message)
             if type(result) is LaterReply:
@@ -272,6 +275,8 @@ class LoopActor(pykka.Actor):
         except BaseException:  # the caller gets it, whatever it is
             logger.info("exception returned from %s to its caller", self, exc_info=True)
             reply_to.set_exception()
+        finally:
+            self.asked = False
 
     def _refuse_or_return(self, message: Any) -> Any:
         result = self._handle_receive(message.message if type(message) is Envelope else message)

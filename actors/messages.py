@@ -4,14 +4,15 @@
 message is sent with ``ask``, the reply is returned too. A queue that refuses a message tells ``Refused`` to the connection;
 where there is none, the ask raises the ``QueueError``.
 
-Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds.
+Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds. All are immutable; those that pass once
+for each batch are named tuples, which are made in a third of a frozen dataclass's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.loop_ref import LoopActorRef
@@ -48,8 +49,7 @@ class RequestCapacity:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendMessages:
+class SendMessages(NamedTuple):
     """Store ``batch``, whose first message has the sender's number ``client_sequence``. Reply: SentMessages.
 
     Attributes:
@@ -83,8 +83,7 @@ class ReceiveMessages:
     bytes: int = DEFAULT_RECEIVE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteMessages:
+class DeleteMessages(NamedTuple):
     """Acknowledge messages: they are gone for good. No reply but Refused."""
 
     connection: Ref
@@ -267,8 +266,7 @@ class CapacityGranted:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SentMessages:
+class SentMessages(NamedTuple):
     """Everything the sender numbered below ``up_to`` is dealt with; one for each SendMessages, in order.
 
     Attributes:
@@ -296,8 +294,7 @@ class ReceiverAttached:
     waiting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedMessages:
+class ReceivedMessages(NamedTuple):
     """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history."""
 
     first: int

@@ -224,7 +224,7 @@ class QueueActor(LoopActor):
     def _request_capacity(self, message: RequestCapacity) -> None:
         self._state.request_capacity(message.connection, message.messages, message.bytes)
 
-    def _send(self, message: SendMessages) -> LaterReply:
+    def _send(self, message: SendMessages) -> LaterReply | None:
         """Accept a batch; what arrives together with it is stored together with it."""
         fresh = not self._state.storing
         self._state.accept(
@@ -232,7 +232,7 @@ class QueueActor(LoopActor):
         )
         if fresh:
             self.actor_ref.tell(_STORE)
-        return self._output.asked_to_send()
+        return self._output.asked_to_send(self.asked)
 
     def _store(self, _message: _Store | None = None) -> None:
         self._state.store(self.loop.time(), self._wall_us())

@@ -82,7 +82,7 @@ class QueueOutput:
         self._find_queue = find_queue
         self._let_go = let_go
         self._gate = CommitGate(storage, partial(_wake, queue, durable))
-        self._asked: deque[LaterReply] = deque()
+        self._asked: deque[LaterReply | None] = deque()
         self._sources: dict[int, Ref] = {}
         self.ended: list[Ref] = []
 
@@ -90,9 +90,9 @@ class QueueOutput:
         """Do one thing that the state asks for."""
         _EFFECTS[type(effect)](self, effect)
 
-    def asked_to_send(self) -> LaterReply:
-        """The reply for whoever asked to have a batch stored: the confirmations come in the same order."""
-        reply = LaterReply()
+    def asked_to_send(self, asked: bool) -> LaterReply | None:
+        """The reply for whoever asked to have a batch stored, if somebody did: the confirmations come in the same order."""
+        reply = LaterReply() if asked else None
         self._asked.append(reply)
         return reply
 
@@ -104,7 +104,9 @@ class QueueOutput:
         """Tell nobody what is held back; whoever asked gets ``reason``."""
         self._gate.clear(reason)
         while self._asked:
-            self._asked.popleft().fail(reason)
+            reply = self._asked.popleft()
+            if reply is not None:
+                reply.fail(reason)
         self.ended.clear()
 
     def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
@@ -146,8 +148,9 @@ class QueueOutput:
     def _confirm(self, effect: Confirm) -> None:
         sent = SentMessages(effect.up_to, effect.first, effect.rejected)
         self.tell(effect.sender, sent, effect.after)
-        if self._asked:
-            self.answer_later(self._asked.popleft(), sent, effect.after)
+        reply = self._asked.popleft() if self._asked else None
+        if reply is not None:
+            self.answer_later(reply, sent, effect.after)
 
     def _supersede(self, effect: Supersede) -> None:
         self._let_go(effect.sender)

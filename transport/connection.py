@@ -256,7 +256,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         self.bytes_out += self._out_bytes
         self._out_bytes = 0
         self._liveness.said = self._loop.time()
-        if not self._transport.is_closing():
+        if self._transport.is_closing():
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
             self._transport.writelines(parts)
 
     def _check_liveness(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue_state.events import Origin
@@ -21,8 +21,7 @@ MAX_RECEIVES, EXPIRED = "max-receives", "expired"
 """Why messages become dead letters: received so often without being acknowledged, or not received in their time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(NamedTuple):
     """Consecutive messages for a receiver, of one stored batch and with one delivery history."""
 
     receiver: Connection
@@ -44,8 +43,7 @@ class GrantCapacity:
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(NamedTuple):
     """Everything the sender numbered below ``up_to`` is dealt with.
 
     Attributes:
