@@ -10,6 +10,9 @@ import typer
 from benchmarks._report import Report
 from benchmarks._transfer import Transfer
 
+DURABLE_IN_FLIGHT = 256_000
+"""A receiver's window that covers several group commits: with 64,000, which a broker in memory is content with, it waits for syncs."""
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON, too.")]
@@ -96,7 +99,7 @@ def durable(
     small_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch, once more.")] = 100,
     large_size: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload, once more.")] = 1_024,
     large_messages: Annotated[int, typer.Option(min=1, metavar="N", help="How many of these.")] = 500_000,
-    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = DURABLE_IN_FLIGHT,
     rounds: Rounds = 3,
     uvloop: Uvloop = True,
     data: Data = None,
