@@ -256,11 +256,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self.bytes_out += self._out_bytes
         self._out_bytes = 0
         self._liveness.said = self._loop.time()
-        if self._transport.is_closing():
-            return
-        if len(parts) == 1:
-            self._transport.write(parts[0])
-        else:
+        if not self._transport.is_closing():
             self._transport.writelines(parts)
 
     def _check_liveness(self) -> None:

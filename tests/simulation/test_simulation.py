@@ -74,7 +74,7 @@ def test_redeliveries_that_are_not_marked_are_found(monkeypatch: pytest.MonkeyPa
     deliver = ReceivingPort.deliver
 
     def unmarked(port: ReceivingPort, message: Any) -> None:
-        deliver(port, replace(message, delivery_count=1, possibly_replayed=False))
+        deliver(port, message._replace(delivery_count=1, possibly_replayed=False))
 
     monkeypatch.setattr(ReceivingPort, "deliver", unmarked)
     assert first_found(DUPLICATED, in_memory())
