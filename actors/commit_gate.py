@@ -23,12 +23,12 @@ class CommitGate:
 
     Args:
         storage: where events are made durable; None for a queue in memory.
-        wake: has the queue call ``released``, with the last durable event's number, soon.
+        wake: has the queue call ``released`` soon.
     """
 
     __slots__ = ("_held", "_storage", "_wake")
 
-    def __init__(self, storage: Storage | None, wake: Callable[[int], None]) -> None:
+    def __init__(self, storage: Storage | None, wake: Callable[[], None]) -> None:
         self._storage = storage
         self._wake = wake
         self._held: deque[Held] = deque()

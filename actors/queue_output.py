@@ -186,7 +186,7 @@ class QueueOutput:
         return self.answer_later(LaterReply(), reply, after)
 
 
-def _wake(queue: Ref, durable: object, _number: int) -> None:
+def _wake(queue: Ref, durable: object) -> None:
     """Tell the queue that more is durable; one that has stopped meanwhile holds nothing any more."""
     with suppress(pykka.ActorDeadError):
         queue.tell(durable)

@@ -13,6 +13,7 @@ from journal.errors import (
     UnknownItemError,
 )
 from journal.files import Buffer, Files, OsFiles
+from journal.format import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, unpack_items_prefix
 from journal.journal import Journal, Record
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems
@@ -20,6 +21,8 @@ from journal.repair import repair
 from journal.verify import Finding, verify
 
 __all__ = [
+    "ITEMS_PREFIX_BYTES",
+    "RECORD_HEADER_BYTES",
     "Buffer",
     "ByteBoundedCache",
     "Committer",
@@ -43,5 +46,6 @@ __all__ = [
     "ThreadCommitter",
     "UnknownItemError",
     "repair",
+    "unpack_items_prefix",
     "verify",
 ]

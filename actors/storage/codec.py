@@ -16,7 +16,6 @@ raises StorageError, and nothing is guessed.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -57,10 +56,6 @@ STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
 
-ITEMS = struct.Struct("<IQI")
-"""Stream, first item, count: what the journal puts before the payload of a record with items."""
-ITEMS_BYTES = ITEMS.size
-
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say; producers of joined batches are the only part that grows, and those are few."""
 
@@ -85,12 +80,6 @@ def encode_added(event: MessagesAdded) -> list[Part]:
     if len(header) > MAX_HEADER_BYTES:
         raise StorageError(f"a record's header of {len(header)} bytes exceeds {MAX_HEADER_BYTES}; send smaller batches")
     return [len(header).to_bytes(2, "little") + header, *(buffer.cast("B") for buffer in batch.buffers())]
-
-
-def decode_items(payload: memoryview) -> tuple[int, int, int]:
-    """What a replayed ADDED record begins with: the queue's number, the first message's, and how many there are."""
-    stream, first, count = ITEMS.unpack_from(payload)
-    return stream, first, count
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:

@@ -18,7 +18,16 @@ from actors.storage import codec
 from actors.storage.after_repair import drop_lost, is_marked, remove_mark
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
 from actors.storage.table import JournalEntryTable, entry_cache
-from journal import Files, Journal, JournalError, JournalOptions, OsFiles, Record
+from journal import (
+    ITEMS_PREFIX_BYTES,
+    Files,
+    Journal,
+    JournalError,
+    JournalOptions,
+    OsFiles,
+    Record,
+    unpack_items_prefix,
+)
 
 if TYPE_CHECKING:
     from journal import Committer, JournalStatistics
@@ -47,7 +56,7 @@ def storage_options(**changed: Any) -> JournalOptions:
     return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": MAX_PENDING_BYTES, **changed})
 
 
-Waiter = Callable[[int], None]
+Waiter = Callable[[], None]
 
 
 class Storage:
@@ -175,12 +184,11 @@ class Storage:
         self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
         queue.settings = settings
 
-    def delete(self, number: int) -> int:
-        """Forget a queue and all that it holds; returns the number of the event that says so."""
-        event = self._append(codec.QUEUE_DELETED, codec.encode_number(number))
+    def delete(self, number: int) -> None:
+        """Forget a queue and all that it holds."""
+        self._append(codec.QUEUE_DELETED, codec.encode_number(number))
         self._deleted(number)
         self._schedule_reclaim()
-        return event
 
     def record(self, number: int, event: Event) -> int:
         """Put an event of queue ``number`` into the journal, before the queue applies it; returns its number.
@@ -198,9 +206,8 @@ class Storage:
                 parts = codec.encode_added(event)
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
                 lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
-                if event.origin is not None:
-                    # The other half of the same record: from here on no checkpoint has these messages in both queues.
-                    self._moved(event)
+                # The other half of the same record: from here on no checkpoint has dead letters in both queues.
+                self._moved(event)
                 if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
                     self._set_behind(True)
                 return lsn
@@ -247,7 +254,7 @@ class Storage:
             await changed
 
     def when_durable(self, waiter: Waiter) -> None:
-        """Have ``waiter`` called once, on the loop, with ``durable``, when that has grown."""
+        """Have ``waiter`` called once, on the loop, when ``durable`` has grown."""
         self._waiters[waiter] = None
 
     def _on_durable(self, _lsn: int) -> None:
@@ -265,7 +272,7 @@ class Storage:
         self.durable = self._journal.durable_lsn - 1
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
-            waiter(self.durable)
+            waiter()
         self._wake_synced()
         if self._behind and self._journal.pending_bytes < PENDING_LOW_BYTES:
             self._set_behind(False)
@@ -376,10 +383,10 @@ class Storage:
     def _replay(self, record: Record) -> None:
         kind, payload = record.kind, record.payload
         if kind == codec.ADDED:
-            stream, first, count = codec.decode_items(payload)
+            stream, first, count = unpack_items_prefix(payload)
             queue = self._queues.get(stream)
             if queue is not None:
-                event = codec.decode_added(first, count, payload[codec.ITEMS_BYTES :])
+                event = codec.decode_added(first, count, payload[ITEMS_PREFIX_BYTES:])
                 queue.log.apply(event, record.lsn)
                 self._moved(event)
         elif kind == codec.QUEUE_DECLARED:
@@ -400,9 +407,8 @@ class Storage:
 
     def _moved(self, event: MessagesAdded) -> None:
         """Dead letters are their old queue's no more, in the same instant."""
-        source = None if event.origin is None else self._queues.get(event.origin.queue)
-        if source is not None and event.origin is not None:
-            source.log.apply(MessagesMoved(event.origin.ranges))
+        if event.origin is not None and event.origin.queue in self._queues:
+            self._queues[event.origin.queue].log.apply(MessagesMoved(event.origin.ranges))
 
     def _table(self, number: int) -> JournalEntryTable:
         table = self._tables[number] = JournalEntryTable(self._journal, number, self._cache, self.fail)

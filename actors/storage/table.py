@@ -9,7 +9,7 @@ from actors.errors import QueueGoneError, StorageError
 from actors.queue_state.entry import Entry
 from actors.queue_state.entry_table import Extent
 from actors.storage.codec import decode_added
-from journal import ByteBoundedCache, JournalError
+from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, ByteBoundedCache, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from actors.queue_state.events import MessagesAdded
     from journal import Journal
 
-RECORD_OVERHEAD_BYTES = 44
-"""What the journal keeps for a record beside its payload: 28 bytes of header and 16 that say which messages it holds."""
+RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
+"""What the journal keeps for a record beside its payload: its header, and which messages it holds."""
 
 EntryCache: TypeAlias = "ByteBoundedCache[tuple[int, int], Entry]"
 """Entries that have their messages in memory, of all queues together, by queue number and first message."""

@@ -20,18 +20,18 @@ class Durability:
 
     def __init__(self) -> None:
         self.durable = 0
-        self.waiters: list[Callable[[int], None]] = []
+        self.waiters: list[Callable[[], None]] = []
 
-    def when_durable(self, waiter: Callable[[int], None]) -> None:
+    def when_durable(self, waiter: Callable[[], None]) -> None:
         self.waiters.append(waiter)
 
 
 def gate_over(durability: Durability) -> CommitGate:
-    return CommitGate(cast("Storage", durability), lambda _number: None)
+    return CommitGate(cast("Storage", durability), lambda: None)
 
 
 def test_without_a_journal_everything_passes() -> None:
-    gate = CommitGate(None, lambda _number: None)
+    gate = CommitGate(None, lambda: None)
     assert gate.passes(0)
     assert gate.passes(7)
     assert gate.released() == []
