@@ -41,6 +41,9 @@ class SourceOptions:
         fail_on_data_loss: whether positions that are gone end the query or are reported and skipped.
         ack_on: ``commit`` or ``poll``.
         owner_timeout_ms: how long reservations outlive the query's connection; None for ever.
+        broker_down: ``wait`` for a broker that cannot be reached, or ``continue`` with the others meanwhile.
+        starting_position: the first position that a batch read without a subscription reads; None for the oldest message.
+        ending_position: where it stops, itself not read; None for the end of the queue as of the plan.
         token: passed to the broker.
     """
 
@@ -56,6 +59,9 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     ack_on: str = "commit"
     owner_timeout_ms: int | None = None
+    broker_down: str = "wait"
+    starting_position: int | None = None
+    ending_position: int | None = None
     token: str | None = field(default=None, repr=False)
 
     @classmethod
@@ -87,12 +93,37 @@ class SourceOptions:
         """These options, if a streaming query can use them.
 
         Raises:
-            OptionError: there is no subscription. A name that was made up would strand what a query reserved before it crashed.
+            OptionError: there is no subscription (a name that was made up would strand what a query reserved before it crashed), or
+                an option is a batch read's.
         """
         if not self.subscription:
             raise OptionError(
                 "option subscription is missing: name what this query's progress is kept under in the broker, "
                 'one name a query: .option("subscription", "orders-to-lake")'
+            )
+        if self.starting_position is not None or self.ending_position is not None:
+            raise OptionError(
+                "startingPosition and endingPosition are for a batch read; a streaming query begins where its subscription stands"
+            )
+        return self
+
+    def for_batch(self) -> SourceOptions:
+        """These options, if a batch read can use them.
+
+        Raises:
+            OptionError: positions are given with a subscription, whose ledger says what is read, or end before they start.
+        """
+        if self.subscription and (self.starting_position is not None or self.ending_position is not None):
+            raise OptionError(
+                "startingPosition and endingPosition are for a read without a subscription; with one, what it has reserved is read"
+            )
+        if (
+            self.starting_position is not None
+            and self.ending_position is not None
+            and self.ending_position < self.starting_position
+        ):
+            raise OptionError(
+                f"endingPosition {self.ending_position} is before startingPosition {self.starting_position}"
             )
         return self
 
@@ -120,6 +151,12 @@ def _addresses(text: str) -> tuple[str, ...]:
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise ValueError("expected a whole number of at least 1")
+    return int(text)
+
+
+def _position(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("expected a whole number of at least 0")
     return int(text)
 
 
@@ -182,6 +219,9 @@ _OPTIONS = (
     _Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
     _Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
     _Option("owner_timeout_ms", ("ownerTimeout",), _duration),
+    _Option("broker_down", ("brokerDown",), _one_of("wait", "continue")),
+    _Option("starting_position", ("startingPosition",), _position),
+    _Option("ending_position", ("endingPosition",), _position),
     _Option("token", ("token",), _text),
 )
 _BY_NAME = {name.lower(): option for option in _OPTIONS for name in option.names}
