@@ -6,7 +6,8 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput single latency durable group_commit durable_latency backlog backpressure idle fairness spark
+BENCH ?= throughput single latency durable group_commit durable_latency backlog backpressure idle fairness spark spark_latency spark_write \
+	spark_backpressure
 TESTS ?=
 LOCK ?=
 export PYTHON INPUT TESTS

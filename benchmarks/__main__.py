@@ -18,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON, too.")]
 Rounds = Annotated[int, typer.Option(min=1, metavar="N", help="Rounds of each, in turn; medians are reported.")]
 Size = Annotated[int, typer.Option(min=1, metavar="BYTES", help="Bytes of a payload.")]
+Cores = Annotated[int, typer.Option(min=1, metavar="N", help="Spark's local cores.")]
 Uvloop = Annotated[bool, typer.Option(help="uvloop's event loop in all processes, or asyncio's own.")]
 Profile = Annotated[
     Path | None,
@@ -226,22 +227,89 @@ def idle(
 
 @app.command()
 def spark(
-    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 10_000_000,
-    warm_up_rows: Annotated[int, typer.Option(min=0, metavar="N", help="Messages of a first round.")] = 1_000_000,
+    rows_per_batch: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, metavar="N", help="Rows of a micro-batch; may be given several times. [default: 10k, 100k, 1M]"
+        ),
+    ] = None,
+    micro_batches: Annotated[int, typer.Option(min=1, metavar="N", help="Micro-batches of a round.")] = 30,
+    most_rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a round at most.")] = 10_000_000,
     size: Size = 100,
     batch: Annotated[
         int, typer.Option(min=1, metavar="N", help="Messages of a batch, rows of an Arrow batch.")
     ] = 1_000,
-    rows_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a micro-batch.")] = 500_000,
     rounds: Rounds = 3,
-    cores: Annotated[int, typer.Option(min=1, metavar="N", help="Spark's local cores.")] = 2,
+    cores: Cores = 2,
     uvloop: Uvloop = True,
+    data: Data = None,
     json: Json = None,
 ) -> None:
-    """Rows a second into a Spark query, against ready-made Arrow batches."""
+    """Rows a second from a durable queue into a Spark query, against ready-made Arrow batches."""
     from benchmarks.spark import run  # noqa: PLC0415 - a command loads what it needs
 
-    _finish(run(rows, warm_up_rows, size, batch, rows_per_batch, rounds, cores, uvloop), json)
+    sizes = rows_per_batch or [10_000, 100_000, 1_000_000]
+    _finish(run(sizes, micro_batches, most_rows, size, batch, rounds, cores, uvloop, data), json)
+
+
+@app.command("spark_latency")
+def spark_latency(
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds that count, of a round.")] = 20.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 5.0,
+    rounds: Rounds = 3,
+    cores: Cores = 2,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """How old a message is when a Spark query has it, at a paced rate."""
+    from benchmarks.spark_latency import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rate, seconds, warm_up, rounds, cores, uvloop, data), json)
+
+
+@app.command("spark_backpressure")
+def spark_backpressure(
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Seconds until the query is stopped.")] = 90.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds of them that do not count.")] = 30.0,
+    pause: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds without a query.")] = 60.0,
+    rate: Annotated[int, typer.Option(min=1, metavar="N", help="Rows a second that the query takes.")] = 10_000,
+    offered: Annotated[
+        float, typer.Option(min=1, metavar="N", help="Messages a second that the sender has.")
+    ] = 200_000,
+    size: Size = 100,
+    max_queue_messages: Annotated[int, typer.Option(min=1, metavar="N", help="The queue's limit.")] = 100_000,
+    interval: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds between two samples.")] = 1.0,
+    cores: Cores = 2,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """A query that takes less than a sender offers, stops, and goes on."""
+    from benchmarks.spark_backpressure import run  # noqa: PLC0415 - a command loads what it needs
+
+    limits = (rate, offered, size, max_queue_messages)
+    _finish(run(seconds, warm_up, pause, *limits, interval, cores, uvloop, data), json)
+
+
+@app.command("spark_write")
+def spark_write(
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a round.")] = 5_000_000,
+    warm_up_rows: Annotated[int, typer.Option(min=0, metavar="N", help="Rows of a first round.")] = 500_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of an Arrow batch.")] = 10_000,
+    rows_per_batch: Annotated[int, typer.Option(min=1, metavar="N", help="Rows of a micro-batch.")] = 500_000,
+    rounds: Rounds = 3,
+    cores: Cores = 2,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """Rows a second from a Spark query into a durable queue, beside Spark's file sink."""
+    from benchmarks.spark_write import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(rows, warm_up_rows, size, batch, rows_per_batch, rounds, cores, uvloop, data), json)
 
 
 def _finish(report: Report, json: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The roles of ``backpressure``: a sender with an endless source, and a receiver that takes its time. Each counts once a second."""
+"""The roles of the back-pressure benchmarks: endless senders, and a receiver that takes its time. Each counts at intervals."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from benchmarks._payloads import make_payloads
 from benchmarks._worker import Parent, run_loop
 from streams import Running, Sink, Source
-from transport import Delivery, Receiver, Sender
+from transport import Delivery, MessageBatch, Receiver, Sender
 
 POOL = 10_000
 Samples = list[tuple[float, int]]
@@ -60,6 +60,42 @@ def send_endlessly(parent: Parent, address: str, queue: str, size: int, interval
     parent.wait()
     samples = run_loop(run(), uvloop)
     parent.say(samples=samples)
+
+
+def send_offered(
+    parent: Parent, address: str, queue: str, rate: float, size: int, batch: int, interval: float, uvloop: bool
+) -> None:
+    """Offer ``rate`` numbered messages a second until told to stop, then wait until all that was taken is confirmed.
+
+    A payload is its message's number from zero on, in decimal with leading zeros. What demand holds back is not made up for later.
+    """
+    pulled = 0
+    ended = False
+
+    async def batches() -> AsyncIterator[MessageBatch]:
+        nonlocal pulled
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while not ended:
+            due = max(due + batch / rate, loop.time())
+            await asyncio.sleep(due - loop.time())
+            payloads = [b"%0*d" % (size, number) for number in range(pulled, pulled + batch)]
+            pulled += batch
+            yield MessageBatch.from_payloads(payloads)
+
+    async def run() -> tuple[Samples, int]:
+        nonlocal ended
+        running = Source.from_async_iterable(batches).to(Sender(address, queue=queue)).run()
+        sampler = Sampler(interval, lambda: pulled)
+        await parent.told()
+        samples = sampler.stop()
+        ended = True
+        return samples, (await running).messages
+
+    parent.say(ready=True)
+    parent.wait()
+    samples, messages = run_loop(run(), uvloop)
+    parent.say(samples=samples, messages=messages)
 
 
 def receive_slowly(

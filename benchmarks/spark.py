@@ -1,82 +1,72 @@
-"""``spark``: rows a second from a queue into a Structured Streaming query."""
+"""``spark``: rows a second from a durable queue into a Structured Streaming query."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from benchmarks._broker import BrokerProcess
+from benchmarks._disk import data_folder
 from benchmarks._processes import BenchmarkError, Worker, queue_facts, statistics
 from benchmarks._report import Figure, Report, medians
 from transport import Administration
 
-SHARE_TARGET = 0.6
+SHARE_TARGET = 0.75
+TARGET_ROWS = 100_000
+"""Smaller micro-batches are bounded by Spark's fixed cost for each, whatever the source."""
 QUERY_TIMEOUT = 660.0
 """Longer than the driver's own, so that the driver's error is the one that is seen."""
 FILL_TIMEOUT = 300.0
 STORED_OVERHEAD = 16
 """Bytes of a message beside its payload that the queue's limit leaves room for: offsets, and its part of a batch's fixed cost."""
 MIN_QUEUE_BYTES = 256 * 2**20
+WARM_UP_ROWS = 300_000
+READY_MADE, PENSTOCK = "ready-made", "penstock"
 
 
 def run(
-    rows: int, warm_up_rows: int, size: int, batch: int, rows_per_batch: int, rounds: int, cores: int, uvloop: bool
+    rows_per_batch: Sequence[int],
+    micro_batches: int,
+    most_rows: int,
+    size: int,
+    batch: int,
+    rounds: int,
+    cores: int,
+    uvloop: bool,
+    data: Path | None,
 ) -> Report:
-    """Rounds of Penstock's source and the ready-made one, in one Spark session, after a round of each that does not count."""
-    options = {
-        "max_queue_messages": max(rows, warm_up_rows) + 1_000_000,
-        "max_queue_bytes": max(MIN_QUEUE_BYTES, 2 * max(rows, warm_up_rows) * (size + STORED_OVERHEAD)),
-    }
+    """For each size of a micro-batch, rounds of Penstock's source and the ready-made one in turn, all in one Spark session."""
+    cases = {per: min(most_rows, per * micro_batches) for per in rows_per_batch}
     results = []
     with ExitStack() as stack:
+        folder = stack.enter_context(data_folder(data))
+        options = queue_room(max(*cases.values(), WARM_UP_ROWS), size) | {"directory": str(folder)}
         broker = stack.enter_context(BrokerProcess(uvloop=uvloop, options=options))
         driver = stack.enter_context(
-            Worker(
-                "_spark:drive",
-                address=broker.receive_address,
-                size=size,
-                batch=batch,
-                rows_per_batch=rows_per_batch,
-                cores=cores,
-            )
+            Worker("_spark:read", address=broker.receive_address, size=size, batch=batch, cores=cores)
         )
         version = driver.hear()["spark"]
-        for number, count in enumerate([warm_up_rows] + [rows] * rounds):
-            if not count:
-                continue
-            queue = f"round{number}"
-            _fill(broker, queue, count, size, batch, uvloop)
-            own = _query(driver, "penstock", queue, count)
-            asyncio.run(_delete(broker.send_address, queue))
-            ready = _query(driver, "ready-made", queue, count)
-            if number:
-                results += [own, ready]
-    own_rounds, ready_rounds = results[::2], results[1::2]
-    rate, ready_rate = medians(own_rounds, "rows_per_s"), medians(ready_rounds, "rows_per_s")
-    figures = [
-        Figure("rows through Penstock's source", rate, "rows/s"),
-        Figure("ceiling: ready-made Arrow batches", ready_rate, "rows/s"),
-        Figure("share", rate / ready_rate, "", SHARE_TARGET),
-        Figure("micro-batches, Penstock", medians(own_rounds, "micro_batches"), ""),
-        Figure("micro-batches, ready-made", medians(ready_rounds, "micro_batches"), ""),
-        Figure("seconds of a query, Penstock", medians(own_rounds, "seconds"), "s"),
-        Figure("of it in the batches' jobs", medians(own_rounds, "add_batch_s"), "s"),
-        Figure("seconds of a query, ready-made", medians(ready_rounds, "seconds"), "s"),
-        Figure("of it in the batches' jobs, ready-made", medians(ready_rounds, "add_batch_s"), "s"),
-    ]
+        warm_up = min(WARM_UP_ROWS, *cases.values())
+        _round(broker, driver, "warm-up", warm_up, max(1, warm_up // 3), size, batch, uvloop)
+        for number in range(rounds):
+            for per, rows in cases.items():
+                results += _round(broker, driver, f"round{number}-{per}", rows, per, size, batch, uvloop)
+    figures = [figure for per in cases for figure in _figures(per, [one for one in results if one["per"] == per])]
     return Report(
         "spark",
-        "a Structured Streaming query (available-now, noop sink) that reads a queue which was filled before; from start() to the query's "
-        "end, checkpoints and acknowledgements included. Sender, broker and Spark are processes of their own.",
-        "in the same session, a Python data source with the same eight columns, micro-batches, tasks and Arrow batch size, whose Arrow "
+        "Structured Streaming queries (available-now, noop sink, eight columns) that read a durable queue which was filled before; from "
+        "start() to the query's end, checkpoints and acknowledgements included. Sender, broker and Spark are processes of their own.",
+        "in the same session, a Python data source with the same columns, micro-batches, tasks and Arrow batch size, whose Arrow "
         "batches are there already: one a task, yielded again and again. Rounds alternate.",
         {
-            "rows": rows,
-            "warm_up_rows": warm_up_rows,
+            "rows_per_batch": list(rows_per_batch),
+            "micro_batches": micro_batches,
+            "most_rows": most_rows,
             "size": size,
             "batch": batch,
-            "rows_per_batch": rows_per_batch,
             "rounds": rounds,
             "cores": cores,
             "spark": version,
@@ -84,6 +74,30 @@ def run(
         figures,
         results,
     )
+
+
+def queue_room(rows: int, size: int) -> dict[str, int]:
+    """Limits of a queue that is to hold ``rows`` messages of ``size`` bytes at once."""
+    return {
+        "max_queue_messages": rows + 1_000_000,
+        "max_queue_bytes": max(MIN_QUEUE_BYTES, 2 * rows * (size + STORED_OVERHEAD)),
+    }
+
+
+async def delete(address: str, queue: str) -> None:
+    """Have a queue gone with what is left in it; the next round's disk and memory are to be its own."""
+    async with Administration(address) as administration:
+        await administration.delete_queue(queue)
+
+
+def _round(
+    broker: BrokerProcess, driver: Worker, queue: str, rows: int, per: int, size: int, batch: int, uvloop: bool
+) -> list[dict[str, Any]]:
+    _fill(broker, queue, rows, size, batch, uvloop)
+    own = _query(driver, PENSTOCK, queue, rows, per)
+    # An available-now query leaves its last micro-batch unacknowledged.
+    asyncio.run(delete(broker.send_address, queue))
+    return [own, _query(driver, READY_MADE, queue, rows, per)]
 
 
 def _fill(broker: BrokerProcess, queue: str, rows: int, size: int, batch: int, uvloop: bool) -> None:
@@ -97,15 +111,23 @@ def _fill(broker: BrokerProcess, queue: str, rows: int, size: int, batch: int, u
         raise BenchmarkError(f"{rows} messages were to be in the queue, {ready} are")
 
 
-def _query(driver: Worker, source: str, queue: str, rows: int) -> dict[str, Any]:
-    driver.go(source=source, queue=queue, rows=rows)
+def _query(driver: Worker, kind: str, queue: str, rows: int, per: int) -> dict[str, Any]:
+    driver.go(kind=kind, queue=queue, rows=rows, rows_per_batch=per)
     result = driver.hear(QUERY_TIMEOUT)
     if result["rows"] != rows:
-        raise BenchmarkError(f"{source}: {result['rows']} rows came of {rows}")
-    return {"kind": source, "rows_per_s": rows / result["seconds"]} | result
+        raise BenchmarkError(f"{kind}: {result['rows']} rows came of {rows}")
+    return {"kind": kind, "per": per, "rows_per_s": rows / result["seconds"]} | result
 
 
-async def _delete(address: str, queue: str) -> None:
-    """An available-now query leaves its last micro-batch unacknowledged; the next round's memory is to be its own."""
-    async with Administration(address) as administration:
-        await administration.delete_queue(queue)
+def _figures(per: int, results: list[dict[str, Any]]) -> list[Figure]:
+    own = [one for one in results if one["kind"] == PENSTOCK]
+    ready = [one for one in results if one["kind"] == READY_MADE]
+    rate, ready_rate = medians(own, "rows_per_s"), medians(ready, "rows_per_s")
+    each = f"{per:,} rows a micro-batch"
+    return [
+        Figure(f"{each}: Penstock's source", rate, "rows/s"),
+        Figure(f"{each}: ceiling, ready-made Arrow batches", ready_rate, "rows/s"),
+        Figure(f"{each}: share", rate / ready_rate, "", SHARE_TARGET if per >= TARGET_ROWS else None),
+        Figure(f"{each}: seconds a micro-batch", medians(own, "seconds") / medians(own, "micro_batches"), "s"),
+        Figure(f"{each}: of the ceiling's", medians(ready, "seconds") / medians(ready, "micro_batches"), "s"),
+    ]

@@ -220,16 +220,51 @@ def test_every_message_goes_to_one_of_the_active_receivers(benchmark: Benchmark)
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: Benchmark) -> None:
+def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: Benchmark, data: Path) -> None:
     outcome = benchmark(
         "spark",
-        *("--rows", "5000", "--warm-up-rows", "0", "--batch", "500", "--rows-per-batch", "2000", "--rounds", "1"),
+        *("--rows-per-batch", "2000", "--most-rows", "5000", "--batch", "500", "--rounds", "1", "--data", str(data)),
         deadline=SPARK_DEADLINE,
     )
     own, ready = outcome["rounds"]
     assert (own["kind"], ready["kind"]) == ("penstock", "ready-made")
     assert own["rows"] == ready["rows"] == 5_000
     assert own["micro_batches"] == ready["micro_batches"] == 3
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_row_is_as_old_as_its_micro_batch_and_the_floor_lies_below(benchmark: Benchmark, data: Path) -> None:
+    arguments = ("--rate", "200", "--seconds", "1", "--warm-up", "0", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("spark_latency", *arguments, deadline=SPARK_DEADLINE)
+    assert value(outcome, "floor: p50, from planning to foreachBatch") > 0
+    assert value(outcome, "p50, send to foreachBatch") <= value(outcome, "p99, send to foreachBatch")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_slow_query_counts_every_message_once_over_a_stop(benchmark: Benchmark, data: Path) -> None:
+    outcome = benchmark(
+        "spark_backpressure",
+        *("--seconds", "6", "--warm-up", "2", "--pause", "1", "--interval", "0.5", "--data", str(data)),
+        *("--rate", "1000", "--offered", "20000", "--max-queue-messages", "5000"),
+        deadline=SPARK_DEADLINE,
+    )
+    counted = value(outcome, "messages sent, and counted once each")
+    assert counted >= 5_000
+    assert counted % 1_000 == 0
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_queue_and_files_are_written_the_same_rows(benchmark: Benchmark, data: Path) -> None:
+    outcome = benchmark(
+        "spark_write",
+        *("--rows", "5000", "--warm-up-rows", "0", "--batch", "500", "--rows-per-batch", "2000", "--rounds", "1"),
+        *("--data", str(data)),
+        deadline=SPARK_DEADLINE,
+    )
+    assert [(one["kind"], one["stored"]) for one in outcome["rounds"]] == [("penstock", 5_000), ("parquet", 5_000)]
 
 
 def test_more_active_receivers_than_connected_are_refused() -> None:
