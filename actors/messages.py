@@ -172,6 +172,16 @@ class FetchReserved:
     stop: int
 
 
+@dataclass(frozen=True, slots=True)
+class BrowseMessages:
+    """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: BrowsedMessages."""
+
+    connection: Ref
+    request: int
+    start: int
+    stop: int
+
+
 # --- between queues
 
 
@@ -238,6 +248,7 @@ QueueMessage: TypeAlias = (
     | ReserveMessages
     | CommitReservation
     | FetchReserved
+    | BrowseMessages
     | StoreDeadLetters
     | DeadLettersMoved
     | PauseSenders
@@ -320,7 +331,7 @@ class MessagesReserved:
 
     request: int
     end: int
-    facts: dict[str, int]
+    facts: dict[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +348,15 @@ class FetchedRanges:
 
     request: int
     ranges: Iterable[FetchedRange]
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessages:
+    """Stored messages, ascending, each range at the position that is its number; what is below ``end`` and not here is not stored."""
+
+    request: int
+    ranges: tuple[FetchedRange, ...]
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,6 +392,7 @@ QueueReply: TypeAlias = (
     | MessagesReserved
     | ReservationCommitted
     | FetchedRanges
+    | BrowsedMessages
     | Refused
     | QueueDeleted
 )

@@ -14,6 +14,8 @@ from actors.loop_actor import LoopActor
 from actors.messages import (
     AttachReceiver,
     AttachSender,
+    BrowsedMessages,
+    BrowseMessages,
     CancelDemand,
     CommitReservation,
     DeadLettersMoved,
@@ -153,11 +155,13 @@ class QueueActor(LoopActor):
             self.stop()
         self._timer = None
         self._output.clear(failure)
+        # Of those who browse the state knows nothing.
+        connections = dict.fromkeys((*self._state.reset(self.loop.time()), *self._watches))
         for watch in self._watches.values():
             watch.cancel()
         self._watches.clear()
         refused = Refused("internal-error", f"the queue failed on {type(failure).__name__} and went on: connect again")
-        for connection in self._state.reset(self.loop.time()):
+        for connection in connections:
             self._output.tell(connection, refused)
         # Those who could not be told are detached already.
         self._output.ended.clear()
@@ -310,6 +314,12 @@ class QueueActor(LoopActor):
         ranges = self._state.fetch(message.connection, message.start, message.stop)
         return self._reply(message.connection, FetchedRanges(message.request, ranges))
 
+    def _browse(self, message: BrowseMessages) -> LaterReply:
+        browsed = self._state.browse(message.start, message.stop)
+        answer = BrowsedMessages(message.request, browsed.ranges, browsed.end)
+        # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
+        return self._output.reply(message.connection, answer, browsed.after)
+
     # --- handlers: the broker
 
     def _release_subscription(self, message: ReleaseSubscription) -> LaterReply:
@@ -349,6 +359,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     ReserveMessages: QueueActor._reserve,
     CommitReservation: QueueActor._commit,
     FetchReserved: QueueActor._fetch,
+    BrowseMessages: QueueActor._browse,
     ReleaseSubscription: QueueActor._release_subscription,
     PurgeQueue: QueueActor._purge,
     GetStatistics: QueueActor._statistics,

@@ -1,6 +1,7 @@
-"""The actor of one subscription connection: the owner's reservations and commits, and the fetching of what is reserved.
+"""The actor of one subscription connection: the owner's reservations and commits, and the fetching of what is reserved or stored.
 
-A fetch is answered by the queue at once with references to stored batches; this actor streams them under the client's demand.
+A fetch is answered by the queue at once with references to stored batches; this actor streams them under the client's demand. One that
+browses is answered step by step, the next being asked for when the last is sent and the client wants more.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from actors.errors import DataLossError
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
+    BrowsedMessages,
+    BrowseMessages,
     CommitReservation,
     Detach,
     FetchedMessages,
@@ -39,13 +42,18 @@ from actors.messages import (
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionOptions:
-    """How a client opens a subscription; docs/protocol.md, section "Subscriptions"."""
+    """How a client opens a subscription; docs/protocol.md, section "Subscriptions". To browse there is no name."""
 
     name: str
     mode: str
     epoch: int | None
     starting: str
     owner_timeout: float | None
+
+    @property
+    def browses(self) -> bool:
+        """Whether it is no subscription, but reads what the queue stores."""
+        return self.mode == "browse"
 
 
 class SubscriptionPort(TypingProtocol):
@@ -96,6 +104,10 @@ class SubscriptionPublisher(LoopActor):
         self._answered = False
         self._ranges: Iterator[FetchedMessages] = iter(())
         self._next: FetchedMessages | None = None
+        self._browses = options.browses
+        # Where the next step of a browse begins, while it is not asked for; and where the browse ends.
+        self._rest: int | None = None
+        self._browse_end = 0
         self._ended = False
 
     def on_start(self) -> None:
@@ -124,6 +136,8 @@ class SubscriptionPublisher(LoopActor):
             case Writable():
                 self._writable = message.writable
                 self._stream()
+            case ReserveRequested() | CommitRequested() if self._browses:
+                self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
             case ReserveRequested():
                 self._queue.tell(
                     ReserveMessages(
@@ -140,6 +154,8 @@ class SubscriptionPublisher(LoopActor):
                 self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
             case FetchRequested():
                 self._fetch(message)
+            case BrowsedMessages():
+                self._browsed(message)
             case FetchedRanges():
                 self._answered = True
                 self._ranges = iter(message.ranges)
@@ -168,7 +184,19 @@ class SubscriptionPublisher(LoopActor):
         self._fetching = message.request
         self._fetched = 0
         self._answered = False
-        self._queue.tell(FetchReserved(self.actor_ref, message.request, message.start, message.stop))
+        if self._browses:
+            self._rest, self._browse_end = message.start, message.stop
+            self._stream()
+        else:
+            self._queue.tell(FetchReserved(self.actor_ref, message.request, message.start, message.stop))
+
+    def _browsed(self, message: BrowsedMessages) -> None:
+        """Have one step at hand, and know where the next begins."""
+        self._answered = message.end >= self._browse_end
+        self._rest = None if self._answered else message.end
+        self._ranges = iter(message.ranges)
+        self._advance()
+        self._stream()
 
     def _stream(self) -> None:
         """Send what demand allows; the fetch ends with its last range."""
@@ -186,9 +214,20 @@ class SubscriptionPublisher(LoopActor):
             self._wanted_bytes -= part.batch.nbytes
             self._fetched += count
             self._port.fetched(request, part)
-        if self._fetching is not None and self._answered and self._next is None and not self._ended:
+        if self._fetching is None or self._next is not None or self._ended:
+            return
+        if self._answered:
             request, self._fetching = self._fetching, None
             self._port.fetch_ended(request, self._fetched)
+        elif self._rest is not None:
+            self._ask_for_step(self._fetching, self._rest)
+
+    def _ask_for_step(self, request: int, start: int) -> None:
+        """Have the queue read the next step, not before the client wants it: a step of every connection at once would be much."""
+        wanted = self._wanted_messages > 0 and self._wanted_bytes > 0 and self._writable
+        if wanted or start >= self._browse_end:
+            self._rest = None
+            self._queue.tell(BrowseMessages(self.actor_ref, request, start, self._browse_end))
 
     def _advance(self) -> None:
         """Have the next range at hand; one that was acknowledged under the reader's eyes ends the fetch with an error."""

@@ -278,7 +278,7 @@ class ReceivingPort(Port):
 
 
 class SubscribingPort(Port):
-    """Role ``subscription``."""
+    """Role ``subscription``, and its mode ``browse``, which has none."""
 
     def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
@@ -286,6 +286,9 @@ class SubscribingPort(Port):
         self._queue = hello.queue or ""
         self._demand = CumulativeDemand()
         options = _subscription_options(hello.options)
+        if options.browses:
+            # Looking for a queue does not make one.
+            broker.queues.get(self._queue)
         self.actor = SubscriptionPublisher.start(broker.queues.get_or_create(self._queue), options, self)
 
     def received(self, frame: wire.Frame) -> None:
@@ -380,15 +383,19 @@ def _seconds(ms: int, what: str) -> float:
 
 
 def _subscription_options(options: wire.Options) -> SubscriptionOptions:
-    name = options.get("subscription")
     mode = options.get("mode", "own")
+    name = "" if mode == "browse" else options.get("subscription")
     epoch = options.get("epoch")
     starting = options.get("starting", "earliest")
     timeout_ms = options.get("owner_timeout_ms")
     if not isinstance(name, str):
         raise RemoteProtocolError("HELLO: a subscription needs the option subscription, its name")
-    check_name(name, "subscription")
-    for value, allowed, what in ((mode, ("own", "read"), "mode"), (starting, ("earliest", "latest"), "starting")):
+    if mode != "browse":
+        check_name(name, "subscription")
+    for value, allowed, what in (
+        (mode, ("own", "read", "browse"), "mode"),
+        (starting, ("earliest", "latest"), "starting"),
+    ):
         if value not in allowed:
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(value)}, not one of {', '.join(allowed)}")
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):

@@ -33,7 +33,7 @@ __all__ = ["Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
 """Longer than a broker's restart; an error that reaches Spark's driver ends its query."""
 
-Mode = Literal["own", "read"]
+Mode = Literal["own", "read", "browse"]
 T = TypeVar("T")
 
 
@@ -56,8 +56,8 @@ class SubscriptionClient:
     Args:
         addresses: the brokers' receiving addresses, tried in turn.
         queue: the queue's name.
-        subscription: the subscription's name.
-        mode: ``own`` to reserve and commit, ``read`` to fetch on behalf of the owner.
+        subscription: the subscription's name; to browse there is none.
+        mode: ``own`` to reserve and commit, ``read`` to fetch on behalf of the owner, ``browse`` to fetch what the queue stores.
         epoch: the owner's; needed to read. An owner that has one resumes it.
         starting: ``earliest`` or ``latest``; holds when the subscription is created.
         owner_timeout_ms: how long reservations outlive the owner's connection; None for ever.
@@ -77,7 +77,7 @@ class SubscriptionClient:
         addresses: str | Sequence[str],
         *,
         queue: str,
-        subscription: str,
+        subscription: str = "",
         mode: Mode,
         epoch: int | None = None,
         starting: str = "earliest",
@@ -94,10 +94,15 @@ class SubscriptionClient:
             raise LocalProtocolError("a subscription needs the receiving address of at least one broker")
         if mode == "read" and epoch is None:
             raise LocalProtocolError("mode 'read' needs the epoch of the owner that it reads for")
+        if mode != "browse" and not subscription:
+            raise LocalProtocolError(f"mode {mode!r} needs the name of a subscription")
         self._queue = queue
         self._mode = mode
         self._epoch = epoch
-        self._options: Options = {"subscription": subscription, "mode": mode, "starting": starting}
+        self._id_prefix: bytes | None = None
+        self._options: Options = {"mode": mode}
+        if mode != "browse":
+            self._options |= {"subscription": subscription, "starting": starting}
         if owner_timeout_ms is not None:
             self._options["owner_timeout_ms"] = owner_timeout_ms
         if token is not None:
@@ -155,6 +160,9 @@ class SubscriptionClient:
     def fetch(self, start: int, stop: int) -> Iterator[Fetched]:
         """The reserved positions ``start <= p < stop`` in order, under this client's own demand; may be repeated.
 
+        In mode ``browse`` positions are the queue's numbers, and those of messages that are not stored any more are left out. Where the
+        queue is another by the time that a connection is made again, that is BrokerError ``data-loss``: its numbers say nothing.
+
         A connection that breaks in the middle is made again and the fetch goes on where it was. An iterator that is given up
         before its end closes the connection.
         """
@@ -165,11 +173,11 @@ class SubscriptionClient:
             complete = False
             try:
                 connection = self._connected()
-                for fetched in connection.fetch(self._next_request(), position, stop):
-                    position += len(fetched.batch)
+                for fetched in connection.fetch(self._next_request(), position, stop, gaps=self._mode == "browse"):
+                    position = fetched.position + len(fetched.batch)
                     patience.renew()
                     yield fetched
-                complete = True
+                position, complete = stop, True
             except (TransportError, OSError) as error:
                 patience.bear(error)
             finally:
@@ -222,10 +230,24 @@ class SubscriptionClient:
             except (OSError, ConnectionLostError, PeerTimeoutError) as error:
                 failures.append(f"{address}: {error}")
             else:
-                self._epoch = connection.state.epoch
+                self._opened(connection)
                 return connection
             self._addresses.rotate(-1)
         raise ConnectionLostError("; ".join(failures))
+
+    def _opened(self, connection: SubscriptionConnection) -> None:
+        """Go on with what WELCOME said, if it is still about the same."""
+        state = connection.state
+        if self._mode != "browse":
+            self._epoch = state.epoch
+        elif self._id_prefix not in (None, state.id_prefix):
+            connection.close()
+            raise BrokerError(
+                "data-loss",
+                f"queue {self._queue!r} was deleted, or its broker started anew without a journal, while it was read: its numbers are "
+                "others now; read it again from the beginning",
+            )
+        self._id_prefix = state.id_prefix
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -40,9 +40,9 @@ class SubscriptionState:
     """What WELCOME said of the subscription.
 
     Attributes:
-        epoch: the owner's.
+        epoch: the owner's; 0 to one who browses.
         base: positions below are acknowledged.
-        high: positions below are reserved.
+        high: positions below are reserved; to one who browses, the queue's next sequence number.
         high_water: the queue's next sequence number.
         id_prefix: the first 8 bytes of the ids generated for this queue's messages.
     """
@@ -106,10 +106,11 @@ class SubscriptionConnection:
             raise RemoteProtocolError(f"request {request} was answered by {type(frame).__name__.upper()}")
         return frame
 
-    def fetch(self, request: int, start: int, stop: int) -> Iterator[Fetched]:
-        """Every message of start <= p < stop; anything less is an error."""
+    def fetch(self, request: int, start: int, stop: int, *, gaps: bool = False) -> Iterator[Fetched]:
+        """Every message of start <= p < stop; anything less is an error, unless there may be ``gaps``."""
         self.send(Fetch(request, start, stop))
         position = start
+        messages = 0
         while True:
             self._grant()
             frame = self._next(self._clock() + FETCH_TIMEOUT)
@@ -120,15 +121,17 @@ class SubscriptionConnection:
             if not isinstance(frame, Fetched) or frame.request != request:
                 raise RemoteProtocolError(f"FETCH {request} was answered by {type(frame).__name__.upper()}")
             count = len(frame.batch)
-            if frame.position != position or position + count > stop:
+            skipped = frame.position - position
+            if skipped < 0 or (skipped and not gaps) or frame.position + count > stop:
                 raise RemoteProtocolError(
                     f"positions {position}-{stop} were asked for, {frame.position}-{frame.position + count} came"
                 )
-            position += count
+            position = frame.position + count
+            messages += count
             self._used_messages += count
             self._used_bytes += frame.batch.nbytes
             yield frame
-        if position != stop or frame.messages != stop - start:
+        if frame.messages != messages or (position != stop and not gaps):
             raise RemoteProtocolError(f"FETCH of positions {start}-{stop} ended at {position}")
 
     def _grant(self) -> None:

@@ -200,7 +200,7 @@ class QueueCore:
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
         return stored * self.ready.messages // log.stored_messages
 
-    def facts(self, now: float) -> ReservationFacts:
+    def facts(self, now: float, reserved_bytes: int | None = None) -> ReservationFacts:
         """What a subscription is told with a reservation."""
         return ReservationFacts(
             backlog=self.ready.messages,
@@ -210,4 +210,5 @@ class QueueCore:
             high_water=self.log.next_sequence,
             in_flight=self.leases.in_flight,
             full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            reserved_bytes=reserved_bytes,
         )

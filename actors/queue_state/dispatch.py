@@ -129,9 +129,8 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
         return False
     core.commit(MessagesReserved(ledger.name, ledger.high, tuple(ranges)))
     end_wait(core, reservation)
-    core.effects.append(
-        Reserved(reservation.connection, reservation.request, ledger.high, core.facts(now), core.barrier)
-    )
+    facts = core.facts(now, reservation.bytes - room)
+    core.effects.append(Reserved(reservation.connection, reservation.request, ledger.high, facts, core.barrier))
     return True
 
 

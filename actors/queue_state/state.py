@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state import dead_letters, receiving, sending, subscribing
+from actors.queue_state import browsing, dead_letters, receiving, sending, subscribing
 from actors.queue_state.core import QueueCore
 from actors.queue_state.dispatch import resume
 from actors.queue_state.expiring import next_expiry
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.batch import MessageBatch
+    from actors.queue_state.browsing import Browsed
     from actors.queue_state.core import Recorder
     from actors.queue_state.effects import Connection, Effect
     from actors.queue_state.events import Origin
@@ -250,8 +251,9 @@ class QueueState:
 
         Args:
             connection: whose requests follow.
-            name: the subscription.
-            mode: ``own`` takes it over from whoever owned it; ``read`` fetches for the owner with ``epoch``.
+            name: the subscription; to browse there is none.
+            mode: ``own`` takes it over from whoever owned it; ``read`` fetches for the owner with ``epoch``; ``browse`` opens nothing, it
+                only says what there is for ``browse``.
             epoch: of the owner, for ``read``; an owner that gives its own goes on after a lost connection, in the same epoch.
             starting: ``earliest``, or ``latest`` for only what is sent after its creation; otherwise ignored.
             owner_timeout: seconds without an owner after which reservations end; None for never.
@@ -312,6 +314,18 @@ class QueueState:
             DataLossError: some of them were acknowledged, released, or never reserved.
         """
         return subscribing.fetch(self._core, connection, start, stop)
+
+    def browse(self, start: int, stop: int) -> Browsed:
+        """The first of the stored messages with numbers ``start`` <= n < ``stop``: one step, to be followed by one from its ``end`` on.
+
+        Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of
+        the messages' deliveries, which is what they come with: of one that is held or reserved how often it was delivered, of one that
+        came back how often where the queue counts (``max_receives``), and otherwise none and not replayed.
+
+        Raises:
+            InvalidRequestError: the range is backwards.
+        """
+        return browsing.browse(self._core, start, stop)
 
     def release_subscription(self, name: str, now: float) -> int:
         """Make what a subscription reserved receivable again, in its old place; returns how many messages.

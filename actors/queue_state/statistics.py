@@ -18,6 +18,7 @@ class ReservationFacts:
         high_water: the queue's next sequence number.
         in_flight: messages that receivers hold.
         full: whether the queue stores as much as it may, so that nothing comes in before something is acknowledged.
+        reserved_bytes: bytes that this request has reserved; None where the ledger had the messages already.
     """
 
     backlog: int
@@ -27,6 +28,7 @@ class ReservationFacts:
     high_water: int
     in_flight: int
     full: bool
+    reserved_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from actors.errors import (
     StaleEpochError,
     SubscriptionNotFoundError,
 )
+from actors.queue_state.browsing import lowest_stored
 from actors.queue_state.consumers import Ownership, Reservation, Subscriber
 from actors.queue_state.dispatch import dispatch, end_wait
 from actors.queue_state.dispatch import reserve as reserve_now
@@ -26,13 +27,16 @@ if TYPE_CHECKING:
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
 
-OWN, READ = "own", "read"
+OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionFacts:
-    """An opened subscription: its epoch, positions ``base`` <= p < ``high`` reserved, the queue's next number."""
+    """An opened subscription: its epoch, positions ``base`` <= p < ``high`` reserved, the queue's next number.
+
+    Of a browse there is no epoch, which is 0, and the positions are the numbers from the oldest stored message on.
+    """
 
     epoch: int
     base: int
@@ -53,6 +57,9 @@ def open_subscription(
     """Take over or join a subscription; see ``QueueState.open_subscription``."""
     if connection in core.subscribers:
         raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
+    if mode == BROWSE:
+        # Nothing is kept of it: every step says by itself what it wants.
+        return SubscriptionFacts(0, lowest_stored(core), core.log.next_sequence, core.log.next_sequence)
     if mode == OWN and core.settings.exclusive:
         raise InvalidRequestError(
             f"queue {core.name!r} is exclusive: one receiver has it, in strict order, and a subscription would take messages "
@@ -64,7 +71,7 @@ def open_subscription(
     elif mode == READ:
         ledger = _join(core, name, epoch)
     else:
-        raise InvalidRequestError(f"mode {mode!r} is neither {OWN!r} nor {READ!r}")
+        raise InvalidRequestError(f"mode {mode!r} is none of {OWN!r}, {READ!r}, {BROWSE!r}")
     core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
     return SubscriptionFacts(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence)
 

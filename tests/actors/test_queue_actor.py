@@ -329,6 +329,7 @@ async def test_a_subscription_reserves_fetches_and_commits() -> None:
         "high_water": 3,
         "in_flight": 0,
         "full": False,
+        "reserved_bytes": batch(b"x", b"y", b"z").nbytes,
     }
     queue.tell(FetchReserved(owner.ref, 2, 1, 3))
     fetched = await owner.expect(FetchedRanges)
