@@ -1,27 +1,30 @@
-"""The options of ``format("penstock")``: names, defaults, and what each value may be.
-
-Spark hands options over as strings with lower-cased names. An unknown one is an error, because a misspelt option that is ignored
-shows only when something is lost.
-"""
+"""The options of ``format("penstock")`` as a source: names, defaults, and what each value may be."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from spark_bridge.errors import OptionError
-from transport import DEFAULT_RECEIVE_ADDRESS, LocalProtocolError, parse_address
+from spark_bridge.option_values import (
+    UNITS_MS,
+    Option,
+    addresses,
+    name,
+    nonempty,
+    parse_options,
+    quantity,
+    whole_number,
+)
+from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
 DEFAULT_MAX_BYTES_PER_BATCH = 64 * 2**20
 """A quarter of what a queue stores by default, for the same reason and with room to spare."""
-MAX_NAME_BYTES = 255
-UNITS_MS = {"": 1000, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MAX_BROKERS = 64
+"""Each costs the worker that plans a query a connection and a thread, and has its position in every offset of Spark's log."""
 UNITS_BYTES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
-_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class SourceOptions:
 
     Attributes:
         queue: the queue's name.
-        brokers: receiving addresses, ``host:port``.
+        brokers: receiving addresses, ``host:port`` in lower case; each broker is read, and each is listed once.
         subscription: the subscription's name; empty if none was given.
         max_rows_per_batch: rows of one micro-batch at most.
         max_bytes_per_batch: bytes of one micro-batch's messages at most; one message is always let through.
@@ -71,20 +74,7 @@ class SourceOptions:
         Raises:
             OptionError: one is unknown, missing, given twice under two names, or has a value it cannot have.
         """
-        values: dict[str, Any] = {}
-        said: dict[str, str] = {}
-        for name, text in given.items():
-            option = _BY_NAME.get(name.lower())
-            if option is None:
-                raise OptionError(f"unknown option {name!r}; known are {', '.join(_KNOWN)}")
-            if option.attribute in said:
-                raise OptionError(f"options {said[option.attribute]!r} and {name!r} are the same; give one")
-            said[option.attribute] = name
-            try:
-                values[option.attribute] = option.parse(str(text).strip())
-            except ValueError as error:
-                shown = "a value" if option.attribute == "token" else repr(text)
-                raise OptionError(f"option {option.names[0]} has {shown}: {error}") from None
+        values = parse_options(_OPTIONS, given)
         if "queue" not in values:
             raise OptionError('option queue is missing: .option("queue", "orders")')
         return replace(cls(), **values)
@@ -128,24 +118,16 @@ class SourceOptions:
         return self
 
 
-def _name(text: str) -> str:
-    if not text or not text.isprintable() or any(character.isspace() for character in text):
-        raise ValueError("a name is printable and without white space")
-    if len(text.encode()) > MAX_NAME_BYTES:
-        raise ValueError(f"a name has at most {MAX_NAME_BYTES} bytes")
-    return text
-
-
-def _addresses(text: str) -> tuple[str, ...]:
-    addresses = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not addresses:
-        raise ValueError("expected host:port, several separated by commas")
-    for address in addresses:
-        try:
-            parse_address(address)
-        except LocalProtocolError as error:
-            raise ValueError(str(error)) from None
-    return addresses
+def _brokers(text: str) -> tuple[str, ...]:
+    """Addresses in one way of writing, since offsets name brokers by them."""
+    parsed = [parse_address(part) for part in addresses(text)]
+    brokers = [str(address._replace(host=address.host.lower())) for address in parsed]
+    for broker in brokers:
+        if brokers.count(broker) > 1:
+            raise ValueError(f"{broker} is listed twice; each broker is read once")
+    if len(brokers) > MAX_BROKERS:
+        raise ValueError(f"{len(brokers)} brokers are more than {MAX_BROKERS}; have several queries share them")
+    return tuple(brokers)
 
 
 def _count(text: str) -> int:
@@ -154,27 +136,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _position(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError("expected a whole number of at least 0")
-    return int(text)
-
-
-def _quantity(text: str, units: Mapping[str, int], what: str) -> int:
-    match = _QUANTITY.fullmatch(text.lower())
-    if match is None or match[2] not in units or int(match[1]) < 1:
-        raise ValueError(f"expected {what}")
-    return int(match[1]) * units[match[2]]
-
-
 def _bytes(text: str) -> int:
-    return _quantity(text, UNITS_BYTES, "a size of at least 1 byte: 67108864, 64m or 1g")
+    return quantity(text, UNITS_BYTES, "a size of at least 1 byte: 67108864, 64m or 1g")
 
 
 def _duration(text: str) -> int | None:
     if text.lower() == "never":
         return None
-    return _quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d")
+    return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d")
 
 
 def _flag(text: str) -> bool:
@@ -192,37 +161,21 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
-def _text(text: str) -> str:
-    if not text:
-        raise ValueError("it is empty")
-    return text
-
-
-@dataclass(frozen=True, slots=True)
-class _Option:
-    attribute: str
-    names: tuple[str, ...]
-    """The name documented, then its aliases."""
-    parse: Callable[[str], Any]
-
-
 _OPTIONS = (
-    _Option("queue", ("queue", "subscribe"), _name),
-    _Option("brokers", ("brokers",), _addresses),
-    _Option("subscription", ("subscription",), _name),
-    _Option("max_rows_per_batch", ("maxRowsPerBatch", "maxOffsetsPerTrigger", "maxRecordsPerTrigger"), _count),
-    _Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
-    _Option("min_partitions", ("minPartitions",), _count),
-    _Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),
-    _Option("starting_offsets", ("startingOffsets",), _one_of("earliest", "latest")),
-    _Option("include_headers", ("includeHeaders",), _flag),
-    _Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
-    _Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
-    _Option("owner_timeout_ms", ("ownerTimeout",), _duration),
-    _Option("broker_down", ("brokerDown",), _one_of("wait", "continue")),
-    _Option("starting_position", ("startingPosition",), _position),
-    _Option("ending_position", ("endingPosition",), _position),
-    _Option("token", ("token",), _text),
+    Option("queue", ("queue", "subscribe"), name),
+    Option("brokers", ("brokers",), _brokers),
+    Option("subscription", ("subscription",), name),
+    Option("max_rows_per_batch", ("maxRowsPerBatch", "maxOffsetsPerTrigger", "maxRecordsPerTrigger"), _count),
+    Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
+    Option("min_partitions", ("minPartitions",), _count),
+    Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),
+    Option("starting_offsets", ("startingOffsets",), _one_of("earliest", "latest")),
+    Option("include_headers", ("includeHeaders",), _flag),
+    Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
+    Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
+    Option("owner_timeout_ms", ("ownerTimeout",), _duration),
+    Option("broker_down", ("brokerDown",), _one_of("wait", "continue")),
+    Option("starting_position", ("startingPosition",), whole_number),
+    Option("ending_position", ("endingPosition",), whole_number),
+    Option("token", ("token",), nonempty, secret=True),
 )
-_BY_NAME = {name.lower(): option for option in _OPTIONS for name in option.names}
-_KNOWN = [" or ".join(option.names) for option in _OPTIONS]

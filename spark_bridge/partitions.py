@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -15,28 +17,41 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(frozen=True)
 class PositionRange(InputPartition):  # type: ignore[misc]  # PySpark has no type information
-    """Positions ``start <= p < stop`` for one task to read on behalf of the owner with ``epoch``."""
+    """Positions ``start <= p < stop`` of one broker's ledger, for one task to read on behalf of the owner with ``epoch``."""
 
+    broker: str
     start: int
     stop: int
     epoch: int
 
 
+Part = TypeVar("Part", bound=PositionRange)
+
+
 def split(
-    start: int,
-    stop: int,
-    epoch: int,
+    ranges: Sequence[Part],
     *,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
-) -> list[PositionRange]:
-    """Contiguous, even ranges that cover ``start <= p < stop``; none when that is empty."""
-    rows = stop - start
-    if rows <= 0:
-        return []
-    count = min_partitions or (2 if rows >= DEFAULT_SPLIT_ROWS else 1)
-    if max_records_per_partition is not None:
-        count = max(count, -(-rows // max_records_per_partition))
-    count = min(count, rows, MAX_PARTITIONS)
-    ends = [start + rows * index // count for index in range(count + 1)]
-    return [PositionRange(first, last, epoch) for first, last in pairwise(ends)]
+) -> list[Part]:
+    """Contiguous, even ranges that cover ``ranges``, in their order; none of what is empty.
+
+    Args:
+        ranges: one a broker. A task reads from one broker, so each of them that is not empty becomes at least one.
+        min_partitions: tasks at least, in all: each range gets its part of them by its rows.
+        max_records_per_partition: rows of one task at most.
+    """
+    wanted = [whole for whole in ranges if whole.stop > whole.start]
+    total = sum(whole.stop - whole.start for whole in wanted)
+    least = min_partitions or (2 if total >= DEFAULT_SPLIT_ROWS else 1)
+    tasks: list[Part] = []
+    for whole in wanted:
+        rows = whole.stop - whole.start
+        count = -(-least * rows // total)
+        if max_records_per_partition is not None:
+            count = max(count, -(-rows // max_records_per_partition))
+        # One a range, and what is left of MAX_PARTITIONS by rows.
+        count = min(count, rows, 1 + (MAX_PARTITIONS - len(wanted)) * rows // total)
+        ends = [whole.start + rows * index // count for index in range(count + 1)]
+        tasks += [replace(whole, start=first, stop=last) for first, last in pairwise(ends)]
+    return tasks

@@ -1,50 +1,44 @@
-"""The streaming reader: Spark's calls as requests to a subscription's ledger.
+"""The streaming reader: Spark's calls as requests to the subscription's ledgers, one at each broker.
 
 Two instances serve a query. One lives in the driver's worker for as long as the query runs and owns the subscription; the other is
-pickled to the executors and only ever runs `PenstockStreamReader.read`. So construction does nothing, and the driver's connection is
+pickled to the executors and only ever runs `PenstockStreamReader.read`. So construction does nothing, and the driver's connections are
 made by whichever call comes first: after a crash that is `partitions`, for a batch that the offset log holds already.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from spark_bridge._pyspark import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from spark_bridge.errors import DataLossError, SubscriptionTakenError
-from spark_bridge.offsets import make_offset, position_of
+from spark_bridge.errors import CheckpointError, DataLossError
+from spark_bridge.ledger import connect, explained, logger
+from spark_bridge.ledgers import Ledgers
+from spark_bridge.metrics import reported
+from spark_bridge.micro_batch import MicroBatchPlan
+from spark_bridge.offsets import OffsetFormat
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
-from transport import BrokerError
-from transport.subscription_client import SubscriptionClient, SubscriptionState
+from transport.subscription_client import SubscriptionState
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 POLL_WAIT_MS = 200
-"""How long an idle query waits in the broker for the first message: Spark would ask 95 times a second otherwise, and
+"""How long an idle query waits in the brokers for the first message: Spark would ask 95 times a second otherwise, and
 stopping a query must not take noticeably longer."""
 EVERYTHING = 2**53
 """More messages or bytes than any queue holds, and still exact in every JSON and msgpack implementation."""
-METRICS = {
-    "backlog": "backlog",
-    "backlogBytes": "backlog_bytes",
-    "oldestMs": "oldest_ms",
-    "senderDemand": "sender_demand",
-    "inFlight": "in_flight",
-    "highWater": "high_water",
-}
-"""Name in the query's progress -> name in the broker's answer."""
-
-logger = logging.getLogger("penstock.spark")
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # PySpark has no type information
-    """Reads one subscription of one queue.
+    """Reads one subscription of one queue, at each of the brokers.
+
+    A broker that the checkpoint does not know joins with an offset of its own at which nothing is read yet: from then on every batch's
+    start is in Spark's log, and a batch that is repeated is the same. One that the checkpoint knows and the options do not is an error,
+    since its messages would be left behind.
 
     Args:
         options: checked, with a subscription.
@@ -54,73 +48,101 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._client: SubscriptionClient | None = None
-        self._initial: int | None = None
-        self._end: int | None = None
-        self._acknowledged = 0
-        self._below: int | None = None
-        self._facts: Mapping[str, Any] = {}
+        self._format = OffsetFormat(options.subscription, options.brokers)
+        self._ledgers: Ledgers | None = None
+        self._initial: dict[str, int] | None = None
+        self._ends: dict[str, int] | None = None
+        self._below: dict[str, int] | None = None
+        self._left_out: set[str] = set()
+        self._turn = 0
 
     # Planning, in the driver's worker. The names are Spark's.
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take the queue's high-water mark: nothing newer is reserved by this run."""
-        self._below = self._open().high_water
+        """Take the queue's high-water mark at each broker: nothing newer is reserved by this run.
+
+        A broker that is down, where the query goes on without, has none and is not read in this run.
+        """
+        self._below = {broker: state.high_water for broker, state in self._driven().states().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """``maxRowsPerBatch``."""
         return ReadMaxRows(self._options.max_rows_per_batch)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the ledger begins: a new query gets what an earlier one reserved and did not acknowledge."""
-        state = self._open()
+        """Where the ledgers begin: a new query gets what an earlier one reserved and did not acknowledge.
+
+        Raises:
+            BrokerUnreachableError: a broker is down; a new query needs all of them, once.
+        """
         if self._initial is None:
-            self._initial = state.base
-        return make_offset(self._options.subscription, self._initial)
+            states = self._driven().all_states()
+            self._initial = {broker: state.base for broker, state in states.items()}
+            if self._below is not None:
+                self._below = {broker: state.high_water for broker, state in states.items()} | self._below
+        return self._format.encode(self._initial)
 
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Reserve the next batch; ``start`` again when nothing is ready.
 
-        Spark 4.1 passes neither argument. The batch then begins where the ledger ends, so that none is planned twice.
+        Spark 4.1 passes neither argument. The batch then begins where the ledgers end, so that none is planned twice.
         """
-        try:
-            position = self._plan(start, limit)
-        except DataLossError as error:
-            position = self._skip(error)
-        return make_offset(self._options.subscription, position)
+        ledgers = self._driven()
+        starts = self._last_ends() if start is None else self._positions(start)
+        if self._options.ack_on == "poll":
+            # Spark asks for the next batch only when it has logged that the last is complete.
+            for broker, position in starts.items():
+                ledgers[broker].acknowledge(position)
+        rows, size = self._limits(limit)
+        plan = MicroBatchPlan(ledgers, starts, rows=rows, size=size, below=self._below, turn=self._turn)
+        self._turn += 1
+        self._ends = self._joined(starts) | plan.run(POLL_WAIT_MS if self._below is None else 0)
+        return self._format.encode(self._ends)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PositionRange]:
-        """The tasks of a batch; the same for the same arguments and options."""
+        """The tasks of a batch; the same for the same arguments and options.
+
+        Raises:
+            DataLossError: a position goes back, and loss is not allowed.
+            BrokerUnreachableError: a broker has never answered, and this batch, which is in Spark's log, has messages of it.
+        """
+        starts, ends = self._positions(start), self._positions(end)
+        # A broker that is in the end only has joined there.
+        moves = [(broker, starts[broker], ends[broker]) for broker in sorted(ends) if broker in starts]
+        for broker, first, last in moves:
+            if last < first and self._options.fail_on_data_loss:
+                what = f"the batch goes back from position {first} to {last} of broker {broker}"
+                raise DataLossError(self._options.subscription, self._options.queue, what)
+        ranges = [
+            PositionRange(broker, first, last, self._driven().state(broker).epoch)
+            for broker, first, last in moves
+            if first < last
+        ]
         options = self._options
-        first, last = (position_of(offset, options.subscription) for offset in (start, end))
-        if first == last:
-            return []
         return split(
-            first,
-            last,
-            self._open().epoch,
-            min_partitions=options.min_partitions,
-            max_records_per_partition=options.max_records_per_partition,
+            ranges, min_partitions=options.min_partitions, max_records_per_partition=options.max_records_per_partition
         )
 
     def commit(self, end: Mapping[str, Any]) -> None:
         """Acknowledge what Spark has completed: cumulative, since Spark may leave some out."""
-        self._acknowledge(position_of(end, self._options.subscription))
+        ledgers = self._driven()
+        for broker, position in self._positions(end).items():
+            ledgers[broker].acknowledge(position)
+        ledgers.settle()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The queue's state as of the last reservation, for ``progress.sources[0].latestOffset``; None before the first."""
-        if self._end is None:
+        if self._ends is None:
             return None
-        metrics = {name: self._facts[fact] for name, fact in METRICS.items() if fact in self._facts}
-        return make_offset(self._options.subscription, self._end) | metrics
+        return self._format.encode(self._ends) | reported(self._driven())
 
     def stop(self) -> None:
-        """Close the connection. Reservations stay: Spark calls this when it is killed, too."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Close the connections. Reservations stay: Spark calls this when it is killed, too."""
+        if self._ledgers is not None:
+            self._ledgers.close()
+            self._ledgers = None
 
     # Reading, in the executors' workers
 
@@ -128,17 +150,22 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task. Repeatable until they are acknowledged.
 
         Raises:
+            BrokerUnreachableError: the broker could not be reached for as long as the client tries.
             DataLossError: some are gone, unless ``failOnDataLoss`` is false.
             SubscriptionTakenError: this query no longer owns the subscription.
         """
         # Planning needs none of this, and every worker that looks a source up would load it.
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
 
-        with self._connect("read", partition.epoch) as client, self._explained(partition.start):
+        options = self._options
+        with (
+            connect(options, partition.broker, partition.epoch) as client,
+            explained(options, partition.broker, partition.start),
+        ):
             state = client.open()
             start, stop = self._readable(partition, state)
             rows = 0
-            builder = RecordBatchBuilder(self._schema, self._options.queue, state.id_prefix)
+            builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix)
             for batch in builder.batches(client.fetch(start, stop)):
                 rows += batch.num_rows
                 yield batch
@@ -147,58 +174,45 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Inside
 
-    def _connect(self, mode: str, epoch: int | None = None) -> SubscriptionClient:
-        options = self._options
-        return SubscriptionClient(
-            options.brokers,
-            queue=options.queue,
-            subscription=options.subscription,
-            mode="own" if mode == "own" else "read",
-            epoch=epoch,
-            starting=options.starting_offsets,
-            owner_timeout_ms=options.owner_timeout_ms,
-            token=options.token,
-        )
+    def _driven(self) -> Ledgers:
+        """The ledgers, owned from the first request on."""
+        if self._ledgers is None:
+            self._ledgers = Ledgers(self._options)
+        return self._ledgers
 
-    def _connected(self) -> SubscriptionClient:
-        if self._client is None:
-            self._client = self._connect("own")
-        return self._client
+    def _positions(self, offset: Mapping[str, Any]) -> dict[str, int]:
+        """Broker -> position, of brokers in the options.
 
-    def _open(self) -> SubscriptionState:
-        """Own the subscription, from the first call on."""
-        try:
-            with self._explained(None):
-                return self._connected().open()
-        except DataLossError as error:
-            # The broker lost the ledger that this query owned; where that is allowed it owns the new one.
-            self._allowed(error)
-            with self._explained(None):
-                return self._connected().open()
+        Raises:
+            CheckpointError: there is another in it, and loss is not allowed.
+        """
+        positions = self._format.decode(offset)
+        for broker in positions.keys() - set(self._options.brokers):
+            what = (
+                f"the checkpoint stands at position {positions[broker]} of broker {broker}, which option brokers no longer names: "
+                "what is in its queue would not be read"
+            )
+            if self._options.fail_on_data_loss:
+                raise CheckpointError(
+                    f"{what}. List it until it is empty, or set failOnDataLoss to false to leave it out"
+                )
+            if broker not in self._left_out:
+                self._left_out.add(broker)
+                logger.warning("%s; it is left out", what)
+            del positions[broker]
+        return positions
 
-    def _plan(self, start: Mapping[str, Any] | None, limit: ReadLimit | None) -> int:
-        """Reserve from ``start`` on; where the reservation ends."""
-        state = self._open()
-        position = self._position(start, state)
-        if self._options.ack_on == "poll":
-            # Spark asks for the next batch only when it has logged that the last is complete.
-            self._acknowledge(position)
-        rows, size = self._limits(limit)
-        wait_ms = POLL_WAIT_MS if self._below is None else 0
-        with self._explained(position):
-            reservation = self._connected().reserve(position, rows, size, wait_ms=wait_ms, below=self._below)
-        self._facts = reservation.facts
-        self._end = reservation.end
-        # Spark commits a batch only when it has planned the next. There is none as long as the queue is full of this one, and
-        # nothing can come in; a broker that does not say whether it is full may be.
-        if reservation.end == position and reservation.facts.get("full", True):
-            self._acknowledge(position)
-        return reservation.end
+    def _last_ends(self) -> dict[str, int]:
+        if self._ends is None:
+            return {broker: state.high for broker, state in self._driven().all_states().items()}
+        return self._ends
 
-    def _position(self, start: Mapping[str, Any] | None, state: SubscriptionState) -> int:
-        if start is not None:
-            return position_of(start, self._options.subscription)
-        return state.high if self._end is None else self._end
+    def _joined(self, starts: Mapping[str, int]) -> dict[str, int]:
+        """Where the ledgers begin that the batch's start does not know, as far as their brokers answer."""
+        if all(broker in starts for broker in self._options.brokers):
+            return {}
+        states = self._driven().states()
+        return {broker: state.base for broker, state in states.items() if broker not in starts}
 
     def _limits(self, limit: ReadLimit | None) -> tuple[int, int]:
         """Rows and bytes of the next batch."""
@@ -206,35 +220,6 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return EVERYTHING, EVERYTHING
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows_per_batch
         return max(1, rows), self._options.max_bytes_per_batch
-
-    def _acknowledge(self, position: int) -> None:
-        if position <= self._acknowledged:
-            return
-        try:
-            with self._explained(position):
-                self._connected().commit(position)
-        except DataLossError as error:
-            if self._options.fail_on_data_loss:
-                raise
-            logger.warning("%s", error)
-        else:
-            self._acknowledged = position
-
-    def _skip(self, error: DataLossError) -> int:
-        """Where to go on when a position is not in the ledger, if the user has allowed for it."""
-        self._allowed(error)
-        base = self._open().base
-        logger.warning("going on at position %d of subscription %s", base, self._options.subscription)
-        self._acknowledged = 0
-        self._end = base
-        return base
-
-    def _allowed(self, error: DataLossError) -> None:
-        """Report a loss and take the subscription anew, as it is now; raise where loss is to end the query."""
-        if self._options.fail_on_data_loss:
-            raise error
-        logger.warning("%s", error)
-        self.stop()
 
     def _readable(self, partition: PositionRange, state: SubscriptionState) -> tuple[int, int]:
         """The part of a task's range that the ledger still holds: all of it, unless loss is allowed."""
@@ -244,34 +229,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = max(start, min(partition.stop, state.high))
         if stop - start != partition.stop - partition.start:
             logger.warning(
-                "positions %d-%d of subscription %s: only %d-%d are still there, the rest is skipped",
+                "positions %d-%d of subscription %s at %s: only %d-%d are still there, the rest is skipped",
                 partition.start,
                 partition.stop,
                 self._options.subscription,
+                partition.broker,
                 start,
                 stop,
             )
         return start, stop
-
-    @contextmanager
-    def _explained(self, position: int | None) -> Iterator[None]:
-        """The broker's refusals in the words of this package."""
-        try:
-            yield
-        except BrokerError as error:
-            self._explain(error, position)
-
-    def _explain(self, error: BrokerError, position: int | None) -> NoReturn:
-        options = self._options
-        if error.code == "stale-epoch":
-            raise SubscriptionTakenError(options.subscription, options.queue) from error
-        if error.code in ("data-loss", "not-found"):
-            hint = ""
-            if options.ack_on == "poll":
-                hint = (
-                    "ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
-                    "use ackOn=commit there. "
-                )
-            what = error.text if position is None else f"position {position} ({error.text})"
-            raise DataLossError(options.subscription, options.queue, what, hint) from error
-        raise error

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bridge import OptionError
-from spark_bridge.options import DEFAULT_MAX_BYTES_PER_BATCH, DEFAULT_MAX_ROWS_PER_BATCH, SourceOptions
+from spark_bridge.options import DEFAULT_MAX_BYTES_PER_BATCH, DEFAULT_MAX_ROWS_PER_BATCH, MAX_BROKERS, SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS
 
 
@@ -43,6 +43,7 @@ def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> No
             "includeheaders": "true",
             "failondataloss": "False",
             "ackon": "poll",
+            "brokerdown": "Continue",
             "ownertimeout": "90m",
             "token": "secret",
         }
@@ -59,6 +60,7 @@ def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> No
         include_headers=True,
         fail_on_data_loss=False,
         ack_on="poll",
+        broker_down="continue",
         owner_timeout_ms=90 * 60_000,
         token="secret",
     )
@@ -90,6 +92,8 @@ def test_two_names_for_one_option_are_refused() -> None:
         ("brokers", ","),
         ("brokers", "nowhere"),
         ("brokers", "a:1,b:99999"),
+        ("brokers", "a:1,b:1,A:01"),
+        ("brokers", ",".join(f"b:{port}" for port in range(MAX_BROKERS + 1))),
         ("maxRowsPerBatch", "0"),
         ("maxRowsPerBatch", "-1"),
         ("maxRowsPerBatch", "1e6"),
@@ -101,6 +105,7 @@ def test_two_names_for_one_option_are_refused() -> None:
         ("includeHeaders", "yes"),
         ("failOnDataLoss", "1"),
         ("ackOn", "never"),
+        ("brokerDown", "panic"),
         ("ownerTimeout", "soon"),
         ("ownerTimeout", "0s"),
         ("token", ""),
@@ -123,6 +128,22 @@ def test_a_streaming_query_names_its_subscription() -> None:
     with pytest.raises(OptionError, match="option subscription is missing"):
         parse().for_streaming()
     assert parse(subscription="s").for_streaming().subscription == "s"
+
+
+def test_brokers_are_named_in_one_way_since_offsets_are_kept_by_their_names() -> None:
+    assert parse(brokers="B.Example:09183, a:1").brokers == ("b.example:9183", "a:1")
+
+
+def test_positions_are_for_batch_reads_without_a_subscription() -> None:
+    options = parse(startingPosition="0", endingPosition="5")
+    assert (options.for_batch().starting_position, options.for_batch().ending_position) == (0, 5)
+    assert parse(subscription="s").for_batch().subscription == "s"
+    with pytest.raises(OptionError, match="endingPosition 5 is before startingPosition 6"):
+        parse(startingPosition="6", endingPosition="5").for_batch()
+    with pytest.raises(OptionError, match="for a read without a subscription"):
+        parse(subscription="s", endingPosition="5").for_batch()
+    with pytest.raises(OptionError, match="for a batch read"):
+        parse(subscription="s", startingPosition="5").for_streaming()
 
 
 def test_the_token_is_shown_nowhere() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,18 +13,22 @@ from spark_bridge.partitions import DEFAULT_SPLIT_ROWS, MAX_PARTITIONS, Position
 LIMIT = st.none() | st.integers(1, 5_000)
 
 
+def whole(start: int, stop: int, broker: str = "a:1") -> PositionRange:
+    return PositionRange(broker, start, stop, 3)
+
+
 @given(st.integers(0, 10**12), st.integers(1, 3_000_000), LIMIT, LIMIT)
 def test_partitions_cover_every_position_once_in_order_and_evenly(
     start: int, rows: int, least: int | None, most: int | None
 ) -> None:
-    ranges = split(start, start + rows, 3, min_partitions=least, max_records_per_partition=most)
+    ranges = split([whole(start, start + rows)], min_partitions=least, max_records_per_partition=most)
     assert ranges[0].start == start
     assert ranges[-1].stop == start + rows
     assert all(before.stop == after.start for before, after in pairwise(ranges))
     sizes = [part.stop - part.start for part in ranges]
     assert min(sizes) >= 1
     assert max(sizes) - min(sizes) <= 1
-    assert {part.epoch for part in ranges} == {3}
+    assert {(part.broker, part.epoch) for part in ranges} == {("a:1", 3)}
     assert len(ranges) <= MAX_PARTITIONS
     if least is not None:
         assert len(ranges) >= min(least, rows)
@@ -32,15 +36,47 @@ def test_partitions_cover_every_position_once_in_order_and_evenly(
         assert max(sizes) <= most
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 500_000)), min_size=2, max_size=5),
+    st.none() | st.integers(1, 200),
+    LIMIT,
+)
+def test_each_brokers_positions_are_covered_by_tasks_of_its_own(
+    spans: list[tuple[int, int]], least: int | None, most: int | None
+) -> None:
+    given = [whole(start, start + rows, f"b{index}:1") for index, (start, rows) in enumerate(spans)]
+    tasks = split(given, min_partitions=least, max_records_per_partition=most)
+    joined = []
+    for broker, group in groupby(tasks, key=lambda task: task.broker):
+        parts = list(group)
+        assert all(before.stop == after.start for before, after in pairwise(parts))
+        joined.append(whole(parts[0].start, parts[-1].stop, broker))
+    assert joined == [part for part in given if part.stop > part.start]
+    rows = sum(part.stop - part.start for part in given)
+    assert len(tasks) <= MAX_PARTITIONS
+    if least is not None and all(part.stop - part.start >= least for part in given):
+        assert least <= len(tasks)
+        if most is None:
+            assert len(tasks) <= least + len(given)
+    if most is not None and rows < MAX_PARTITIONS - len(given):
+        assert max((task.stop - task.start for task in tasks), default=0) <= most
+
+
+def test_tasks_are_shared_out_by_rows() -> None:
+    tasks = split([whole(0, 3000, "a:1"), whole(0, 1000, "b:1")], min_partitions=4)
+    assert [(task.broker, task.stop - task.start) for task in tasks] == [("a:1", 1000)] * 3 + [("b:1", 1000)]
+
+
 def test_nothing_and_less_than_nothing_have_no_partition() -> None:
-    assert split(5, 5, 1) == []
-    assert split(5, 2, 1) == []
+    assert split([whole(5, 5)]) == []
+    assert split([whole(5, 2), whole(3, 3)]) == []
+    assert split([]) == []
 
 
 def test_few_rows_are_one_task_and_many_are_two_where_the_user_says_nothing() -> None:
-    assert len(split(0, DEFAULT_SPLIT_ROWS - 1, 1)) == 1
-    assert len(split(0, DEFAULT_SPLIT_ROWS, 1)) == 2
+    assert len(split([whole(0, DEFAULT_SPLIT_ROWS - 1)])) == 1
+    assert len(split([whole(0, DEFAULT_SPLIT_ROWS)])) == 2
 
 
 def test_a_range_survives_the_way_to_an_executor() -> None:
-    assert pickle.loads(pickle.dumps(PositionRange(1, 2, 3))) == PositionRange(1, 2, 3)
+    assert pickle.loads(pickle.dumps(whole(1, 2))) == whole(1, 2)

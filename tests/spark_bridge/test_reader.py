@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from spark_bridge import CheckpointError, DataLossError, PenstockDataSource, SubscriptionTakenError
+from spark_bridge import CheckpointError, DataLossError, OptionError, PenstockDataSource, SubscriptionTakenError
 from spark_bridge.options import SourceOptions
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import arrow_schema, source_schema
@@ -295,6 +295,11 @@ def test_a_broker_that_lost_the_ledger_while_the_query_ran_ends_it_or_is_begun_a
 def test_the_checkpoint_of_another_subscription_is_refused(make_reader: Make) -> None:
     with pytest.raises(CheckpointError, match="'other'"):
         make_reader().latestOffset({"s": "other", "pos": 1}, ReadMaxRows(1))
+
+
+def test_a_sending_address_is_an_error_that_says_which_is_needed(broker: Any, make_reader: Make) -> None:
+    with pytest.raises(OptionError, match=f"{broker.sending} serves no subscriptions: .* receiving addresses"):
+        make_reader(brokers=broker.sending).initialOffset()
 
 
 def test_partitions_are_the_same_for_the_same_arguments(broker: Any, make_reader: Make) -> None:

@@ -1,0 +1,120 @@
+"""How the options of ``format("penstock")`` are told apart and read: a table of names, and what each value may be.
+
+Spark hands options over as strings with lower-cased names. An unknown one is an error, because a misspelt option that is ignored
+shows only when something is lost.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_bridge.errors import OptionError
+from transport import LocalProtocolError, parse_address
+
+MAX_NAME_BYTES = 255
+"""The protocol's limit of a name."""
+UNITS_MS = {"": 1000, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    Attributes:
+        attribute: what its value is called in the program.
+        names: the name documented, then its aliases.
+        parse: the value of a text; raises ValueError that says what was expected.
+        secret: whether an error may not show the value.
+    """
+
+    attribute: str
+    names: tuple[str, ...]
+    parse: Callable[[str], Any]
+    secret: bool = False
+
+
+def parse_options(
+    table: Sequence[Option], given: Mapping[str, str], sparks_own: Collection[str] = ()
+) -> dict[str, Any]:
+    """Attribute -> value of the options given.
+
+    Args:
+        table: the options there are.
+        given: as Spark has them; case of names does not matter.
+        sparks_own: lower-cased names of options that are Spark's and mean nothing here.
+
+    Raises:
+        OptionError: one is unknown, given twice under two names, or has a value it cannot have.
+    """
+    by_name = {name.lower(): option for option in table for name in option.names}
+    values: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for name, text in given.items():
+        if name.lower() in sparks_own:
+            continue
+        option = by_name.get(name.lower())
+        if option is None:
+            known = ", ".join(" or ".join(option.names) for option in table)
+            raise OptionError(f"unknown option {name!r}; known are {known}")
+        if option.attribute in said:
+            raise OptionError(f"options {said[option.attribute]!r} and {name!r} are the same; give one")
+        said[option.attribute] = name
+        try:
+            values[option.attribute] = option.parse(str(text).strip())
+        except ValueError as error:
+            shown = "a value" if option.secret else repr(text)
+            raise OptionError(f"option {option.names[0]} has {shown}: {error}") from None
+    return values
+
+
+def name(text: str) -> str:
+    """The name of a queue, subscription or writer."""
+    if not text or not text.isprintable() or any(character.isspace() for character in text):
+        raise ValueError("a name is printable and without white space")
+    if len(text.encode()) > MAX_NAME_BYTES:
+        raise ValueError(f"a name has at most {MAX_NAME_BYTES} bytes")
+    return text
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Several ``host:port``, separated by commas."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not parts:
+        raise ValueError("expected host:port, several separated by commas")
+    for part in parts:
+        try:
+            parse_address(part)
+        except LocalProtocolError as error:
+            raise ValueError(str(error)) from None
+    return parts
+
+
+def whole_number(text: str) -> int:
+    """An integer of at least 0."""
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("expected a whole number of at least 0")
+    return int(text)
+
+
+def quantity(text: str, units: Mapping[str, int], what: str) -> int:
+    """A number of at least 1 with one of ``units``, in the smallest of them; ``what`` was expected otherwise."""
+    match = _QUANTITY.fullmatch(text.lower())
+    if match is None or match[2] not in units or int(match[1]) < 1:
+        raise ValueError(f"expected {what}")
+    return int(match[1]) * units[match[2]]
+
+
+def duration_ms(text: str) -> int:
+    """A duration, in milliseconds; a number without a unit is seconds."""
+    return quantity(text, UNITS_MS, "a duration: 90s, 30m, 12h or 2d")
+
+
+def nonempty(text: str) -> str:
+    """Any text but none."""
+    if not text:
+        raise ValueError("it is empty")
+    return text
