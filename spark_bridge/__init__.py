@@ -1,4 +1,4 @@
-"""Penstock queues as Spark Structured Streaming sources: ``spark.dataSource.register(PenstockDataSource)``."""
+"""Penstock queues as sources and sinks of Spark: ``spark.dataSource.register(PenstockDataSource)``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from spark_bridge.errors import (
     SchemaError,
     SparkBridgeError,
     SubscriptionTakenError,
+    WriteError,
 )
 from spark_bridge.source import PenstockDataSource
 
@@ -20,4 +21,5 @@ __all__ = [
     "SchemaError",
     "SparkBridgeError",
     "SubscriptionTakenError",
+    "WriteError",
 ]

@@ -40,3 +40,19 @@ class DataLossError(SparkBridgeError):
         )
         self.subscription = subscription
         self.queue = queue
+
+
+class WriteError(SparkBridgeError):
+    """Rows that could not be written.
+
+    Attributes:
+        code: the broker's wire code, where it was the broker that refused; empty otherwise.
+    """
+
+    def __init__(self, text: str, code: str = "") -> None:
+        super().__init__(text)
+        self.code = code
+
+    def __reduce__(self) -> tuple[type[WriteError], tuple[str, str]]:
+        """Pickled by both arguments."""
+        return type(self), (str(self), self.code)

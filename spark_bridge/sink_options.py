@@ -1,0 +1,98 @@
+"""The options of ``df.write.format("penstock")`` and ``df.writeStream.format("penstock")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from spark_bridge.errors import OptionError
+from spark_bridge.option_values import Option, addresses, duration_ms, name, nonempty, parse_options, whole_number
+from transport import DEFAULT_SEND_ADDRESS
+
+DEFAULT_DEMAND_TIMEOUT_MS = 300_000
+"""How long a task waits for room: a receiver that is restarted is back by then, and a query that hangs is noticed."""
+MAX_VERSION = 2**63 - 1
+"""As far as the batch ids go that versions stand for."""
+ASYNCHRONOUS = "asyncprogresstrackingenabled"
+SPARKS_OWN = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        ASYNCHRONOUS,
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncprogresstrackingoverridesinksupportcheck",
+    }
+)
+"""Options of a streaming query that Spark hands to its sink as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Options of a sink, checked.
+
+    Attributes:
+        queue: where a row goes that has no ``queue`` of its own; None where every row has.
+        brokers: sending addresses of one broker, ``host:port``, tried in turn.
+        demand_timeout_ms: how long a task waits for room in a queue before it fails.
+        writer: the name under which a batch write is done once; None for a new one each time.
+        version: the version of what ``writer`` writes; None without one.
+        token: passed to the broker.
+    """
+
+    queue: str | None = None
+    brokers: tuple[str, ...] = (DEFAULT_SEND_ADDRESS,)
+    demand_timeout_ms: int = DEFAULT_DEMAND_TIMEOUT_MS
+    writer: str | None = None
+    version: int | None = None
+    token: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> SinkOptions:
+        """Check the options of a sink.
+
+        Raises:
+            OptionError: one is unknown or has a value it cannot have, ``writer`` and ``version`` are not both there, or Spark is to
+                track progress asynchronously.
+        """
+        if any(option.lower() == ASYNCHRONOUS and str(value).lower() == "true" for option, value in given.items()):
+            # Spark allows it for few sinks, but there is an option to have it for any.
+            raise OptionError(
+                "asyncProgressTrackingEnabled cannot be used with this sink: a batch that runs again may then have other rows, "
+                "and they would be taken for those that are written already"
+            )
+        options = replace(cls(), **parse_options(_OPTIONS, given, SPARKS_OWN))
+        if (options.writer is None) != (options.version is None):
+            raise OptionError(
+                "options writer and version go together: the name of what writes, "
+                "and a number that is greater for each thing it writes"
+            )
+        return options
+
+    def for_streaming(self) -> SinkOptions:
+        """These options, if a streaming query can use them.
+
+        Raises:
+            OptionError: ``writer`` and ``version`` are given, which a streaming query has of its own.
+        """
+        if self.writer is not None:
+            raise OptionError(
+                "options writer and version are for df.write; a streaming query writes under its query id and batch id"
+            )
+        return self
+
+
+def _version(text: str) -> int:
+    number = whole_number(text)
+    if number > MAX_VERSION:
+        raise ValueError(f"a version is at most {MAX_VERSION}")
+    return number
+
+
+_OPTIONS = (
+    Option("queue", ("queue",), name),
+    Option("brokers", ("brokers",), addresses),
+    Option("demand_timeout_ms", ("demandTimeout",), duration_ms),
+    Option("writer", ("writer",), name),
+    Option("version", ("version",), _version),
+    Option("token", ("token",), nonempty, secret=True),
+)
