@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors import EnlistedStage
 from actors.batch import Message, MessageBatch
 from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
 from transport.administration import Administration
@@ -13,16 +14,20 @@ from transport.errors import (
     BrokerError,
     ConfirmedLostError,
     ConnectionLostError,
+    DemandTimeoutError,
     LocalProtocolError,
     MessageTooLargeError,
     QueueFullError,
     RemoteProtocolError,
+    StageLostError,
     TransportError,
 )
 from transport.receiver import Receiver
 from transport.sender import Sender, SendSummary
 from transport.sender_session import Confirmation
+from transport.stage_client import StageClient
 from transport.timing import Timed
+from transport.transaction_client import TransactionClient
 
 __all__ = [
     "DEFAULT_RECEIVE_ADDRESS",
@@ -38,6 +43,8 @@ __all__ = [
     "ConnectionLostError",
     "DeliveredBatch",
     "Delivery",
+    "DemandTimeoutError",
+    "EnlistedStage",
     "LocalProtocolError",
     "Message",
     "MessageBatch",
@@ -47,7 +54,10 @@ __all__ = [
     "RemoteProtocolError",
     "SendSummary",
     "Sender",
+    "StageClient",
+    "StageLostError",
     "Timed",
+    "TransactionClient",
     "TransportError",
     "parse_address",
 ]
