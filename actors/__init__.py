@@ -32,15 +32,17 @@ from actors.messages import (
 )
 from actors.queue_actor import QueueActor
 from actors.queue_directory import DEFAULT_MAX_QUEUES, QueueDirectory
-from actors.queue_state import QueueSettings, QueueState
+from actors.queue_state import QueueSettings, QueueState, StageKey
 from actors.receive_from_queue_publisher import ReceiveFromQueuePublisher
 from actors.send_to_queue_subscriber import SendToQueueSubscriber
 from actors.storage import repair_storage, verify_storage
 from actors.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from actors.supervision import Supervision
+from actors.transactions import MAX_ENLISTED, EnlistedStage, OpenTransaction, TransactionDirectory
 
 __all__ = [
     "DEFAULT_MAX_QUEUES",
+    "MAX_ENLISTED",
     "Acknowledged",
     "ActorError",
     "BatchError",
@@ -48,6 +50,7 @@ __all__ = [
     "CaughtUp",
     "CommitRequested",
     "DemandSignalled",
+    "EnlistedStage",
     "Extended",
     "FetchRequested",
     "FetchedMessages",
@@ -61,6 +64,7 @@ __all__ = [
     "MessageBatch",
     "MessagesReserved",
     "OfferBatch",
+    "OpenTransaction",
     "PurgeQueue",
     "QueueActor",
     "QueueDirectory",
@@ -74,11 +78,13 @@ __all__ = [
     "ReservationCommitted",
     "ReserveRequested",
     "SendToQueueSubscriber",
+    "StageKey",
     "StorageError",
     "SubscriptionOpened",
     "SubscriptionOptions",
     "SubscriptionPublisher",
     "Supervision",
+    "TransactionDirectory",
     "Writable",
     "ask",
     "repair_storage",

@@ -178,6 +178,86 @@ class QueueLimitError(QueueError):
         self.bound = bound
 
 
+class TransactionCommittedError(QueueError):
+    """A message is staged for a version that is committed: its batch was taken from other stages.
+
+    Attributes:
+        writer: whose transaction.
+        version: its number.
+    """
+
+    code = "transaction-committed"
+
+    def __init__(self, writer: str, version: int) -> None:
+        super().__init__(
+            f"version {version} of writer {writer!r} is committed, and nothing can be added to it: an attempt that won has "
+            "done this one's work"
+        )
+        self.writer = writer
+        self.version = version
+
+
+class TransactionIncompleteError(QueueError):
+    """A commit names a stage that the queue does not hold, or not just so many messages of it.
+
+    Attributes:
+        queue: where the stage is to be.
+        stage: its name.
+        messages: how many messages it is to hold.
+        found: how many the queue has.
+    """
+
+    code = "transaction-incomplete"
+    close = False
+
+    def __init__(self, queue: str, stage: str, messages: int, found: int) -> None:
+        super().__init__(
+            f"stage {stage!r} is committed with {messages} messages in queue {queue!r}, which has {found} of it: what is staged is "
+            "discarded by an abort and after transaction_timeout without a connection; stage the batch again"
+        )
+        self.queue = queue
+        self.stage = stage
+        self.messages = messages
+        self.found = found
+
+
+class StageDiscardedError(QueueError):
+    """A transaction was aborted while a sender was at it.
+
+    Attributes:
+        queue: where the stage was.
+        stage: its name.
+    """
+
+    code = "transaction-incomplete"
+
+    def __init__(self, queue: str, stage: str) -> None:
+        super().__init__(f"stage {stage!r} of queue {queue!r} was discarded by an abort: stage the batch again")
+        self.queue = queue
+        self.stage = stage
+
+
+class TransactionTooLargeError(QueueError):
+    """A transaction would hold more in one queue than may be staged there.
+
+    Attributes:
+        limit: the limit's name.
+        bound: its value.
+        amount: what the transaction would hold.
+    """
+
+    code = "transaction-too-large"
+
+    def __init__(self, queue: str, writer: str, version: int, limit: str, bound: int, amount: int) -> None:
+        super().__init__(
+            f"version {version} of writer {writer!r} would have {amount} of {limit} {bound} staged in queue {queue!r}: commit smaller "
+            "batches, or raise the limit"
+        )
+        self.limit = limit
+        self.bound = bound
+        self.amount = amount
+
+
 class SubscriptionNotFoundError(QueueError):
     """A subscription that nobody has opened as its owner.
 

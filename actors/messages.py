@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.loop_ref import LoopActorRef
-from actors.queue_state.events import Origin
+from actors.queue_state.events import Origin, StageKey
 from actors.queue_state.ledger import FetchedRange
 from actors.queue_state.ranges import Range
 
@@ -34,10 +34,16 @@ DEFAULT_RECEIVE_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class AttachSender:
-    """A sender begins; ``producer`` is the name under which it may send again what it sent. Reply: SenderAttached."""
+    """A sender begins. Reply: SenderAttached.
+
+    Attributes:
+        producer: the name under which it may send again what it sent.
+        stage: what it sends is held back under this until its transaction is committed, and ``producer`` is not looked at.
+    """
 
     connection: Ref
     producer: str | None = None
+    stage: StageKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +207,32 @@ class DeadLettersMoved:
     ranges: tuple[Range, ...]
 
 
+# --- from transactions
+
+
+@dataclass(frozen=True, slots=True)
+class EndStages:
+    """A transaction was committed, in the queue's log already. No reply.
+
+    Attributes:
+        published: stages whose messages can be received now.
+        discarded: stages whose messages are gone.
+        after: the number of the event that did it.
+    """
+
+    published: tuple[StageKey, ...]
+    discarded: tuple[StageKey, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardTransaction:
+    """Drop what a transaction has staged. Reply to an ask: how many messages, once that is durable."""
+
+    writer: str
+    version: int
+
+
 # --- from the broker
 
 
@@ -251,6 +283,8 @@ QueueMessage: TypeAlias = (
     | BrowseMessages
     | StoreDeadLetters
     | DeadLettersMoved
+    | EndStages
+    | DiscardTransaction
     | PauseSenders
     | ReleaseSubscription
     | PurgeQueue
@@ -264,9 +298,15 @@ QueueMessage: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SenderAttached:
-    """``last_sequence`` is the sender's number after its last stored message; None if nothing is known of it."""
+    """The queue knows the sender.
+
+    Attributes:
+        last_sequence: the sender's number after its last stored message; None if nothing is known of it.
+        committed: whether its stage's version is committed already, so that nothing more can be sent.
+    """
 
     last_sequence: int | None
+    committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

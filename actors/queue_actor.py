@@ -22,6 +22,8 @@ from actors.messages import (
     DeleteMessages,
     DeleteQueue,
     Detach,
+    DiscardTransaction,
+    EndStages,
     ExtendVisibility,
     FetchedRanges,
     FetchReserved,
@@ -144,7 +146,8 @@ class QueueActor(LoopActor):
             if connection is None:
                 raise
             reply = Refused(error.code, str(error), getattr(message, "request", None), error.close)
-            self._output.tell(connection, reply)
+            # It may tell of what has happened, and comes behind what the connection was told before.
+            self._output.tell(connection, reply, self._state.last_event)
         self._carry_out()
         return reply
 
@@ -221,9 +224,13 @@ class QueueActor(LoopActor):
     # --- handlers: senders
 
     def _attach_sender(self, message: AttachSender) -> LaterReply:
-        last = self._state.attach_sender(message.connection, message.producer)
+        if message.stage is None:
+            attached = SenderAttached(self._state.attach_sender(message.connection, message.producer))
+        else:
+            facts = self._state.attach_stage(message.connection, message.stage, self.loop.time())
+            attached = SenderAttached(facts.messages or None, facts.committed)
         self._watch(message.connection)
-        return self._reply(message.connection, SenderAttached(last))
+        return self._reply(message.connection, attached)
 
     def _request_capacity(self, message: RequestCapacity) -> None:
         self._state.request_capacity(message.connection, message.messages, message.bytes)
@@ -253,6 +260,15 @@ class QueueActor(LoopActor):
 
     def _pause(self, message: PauseSenders) -> None:
         self._state.pause_senders(message.reason)
+
+    # --- handlers: transactions
+
+    def _end_stages(self, message: EndStages) -> None:
+        self._state.end_stages(message.published, message.discarded, message.after, self.loop.time())
+
+    def _discard_transaction(self, message: DiscardTransaction) -> LaterReply:
+        discarded = self._state.discard_transaction(message.writer, message.version, self.loop.time())
+        return self._output.answer_later(LaterReply(), discarded, self._state.last_event)
 
     # --- handlers: receivers
 
@@ -366,6 +382,8 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     DeleteQueue: QueueActor._delete_queue,
     StoreDeadLetters: QueueActor._store_dead_letters,
     DeadLettersMoved: QueueActor._dead_letters_moved,
+    EndStages: QueueActor._end_stages,
+    DiscardTransaction: QueueActor._discard_transaction,
     PauseSenders: QueueActor._pause,
     _Tick: QueueActor._tick,
     _Store: QueueActor._store,

@@ -13,7 +13,8 @@ from actors.loop_ref import LoopActorRef
 from actors.messages import DeleteQueue, PauseSenders
 from actors.queue_actor import US_PER_SECOND, QueueActor
 from actors.queue_state import QueueLog, QueueSettings, QueueState
-from actors.queue_state.settings import BLOCK
+from actors.queue_state.settings import BLOCK, DEFAULT_TRANSACTION_TIMEOUT
+from actors.transactions import TransactionDirectory
 
 if TYPE_CHECKING:
     from actors.storage import Storage
@@ -60,6 +61,11 @@ class QueueDirectory:
         max_queues: how many there can be.
         storage: where the queues are durable, with those it recovered; None for queues in memory.
         declared: queues that there shall be, with these settings, whatever settings recovered ones had.
+        transaction_timeout: seconds for which what is staged stays without a connection.
+
+    Attributes:
+        settings: what a queue gets that is not declared otherwise.
+        transactions: those over these queues.
     """
 
     def __init__(
@@ -69,8 +75,11 @@ class QueueDirectory:
         max_queues: int = DEFAULT_MAX_QUEUES,
         storage: Storage | None = None,
         declared: Mapping[str, QueueSettings] | None = None,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
     ) -> None:
         self.settings = settings
+        self.transactions = TransactionDirectory(self, storage)
+        self._transaction_timeout = transaction_timeout
         self._wall_clock = wall_clock
         self._max_queues = max_queues
         self._storage = storage
@@ -148,6 +157,12 @@ class QueueDirectory:
     def number_of(self, name: str) -> int:
         """The number of the queue ``name``, part of its messages' generated ids; never another queue's, whoever was deleted."""
         return self._numbers[name]
+
+    def logs(self) -> dict[str, QueueLog]:
+        """The durable part of each queue, by name; to be looked at only. A queue in memory that failed for good has none."""
+        if self._storage is not None:
+            return self._logs
+        return {name: log for name, log in self._logs.items() if self._queues[name].is_alive()}
 
     def delete(self, name: str) -> LoopActorRef[QueueActor]:
         """Remove the queue ``name`` and end its connections; what it held is gone."""
@@ -238,14 +253,18 @@ class QueueDirectory:
 
     def _start(self, name: str) -> LoopActorRef[QueueActor]:
         storage, number = self._storage, self._numbers[name]
+        if storage is None:
+            self._logs[name] = QueueLog()
         state = QueueState(
             name,
             number,
             self.settings_of(name),
-            log=self._logs.get(name),
+            log=self._logs[name],
             record=None if storage is None else partial(storage.record, number),
             now=asyncio.get_running_loop().time(),
             wall_us=int(self._wall_clock() * US_PER_SECOND),
+            versions=self.transactions.versions,
+            transaction_timeout=self._transaction_timeout,
         )
         queue = QueueActor.start(state, self._wall_clock, storage, self._dead_letter_queue)
         if self._paused is not None:

@@ -26,6 +26,7 @@ from actors.messages import (
     SentMessages,
     Superseded,
 )
+from actors.queue_state.events import StageKey
 from streams import MaxInFlightRequestStrategy
 
 INITIAL_MESSAGES = 1_024
@@ -39,8 +40,11 @@ MAX_BYTES = 16 * 1024 * 1024
 class SenderPort(TypingProtocol):
     """The way back to the client."""
 
-    def attached(self, last_sequence: int | None) -> None:
-        """The queue knows the sender and has stored what is numbered below ``last_sequence``."""
+    def attached(self, last_sequence: int | None, committed: bool) -> None:
+        """The queue knows the sender and has stored what is numbered below ``last_sequence``.
+
+        ``committed`` says of a stage's sender that its transaction is committed already: nothing it sends is taken.
+        """
 
     def demand(self, messages: int, size: int) -> None:
         """The client may send this many more (increments)."""
@@ -103,12 +107,16 @@ class SendToQueueSubscriber(LoopActor):
         queue: the queue actor.
         producer: the name under which the client may send again what it sent, or None.
         port: the way back to the client.
+        stage: what the client sends is held back under this until its transaction is committed; None for none.
     """
 
-    def __init__(self, queue: LoopActorRef[Any], producer: str | None, port: SenderPort) -> None:
+    def __init__(
+        self, queue: LoopActorRef[Any], producer: str | None, port: SenderPort, stage: StageKey | None = None
+    ) -> None:
         super().__init__()
         self._queue = queue
         self._producer = producer
+        self._stage = stage
         self._port = port
         self._messages = Window(INITIAL_MESSAGES, MAX_MESSAGES)
         self._bytes = Window(INITIAL_BYTES, MAX_BYTES)
@@ -117,7 +125,7 @@ class SendToQueueSubscriber(LoopActor):
 
     def on_start(self) -> None:
         """Make the sender known to the queue."""
-        self._queue.tell(AttachSender(self.actor_ref, self._producer))
+        self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage))
 
     def on_stop(self) -> None:
         """The connection is gone: the queue gets back what room was granted and not used."""
@@ -139,7 +147,7 @@ class SendToQueueSubscriber(LoopActor):
         elif kind is CapacityGranted:
             self._port.demand(message.messages, message.bytes)
         elif kind is SenderAttached:
-            self._port.attached(message.last_sequence)
+            self._port.attached(message.last_sequence, message.committed)
             self._request()
         elif kind is Refused:
             self._end(message.code, message.text)

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spark_bridge.errors import WriteError
-from transport import DEFAULT_SEND_ADDRESS, BrokerError, ConnectionLostError, TransportError
+from transport import (
+    DEFAULT_SEND_ADDRESS,
+    BrokerError,
+    ConnectionLostError,
+    DemandTimeoutError,
+    StageLostError,
+    TransportError,
+)
 
 _HINTS = {
     "unknown-role": (
@@ -38,7 +45,7 @@ def explained(doing: str) -> Iterator[None]:
 
 
 def _code(error: TransportError) -> str:
-    return error.code if isinstance(error, BrokerError) else ""
+    return error.code if isinstance(error, BrokerError | DemandTimeoutError | StageLostError) else ""
 
 
 def _sentence(doing: str, error: TransportError) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from actors.batch import Message, MessageBatch
+from actors import EnlistedStage
+from actors.batch import BinaryColumn, Message, MessageBatch
 from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
 from transport.administration import Administration
 from transport.broker import Broker
@@ -13,16 +14,20 @@ from transport.errors import (
     BrokerError,
     ConfirmedLostError,
     ConnectionLostError,
+    DemandTimeoutError,
     LocalProtocolError,
     MessageTooLargeError,
     QueueFullError,
     RemoteProtocolError,
+    StageLostError,
     TransportError,
 )
 from transport.receiver import Receiver
 from transport.sender import Sender, SendSummary
 from transport.sender_session import Confirmation
+from transport.stage_client import StageClient
 from transport.timing import Timed
+from transport.transaction_client import TransactionClient
 
 __all__ = [
     "DEFAULT_RECEIVE_ADDRESS",
@@ -30,6 +35,7 @@ __all__ = [
     "Address",
     "Administration",
     "Backoff",
+    "BinaryColumn",
     "Broker",
     "BrokerConfig",
     "BrokerError",
@@ -38,6 +44,8 @@ __all__ = [
     "ConnectionLostError",
     "DeliveredBatch",
     "Delivery",
+    "DemandTimeoutError",
+    "EnlistedStage",
     "LocalProtocolError",
     "Message",
     "MessageBatch",
@@ -47,7 +55,10 @@ __all__ = [
     "RemoteProtocolError",
     "SendSummary",
     "Sender",
+    "StageClient",
+    "StageLostError",
     "Timed",
+    "TransactionClient",
     "TransportError",
     "parse_address",
 ]

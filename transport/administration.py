@@ -108,6 +108,8 @@ class Administration:
         delay: float | None = None,
         ttl: float | None = None,
         exclusive: bool | None = None,
+        max_staged_messages: int | None = None,
+        max_staged_bytes: int | None = None,
     ) -> None:
         """Declare a queue; what is None is the broker's setting. docs/configuration.md has what each does.
 
@@ -122,6 +124,8 @@ class Administration:
             delay: seconds until a sent message is receivable.
             ttl: seconds after which a message nobody received is dropped; 0 for never.
             exclusive: one receiver at a time.
+            max_staged_messages: messages that open transactions may hold of it.
+            max_staged_bytes: their bytes.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, or a limit.
@@ -139,6 +143,8 @@ class Administration:
             "delay_ms": _milliseconds(delay),
             "ttl_ms": _milliseconds(ttl),
             "exclusive": exclusive,
+            "max_staged_messages": max_staged_messages,
+            "max_staged_bytes": max_staged_bytes,
         }
         await self._command("queue.create", {key: value for key, value in arguments.items() if value is not None})
 
@@ -180,6 +186,15 @@ class Administration:
         """
         arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
         return _count(await self._command("subscription.release", arguments), "released")
+
+    async def transactions(self) -> list[Facts]:
+        """Every open transaction: ``writer``, ``version``, ``queues`` (names), ``stages``, ``messages`` and ``bytes``."""
+        return self._objects(await self._command("transaction.list"), "transactions")
+
+    async def abort_transaction(self, writer: str, version: int) -> int | None:
+        """Discard what a transaction has staged; a committed one is not undone. Returns how many messages, where the broker says."""
+        arguments = {"writer": check_name(writer, "writer"), "version": version}
+        return _count(await self._command("transaction.abort", arguments), "discarded")
 
     # Connecting
 

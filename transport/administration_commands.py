@@ -86,6 +86,18 @@ async def _subscription_release(broker: Broker, arguments: Options) -> Any:
     return {"queue": queue, "name": name, "released": await _ask(broker.queues.get(queue), ReleaseSubscription(name))}
 
 
+async def _transaction_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
+    return [transaction._asdict() for transaction in broker.queues.transactions.list()]
+
+
+async def _transaction_abort(broker: Broker, arguments: Options) -> Any:
+    writer = _string(arguments, "writer")
+    version = _number(arguments, "version", least=0)
+    async with asyncio.timeout(ANSWER_TIMEOUT):
+        discarded = await broker.queues.transactions.abort(writer, version)
+    return {"writer": writer, "version": version, "discarded": discarded}
+
+
 async def _stats(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
     return {
         "broker": {
@@ -176,7 +188,7 @@ def _flag(arguments: Options, name: str) -> bool:
 
 
 def _number(arguments: Options, name: str, least: int = 1) -> int:
-    value = arguments[name]
+    value = arguments.get(name)
     if type(value) is not int or value < least:
         above = "a whole number above zero" if least else "a whole number of zero or more"
         raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}")
@@ -209,6 +221,8 @@ QUEUE_ARGUMENTS: dict[str, tuple[str, Callable[[Options, str], Any]]] = {
     "delay_ms": ("delay", _seconds),
     "ttl_ms": ("ttl", _seconds_or_never),
     "exclusive": ("exclusive", _flag),
+    "max_staged_messages": ("max_staged_messages", _number),
+    "max_staged_bytes": ("max_staged_bytes", _number),
 }
 """What ``queue.create`` takes beside the name: the field of `QueueSettings` and how it is read. What is left out, or null, is the
 broker's setting; 0 receives or milliseconds to live mean never, and an empty dead-letter queue the queue's own."""
@@ -230,5 +244,7 @@ COMMANDS: dict[str, Handler] = {
     "queue.purge": _queue_purge,
     "subscription.list": _subscription_list,
     "subscription.release": _subscription_release,
+    "transaction.list": _transaction_list,
+    "transaction.abort": _transaction_abort,
     "stats": _stats,
 }

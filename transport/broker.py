@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +69,7 @@ class Broker:
         self._next_number = 0
         self._started_at = 0.0
         self._commands: set[asyncio.Task[None]] = set()
+        self._transactions: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None]
         self._drained: asyncio.Future[None] | None = None
 
@@ -89,7 +91,12 @@ class Broker:
             self.epoch = storage.epoch
         try:
             self.queues = QueueDirectory(
-                self.config.queue_settings(), time.time, self.config.max_queues, storage, self.config.queues
+                self.config.queue_settings(),
+                time.time,
+                self.config.max_queues,
+                storage,
+                self.config.queues,
+                transaction_timeout=self.config.transaction_timeout,
             )
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
             self.watermarks.start(self._loop)
@@ -111,7 +118,7 @@ class Broker:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
         await self._close_servers()
-        for task in self._commands:
+        for task in self._commands | self._transactions:
             task.cancel()
         for connection in list(self.connections.values()):
             connection.refused("shutting-down", "the broker is stopping; connect again later")
@@ -181,6 +188,12 @@ class Broker:
         task = self._loop.create_task(self._run_command(connection, frame), name=f"command {frame.name:.40}")
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
+
+    def end_transaction(self, work: Coroutine[None, None, None]) -> None:
+        """Commit or abort, whatever becomes of the connection that asked; each has one under way at most."""
+        task = self._loop.create_task(work, name="end a transaction")
+        self._transactions.add(task)
+        task.add_done_callback(self._transactions.discard)
 
     # Inside
 

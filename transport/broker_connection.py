@@ -21,13 +21,11 @@ from actors import (
     InboxOverflowError,
     LoopActorRef,
     MessagesReserved,
-    OfferBatch,
     ReceivedMessages,
     ReceiveFromQueuePublisher,
     Rejected,
     ReservationCommitted,
     ReserveRequested,
-    SendToQueueSubscriber,
     StorageError,
     SubscriptionOpened,
     SubscriptionOptions,
@@ -35,13 +33,13 @@ from actors import (
     Writable,
 )
 from transport import wire
-from transport.connection import MAX_ERROR_TEXT
 from transport.cumulative import CumulativeDemand
-from transport.errors import BrokerError, FrameTooLargeError, LimitExceededError, RemoteProtocolError
-from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError
+from transport.frames import MAX_FRAME_BYTES
 from transport.names import check_name
+from transport.port import Port
 from transport.protocol import Protocol
-from transport.timing import Timing
+from transport.sending_ports import AdministrationPort, SendingPort, TransactionPort
 
 if TYPE_CHECKING:
     from transport.broker import Broker
@@ -165,6 +163,11 @@ class BrokerConnection:
         if self.connection is not None:
             self.connection.fail(RefusalError(code, text))
 
+    def failed(self, error: Exception) -> None:
+        """End the connection on a defect of ours, which goes into the log."""
+        if self.connection is not None:
+            self.connection.fail(error)
+
     def finished(self) -> None:
         """The client has said its last word: close in good order."""
         if self.connection is not None:
@@ -177,58 +180,6 @@ class BrokerConnection:
         self.client_id = hello.client_id
         self._port = PORTS[hello.role](self, self._broker, hello)
         self.actor = self._port.actor
-
-
-class Port:
-    """One role's translation; `received` is told only frames that the protocol allows the role."""
-
-    actor: LoopActorRef[Any] | None = None
-    _connection: BrokerConnection
-
-    def caught_up(self) -> None:
-        """The actor has handled all that it had."""
-        self._connection.caught_up()
-
-    def received(self, frame: wire.Frame) -> None:
-        """Translate what the client says for the actor."""
-        raise RemoteProtocolError(f"{type(frame).__name__.upper()} means nothing in this role")
-
-
-class SendingPort(Port):
-    """Role ``sender``."""
-
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
-        self._connection = connection
-        self._demand = CumulativeDemand()
-        self.actor = SendToQueueSubscriber.start(broker.queues.get_or_create(hello.queue or ""), hello.client_id, self)
-
-    def received(self, frame: wire.Frame) -> None:
-        """SEND."""
-        assert isinstance(frame, wire.Send), "the protocol allows no other"
-        assert self.actor is not None
-        size = frame.batch.nbytes
-        if size > MAX_BODY_BYTES:
-            raise FrameTooLargeError(size, MAX_BODY_BYTES)
-        timing = Timing.from_properties(frame.properties)
-        self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl))
-
-    def attached(self, last_sequence: int | None) -> None:
-        """The queue knows the sender."""
-        self._connection.welcome({"last_sequence": last_sequence})
-
-    def demand(self, messages: int, size: int) -> None:
-        """Cumulative on the wire."""
-        self._connection.send(wire.Demand(*self._demand.grow(messages, size)))
-
-    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
-        """A confirmation, or the rejection of the batch that ends at ``up_to``."""
-        if rejected is not None:
-            rejected = rejected[:MAX_ERROR_TEXT]
-        self._connection.send(wire.Sent(up_to, first, rejected))
-
-    def refused(self, code: str, text: str) -> None:
-        """End the connection."""
-        self._connection.refused(code, text)
 
 
 class ReceivingPort(Port):
@@ -354,22 +305,9 @@ class SubscribingPort(Port):
             self._connection.send(wire.Error(code, text, close=False))
 
 
-class AdministrationPort(Port):
-    """Role ``admin``: commands are the broker's own business, there is no actor."""
-
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:  # noqa: ARG002 - as its siblings
-        self._connection = connection
-        self._broker = broker
-        connection.welcome({})
-
-    def received(self, frame: wire.Frame) -> None:
-        """COMMAND."""
-        assert isinstance(frame, wire.Command), "the protocol allows no other"
-        self._broker.command(self._connection, frame)
-
-
 PORTS: dict[str, Callable[[BrokerConnection, Any, wire.Hello], Port]] = {
     "sender": SendingPort,
+    "transaction": TransactionPort,
     "receiver": ReceivingPort,
     "subscription": SubscribingPort,
     "admin": AdministrationPort,

@@ -6,6 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from actors import DEFAULT_MAX_QUEUES, QueueSettings
+from actors.queue_state.settings import (
+    DEFAULT_MAX_STAGED_BYTES,
+    DEFAULT_TRANSACTION_TIMEOUT,
+    MEMORY_MAX_STAGED_BYTES,
+)
 from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
 from transport.errors import LocalProtocolError
 from transport.liveness import DEFAULT_HEARTBEAT
@@ -68,6 +73,9 @@ class BrokerConfig:
         cache_bytes: recent batches kept in memory, in bytes; 0 keeps none.
         memory_watermark: share of the memory this process may have; above it caches are turned off, and a broker without a
             journal lets senders wait.
+        max_staged_messages: messages that open transactions may hold of one queue, beside those it stores.
+        max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
+        transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         queues: queues that are there from the start, and what they are declared with.
 
@@ -97,12 +105,15 @@ class BrokerConfig:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     memory_watermark: float = DEFAULT_MEMORY_WATERMARK
     disk_floor: int = DEFAULT_DISK_FLOOR
+    max_staged_messages: int = _QUEUE.max_staged_messages
+    max_staged_bytes: int | None = None
+    transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         parse_address(self.send_address)
         parse_address(self.receive_address)
-        for name in ("heartbeat", "max_connections", "max_queues"):
+        for name in ("heartbeat", "max_connections", "max_queues", "transaction_timeout"):
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
@@ -122,6 +133,9 @@ class BrokerConfig:
             most_messages = _QUEUE.max_messages if self.directory is None else DURABLE_MAX_MESSAGES
         if most_bytes is None:
             most_bytes = _QUEUE.max_bytes if self.directory is None else DURABLE_MAX_BYTES
+        most_staged = self.max_staged_bytes
+        if most_staged is None:
+            most_staged = MEMORY_MAX_STAGED_BYTES if self.directory is None else DEFAULT_MAX_STAGED_BYTES
         if self.dead_letter_queue is not None:
             check_name(self.dead_letter_queue, "dead-letter queue")
         return QueueSettings(
@@ -134,6 +148,8 @@ class BrokerConfig:
             self.delay,
             self.ttl,
             self.exclusive,
+            self.max_staged_messages,
+            most_staged,
         )
 
     def _check_storage(self) -> None:

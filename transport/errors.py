@@ -113,6 +113,44 @@ class QueueFullError(TransportError):
         self.reason = reason
 
 
+class DemandTimeoutError(TransportError):
+    """A queue granted a sender that may not wait for ever nothing for too long.
+
+    Attributes:
+        queue: its name.
+        seconds: how long nothing was granted.
+    """
+
+    code = "timeout"
+
+    def __init__(self, queue: str, seconds: float) -> None:
+        super().__init__(
+            f"queue {queue!r} granted no room for {seconds:g} s: its receivers are slower than this query, or there are none. "
+            "Start more receivers, raise the queue's limits (penstock stats shows what it holds), or wait longer (demandTimeout)"
+        )
+        self.queue = queue
+        self.seconds = seconds
+
+
+class StageLostError(TransportError):
+    """The broker no longer has messages of a stage that it had confirmed.
+
+    Attributes:
+        stored: how many of the stage's messages it has.
+        confirmed: how many it had confirmed.
+    """
+
+    code = "transaction-incomplete"
+
+    def __init__(self, queue: str, stage: str, stored: int, confirmed: int) -> None:
+        super().__init__(
+            f"the broker has {stored} messages of stage {stage!r} in queue {queue!r}, but had confirmed {confirmed}: the transaction "
+            "was aborted or timed out, or a broker without a journal was started anew. Stage the batch again under another name"
+        )
+        self.stored = stored
+        self.confirmed = confirmed
+
+
 class LimitExceededError(TransportError):
     """A named limit of the broker is reached."""
 

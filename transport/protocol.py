@@ -39,6 +39,7 @@ FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
     "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel}),
     "subscription": frozenset({wire.Reserve, wire.Commit, wire.Fetch, wire.Request, wire.Cancel}),
     "admin": frozenset({wire.Command}),
+    "transaction": frozenset({wire.Enlist, wire.CommitTransaction, wire.AbortTransaction}),
 }
 """What an open client of each role may send."""
 
@@ -47,11 +48,13 @@ FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
     "receiver": frozenset({wire.Deliver}),
     "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
     "admin": frozenset({wire.Result}),
+    "transaction": frozenset({wire.TransactionEnded}),
 }
 """What the broker may send to an open client of each role."""
 
-SENDING_ROLES = frozenset({"sender", "admin"})
+SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
 RECEIVING_ROLES = frozenset({"receiver", "subscription"})
+ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
 
 
 class Protocol:
@@ -111,7 +114,7 @@ class Protocol:
             raise UnknownRoleError(
                 f"role {hello.role!r:.40} is not served on this address; it serves {', '.join(sorted(self.roles))}"
             )
-        if hello.role != "admin":
+        if hello.role not in ROLES_WITHOUT_QUEUE:
             check_name(hello.queue or "", "queue")
         if hello.client_id is not None or hello.role == "sender":
             check_name(hello.client_id or "", "client")

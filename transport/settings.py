@@ -157,6 +157,7 @@ OPTIONS: tuple[Option, ...] = (
         "Share of memory above which caches are off, or senders wait with --memory.",
     ),
     _option("limits", "disk_floor", SIZE, "Free space on the journal's disk under which senders wait."),
+    _option("limits", "transaction_timeout", DURATION, "After which what nobody commits or stages on is discarded."),
     _option("journal", "sync", SYNC, "When the journal is synced: before a confirmation, every so often, or never."),
     _option("journal", "sync_interval", DURATION, "Between syncs with --sync interval."),
     _option("journal", "segment_bytes", SIZE, "Size of one file of the journal."),
@@ -172,6 +173,8 @@ OPTIONS: tuple[Option, ...] = (
     _option("queue_defaults", "delay", DURATION, "Until a sent message can be received."),
     _option("queue_defaults", "ttl", DURATION_OR_NEVER, "After which a message that nobody received is dropped."),
     _option("queue_defaults", "exclusive", FLAG, "One receiver of a queue at a time; the next wait in line."),
+    _option("queue_defaults", "max_staged_messages", COUNT, "Messages that open transactions hold of one queue."),
+    _option("queue_defaults", "max_staged_bytes", SIZE, "Bytes that open transactions hold of one queue."),
 )
 """Every setting but the queues declared one by one."""
 
@@ -191,7 +194,7 @@ def default_text(option: Option) -> str:
     if option is MEMORY:
         return FLAG.show(False)
     value = getattr(_DEFAULT, option.field)
-    if value is None and option.key in ("max_messages", "max_bytes"):
+    if value is None and option.key in ("max_messages", "max_bytes", "max_staged_bytes"):
         durable = BrokerConfig(directory=DEFAULT_DIRECTORY).queue_settings()
         show = option.kind.show
         return f"{show(getattr(durable, option.key))}; {show(getattr(_DEFAULT.queue_settings(), option.key))} in memory"

@@ -8,33 +8,22 @@ requests) is made again inside, and the caller sees only what cannot be helped b
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self
 
-from transport.address import parse_address
+from transport.address import Address
+from transport.blocking_link import DEFAULT_RETRY, BlockingLink, Patience
 from transport.client import Backoff
-from transport.errors import (
-    BrokerError,
-    ConnectionLostError,
-    LocalProtocolError,
-    PeerTimeoutError,
-    TransportError,
-)
+from transport.errors import BrokerError, LocalProtocolError, TransportError
 from transport.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
 from transport.wire import VERSION, Commit, Committed, Fetched, Hello, Options, Reserve, Reserved
 
-__all__ = ["Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
-
-DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
-"""Longer than a broker's restart; an error that reaches Spark's driver ends its query."""
+__all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
 
 Mode = Literal["own", "read", "browse"]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +76,7 @@ class SubscriptionClient:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._addresses = deque(
-            parse_address(text) for text in ([addresses] if isinstance(addresses, str) else addresses)
-        )
-        if not self._addresses:
-            raise LocalProtocolError("a subscription needs the receiving address of at least one broker")
+        self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
         if mode == "read" and epoch is None:
             raise LocalProtocolError("mode 'read' needs the epoch of the owner that it reads for")
         if mode != "browse" and not subscription:
@@ -107,11 +92,7 @@ class SubscriptionClient:
             self._options["owner_timeout_ms"] = owner_timeout_ms
         if token is not None:
             self._options["token"] = token
-        self._retry = retry
         self._clock = clock
-        self._chance = chance
-        self._connection: SubscriptionConnection | None = None
-        self._closed = threading.Event()
         self._request = 0
 
     def __enter__(self) -> Self:
@@ -124,7 +105,7 @@ class SubscriptionClient:
 
     def open(self) -> SubscriptionState:
         """Connect now, if not connected; what WELCOME said."""
-        return self._retrying(lambda connection: connection.state)
+        return self._link.retrying(lambda connection: connection.state)
 
     def reserve(
         self, start: int, messages: int, size: int, *, wait_ms: int = 0, below: int | None = None
@@ -145,7 +126,7 @@ class SubscriptionClient:
             answer = connection.answer(Reserved, request, wait_ms / 1000)
             return Reservation(answer.end, answer.facts)
 
-        return self._retrying(ask)
+        return self._link.retrying(ask)
 
     def commit(self, position: int) -> int:
         """Acknowledge every position below ``position``; returns the ledger's base."""
@@ -155,7 +136,7 @@ class SubscriptionClient:
             connection.send(Commit(request, position))
             return connection.answer(Committed, request).base
 
-        return self._retrying(ask)
+        return self._link.retrying(ask)
 
     def fetch(self, start: int, stop: int) -> Iterator[Fetched]:
         """The reserved positions ``start <= p < stop`` in order, under this client's own demand; may be repeated.
@@ -168,11 +149,11 @@ class SubscriptionClient:
         """
         position = start
         # Every piece is progress: the patience for a broker that is away begins anew with it.
-        patience = _Patience(self)
+        patience = Patience(self._link)
         while position < stop:
             complete = False
             try:
-                connection = self._connected()
+                connection = self._link.connected()
                 for fetched in connection.fetch(self._next_request(), position, stop, gaps=self._mode == "browse"):
                     position = fetched.position + len(fetched.batch)
                     patience.renew()
@@ -182,58 +163,17 @@ class SubscriptionClient:
                 patience.bear(error)
             finally:
                 if not complete:
-                    self._drop()
+                    self._link.drop()
 
     def close(self) -> None:
         """Close the connection and end any wait for another; reservations stay."""
-        self._closed.set()
-        self._drop()
+        self._link.close()
 
-    def _retrying(self, ask: Callable[[SubscriptionConnection], T]) -> T:
-        patience = _Patience(self)
-        while True:
-            try:
-                return ask(self._connected())
-            except (TransportError, OSError) as error:
-                self._drop()
-                patience.bear(error)
-            except BaseException:
-                self._drop()  # interrupted between a request and its answer: that connection is out of step
-                raise
-
-    def _connected(self) -> SubscriptionConnection:
-        """The connection, made again if it ended while nobody was looking."""
-        if self._connection is not None:
-            try:
-                self._connection.catch_up()
-            except (TransportError, OSError):
-                # Whatever it was, a new connection says it again if it still holds.
-                self._drop()
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
-
-    def _connect(self) -> SubscriptionConnection:
-        if self._closed.is_set():
-            raise LocalProtocolError("this subscription client is closed")
+    def _connect(self, address: Address) -> SubscriptionConnection:
         options = self._options | ({} if self._epoch is None else {"epoch": self._epoch})
-        hello = Hello(VERSION, ROLE, self._queue, None, options)
-        failures: list[str] = []
-        for _ in range(len(self._addresses)):
-            address = self._addresses[0]
-            try:
-                connection = SubscriptionConnection(address, hello, self._clock)
-            except BrokerError as error:
-                if not error.transient:
-                    raise
-                failures.append(f"{address}: {error}")
-            except (OSError, ConnectionLostError, PeerTimeoutError) as error:
-                failures.append(f"{address}: {error}")
-            else:
-                self._opened(connection)
-                return connection
-            self._addresses.rotate(-1)
-        raise ConnectionLostError("; ".join(failures))
+        connection = SubscriptionConnection(address, Hello(VERSION, ROLE, self._queue, None, options), self._clock)
+        self._opened(connection)
+        return connection
 
     def _opened(self, connection: SubscriptionConnection) -> None:
         """Go on with what WELCOME said, if it is still about the same."""
@@ -249,46 +189,6 @@ class SubscriptionClient:
             )
         self._id_prefix = state.id_prefix
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _next_request(self) -> int:
         self._request += 1
         return self._request
-
-
-class _Patience:
-    """How long one request bears with connections that break."""
-
-    __slots__ = ("_attempt", "_client", "_since")
-
-    def __init__(self, client: SubscriptionClient) -> None:
-        self._client = client
-        self._attempt = 0
-        self._since: float | None = None
-
-    def renew(self) -> None:
-        """Something worked."""
-        self._attempt = 0
-        self._since = None
-
-    def bear(self, error: TransportError | OSError) -> None:
-        """Wait before the next attempt, or raise where there is no point or no time left for one."""
-        client = self._client
-        lost = isinstance(error, OSError | ConnectionLostError | PeerTimeoutError)
-        if client._closed.is_set() or not (lost or (isinstance(error, BrokerError) and error.transient)):
-            raise error
-        now = client._clock()
-        if self._since is None:
-            self._since = now
-        delay = client._retry.delay(self._attempt, client._chance())
-        limit = client._retry.give_up_after
-        if limit is not None and now + delay - self._since > limit:
-            raise ConnectionLostError(
-                f"queue {client._queue!r} could not be reached for {now - self._since:.1f} s "
-                f"({self._attempt + 1} attempts); the last: {error}"
-            ) from error
-        self._attempt += 1
-        client._closed.wait(delay)

@@ -5,19 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from actors.batch import MessageBatch
 from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
+from transport.field_checks import (
+    CHECKS,
+    MAX_INTEGER,
+    MAX_RANGES_PER_FRAME,
+    Check,
+    is_boolean,
+    is_uint,
+    is_uint_or_nil,
+)
 from transport.frames import Part, RawFrame, encode_frame
 
 VERSION = 1
-MAX_RANGES_PER_FRAME = 200
-"""Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
-MAX_INTEGER = 2**63 - 1
 MAX_EXTENSION_MS = 12 * 3600 * 1000
 """The longest visibility deadline, and delay, that can be asked for."""
 
@@ -257,6 +262,41 @@ class Result(Frame):
     json: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Enlist(Frame):
+    """This stage of ``messages`` messages is among the winners of the transaction that the next COMMIT_TRANSACTION commits."""
+
+    TYPE: ClassVar[int] = 80
+    queue: str
+    stage: str
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTransaction(Frame):
+    """Publish every stage enlisted, discard the writer's others: at once, in all queues, once."""
+
+    TYPE: ClassVar[int] = 81
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransaction(Frame):
+    """Discard every stage of the transaction."""
+
+    TYPE: ClassVar[int] = 82
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded(Frame):
+    """The transaction is over for good: ``messages`` were published, or discarded."""
+
+    TYPE: ClassVar[int] = 83
+    request: int
+    messages: int
+
+
 def encode(frame: Frame) -> list[Part]:
     """The buffers of ``frame``, a batch's uncopied.
 
@@ -327,7 +367,11 @@ def split_ranges(ranges: Ranges) -> list[Ranges]:
 def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: bool) -> MessageBatch:
     count, data_bytes, has_ids, keys_bytes, headers_bytes = descriptor
     if not (
-        _uint(count) and _uint(data_bytes) and _boolean(has_ids) and _opt_uint(keys_bytes) and _opt_uint(headers_bytes)
+        is_uint(count)
+        and is_uint(data_bytes)
+        and is_boolean(has_ids)
+        and is_uint_or_nil(keys_bytes)
+        and is_uint_or_nil(headers_bytes)
     ):
         raise RemoteProtocolError(f"{what}: a batch described by {[brief(item) for item in descriptor]}")
     try:
@@ -343,56 +387,6 @@ def _decode_ranges(flat: list[int]) -> Ranges:
     return pairs
 
 
-def _uint(value: object) -> bool:
-    return type(value) is int and 0 <= value <= MAX_INTEGER
-
-
-def _opt_uint(value: object) -> bool:
-    return value is None or _uint(value)
-
-
-def _boolean(value: object) -> bool:
-    return type(value) is bool
-
-
-def _string(value: object) -> bool:
-    return type(value) is str
-
-
-def _opt_string(value: object) -> bool:
-    return value is None or type(value) is str
-
-
-def _options(value: object) -> bool:
-    return type(value) is dict and all(type(key) is str for key in value)
-
-
-def _opt_options(value: object) -> bool:
-    return value is None or _options(value)
-
-
-def _flat_ranges(value: object) -> bool:
-    return (
-        type(value) is list
-        and len(value) % 2 == 0
-        and 2 <= len(value) <= 2 * MAX_RANGES_PER_FRAME
-        and all(map(_uint, value))
-    )
-
-
-Check = Callable[[object], bool]
-_CHECKS: dict[str, Check] = {
-    "int": _uint,
-    "int | None": _opt_uint,
-    "bool": _boolean,
-    "str": _string,
-    "str | None": _opt_string,
-    "Options": _options,
-    "Options | None": _opt_options,
-    "Ranges": _flat_ranges,
-}
-
-
 class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
@@ -404,8 +398,8 @@ class _Layout:
         self.has_batch = "batch" in self.names
         self.has_ranges = "ranges" in self.names
         plain = [field for field in fields(frame) if field.name not in ("batch", "json")]
-        # Annotations are strings here (from __future__ import annotations), which is what _CHECKS is keyed by.
-        self.checks: list[tuple[str, Check]] = [(field.name, _CHECKS[str(field.type)]) for field in plain]
+        # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
+        self.checks: list[tuple[str, Check]] = [(field.name, CHECKS[str(field.type)]) for field in plain]
         self.header_items = 1 + len(plain) + (5 if self.has_batch else 0)
 
 
@@ -433,6 +427,10 @@ FRAMES: tuple[type[Frame], ...] = (
     FetchEnd,
     Command,
     Result,
+    Enlist,
+    CommitTransaction,
+    AbortTransaction,
+    TransactionEnded,
 )
 """Every frame of version 1."""
 

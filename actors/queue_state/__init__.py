@@ -25,6 +25,9 @@ from actors.queue_state.events import (
     QueuePurged,
     ReservationCommitted,
     ReservedRange,
+    StageKey,
+    StagesDiscarded,
+    StagesPublished,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -48,6 +51,7 @@ from actors.queue_state.settings import (
     REJECT,
     QueueSettings,
 )
+from actors.queue_state.staging import StageFacts
 from actors.queue_state.state import QueueState
 from actors.queue_state.statistics import (
     ConnectionStatistics,
@@ -102,6 +106,10 @@ __all__ = [
     "ReservationFacts",
     "Reserved",
     "ReservedRange",
+    "StageFacts",
+    "StageKey",
+    "StagesDiscarded",
+    "StagesPublished",
     "SubscriptionFacts",
     "SubscriptionOpened",
     "SubscriptionReleased",

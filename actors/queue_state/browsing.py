@@ -80,8 +80,8 @@ def browse(core: QueueCore, start: int, stop: int) -> Browsed:
 
 
 def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:
-    """Sets of the numbers that are not shown."""
-    return (core.log.acknowledged,)
+    """Sets of the numbers that are not shown: what is gone, and what is staged until the queue has acted on its commit."""
+    return core.log.acknowledged, core.staged.numbers
 
 
 def _next_shown(hidden: tuple[RangeSet, ...], position: int) -> int:

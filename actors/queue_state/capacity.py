@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 
 from actors.errors import DemandExceededError
 from actors.queue_state.effects import Connection, Effect, GrantCapacity
-from actors.queue_state.settings import REJECT
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
-    from actors.queue_state.settings import QueueSettings
 
 
 REOPEN_MESSAGES = 1_000
@@ -64,6 +62,11 @@ class Permits:
 class Capacity:
     """The permits of all senders, granted in turns.
 
+    Args:
+        max_messages: messages stored and granted together.
+        max_bytes: bytes likewise.
+        unlimited: whether to grant whatever is asked for.
+
     Attributes:
         messages: messages granted and not used.
         bytes: bytes granted and not used.
@@ -83,21 +86,21 @@ class Capacity:
         "waiting",
     )
 
-    def __init__(self, settings: QueueSettings) -> None:
-        self._max_messages = settings.max_messages
-        self._max_bytes = settings.max_bytes
+    def __init__(self, max_messages: int, max_bytes: int, unlimited: bool = False) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self.waiting: OrderedDict[Permits, None] = OrderedDict()
         # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
         # waiting senders cost nothing while there is none.
         self._stuck: OrderedDict[Permits, None] = OrderedDict()
         # A full queue reopens for a batch, not for a message: granting each message's room as it is acknowledged would
         # have senders send batches of one, whose overhead fills the memory that large batches left.
-        step = min(REOPEN_MESSAGES, settings.max_messages // REOPEN_SHARE)
-        byte_step = min(REOPEN_BYTES, settings.max_bytes // REOPEN_SHARE)
-        self._reopen_messages = settings.max_messages - max(1, step)
-        self._reopen_bytes = settings.max_bytes - max(1, byte_step)
+        step = min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE)
+        byte_step = min(REOPEN_BYTES, max_bytes // REOPEN_SHARE)
+        self._reopen_messages = max_messages - max(1, step)
+        self._reopen_bytes = max_bytes - max(1, byte_step)
         self._full = False
-        self._unlimited = settings.overflow == REJECT
+        self._unlimited = unlimited
         self.messages = 0
         self.bytes = 0
 
@@ -133,9 +136,23 @@ class Capacity:
             return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
         return stored_messages >= self._max_messages or stored_bytes >= self._max_bytes
 
+    def note_stored(self, stored_messages: int, stored_bytes: int) -> bool:
+        """So much is stored now; returns whether that leaves room."""
+        self._full = self.closed(stored_messages, stored_bytes)
+        return not self._full
+
+    @property
+    def stuck(self) -> list[Permits]:
+        """Who can send nothing for want of room, in the order of their turns."""
+        return list(self._stuck)
+
+    def grant_one(self, permits: Permits, effects: list[Effect]) -> None:
+        """Let a sender that is stuck send one message, whatever room there is."""
+        self._give(permits, 1, 1, effects)
+
     def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
         """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
-        self._full = self.closed(stored_messages, stored_bytes)
+        self.note_stored(stored_messages, stored_bytes)
         if self._unlimited:
             for permits in list(self.waiting):
                 self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)

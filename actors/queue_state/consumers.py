@@ -8,7 +8,9 @@ from actors.errors import StaleEpochError
 from actors.queue_state.capacity import Permits
 
 if TYPE_CHECKING:
+    from actors.queue_state.capacity import Capacity
     from actors.queue_state.effects import Connection
+    from actors.queue_state.events import StageKey
     from actors.queue_state.ledger import Ledger
 
 
@@ -19,14 +21,24 @@ class Sender:
         producer: its name, or None.
         expected: the client number that has to come next; None where any may.
         rejecting: whether the batch with that number was rejected, so that those sent behind it are too.
-        permits: what it may send.
+        permits: what it may send, of what ``capacity`` has.
+        stage: where what it sends is held back; None for what can be received at once.
     """
 
-    __slots__ = ("connection", "expected", "permits", "producer", "rejecting")
+    __slots__ = ("capacity", "connection", "expected", "permits", "producer", "rejecting", "stage")
 
-    def __init__(self, connection: Connection, producer: str | None, expected: int | None) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        producer: str | None,
+        expected: int | None,
+        capacity: Capacity,
+        stage: StageKey | None = None,
+    ) -> None:
         self.connection = connection
         self.producer = producer
+        self.capacity = capacity
+        self.stage = stage
         self.expected = expected
         self.rejecting = False
         self.permits = Permits(connection)

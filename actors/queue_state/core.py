@@ -13,8 +13,10 @@ from actors.queue_state.events import LAZY, MessagesAdded
 from actors.queue_state.leases import LeaseTable, Receiver
 from actors.queue_state.limbo import Limbo
 from actors.queue_state.recovery import restore, unheld
-from actors.queue_state.settings import REJECT
+from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
+from actors.queue_state.staged import Staged
 from actors.queue_state.statistics import ReservationFacts
+from actors.queue_state.transactions import CommittedVersions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,8 @@ class QueueCore:
         senders: by connection; ``sender_of`` has those with a producer id, by that.
         receivers: by connection, in the order in which they came.
         owners: whose subscription is connected, or since when it is not.
+        staged: what transactions hold back.
+        versions: the last committed version of each writer, of all queues.
         effects: what is to be done.
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
@@ -57,6 +61,8 @@ class QueueCore:
 
     __slots__ = (
         "_record",
+        "_transaction_timeout",
+        "_writers",
         "barrier",
         "capacity",
         "clocks",
@@ -81,12 +87,14 @@ class QueueCore:
         "sender_of",
         "senders",
         "settings",
+        "staged",
         "subscribers",
         "total_out",
         "total_redelivered",
         "total_rejected",
         "ttl_below",
         "unfinished_at",
+        "versions",
     )
 
     ready: ReadyRanges
@@ -101,17 +109,28 @@ class QueueCore:
     owners: dict[str, Ownership]
     owner_deadlines: DeadlineHeap[Ownership]
     reservation_deadlines: DeadlineHeap[Reservation]
+    staged: Staged
     effects: list[Effect]
     incoming: list[Incoming]
     unfinished_at: float | None
 
     def __init__(
-        self, name: str, settings: QueueSettings, log: QueueLog, record: Recorder | None, now: float, wall_us: int
+        self,
+        name: str,
+        settings: QueueSettings,
+        log: QueueLog,
+        record: Recorder | None,
+        now: float,
+        wall_us: int,
+        versions: CommittedVersions | None = None,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
     ) -> None:
         self.name = name
         self.settings = settings
         self.log = log
         self._record = record
+        self.versions = CommittedVersions() if versions is None else versions
+        self._transaction_timeout = transaction_timeout
         self.last_event = 0
         self.barrier = 0
         self.total_out = 0
@@ -120,7 +139,7 @@ class QueueCore:
         self.rejects = settings.overflow == REJECT
         self.paused: str | None = None
         # What the messages from before the start have for a time to live is known only when they are read.
-        self.ttl_below = log.next_sequence if log.stored_messages else 0
+        self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
         self.reset(now, wall_us)
 
     def reset(self, now: float, wall_us: int | None) -> None:
@@ -134,7 +153,19 @@ class QueueCore:
         self.limbo = Limbo(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
-        self.capacity = Capacity(self.settings)
+        self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)
+        self.staged = Staged(
+            self.name,
+            self.settings,
+            self.log,
+            durable=self._record is not None,
+            now=now,
+            timeout=self._transaction_timeout,
+        )
+        # Looked at for each batch of anybody, so by the shortest way.
+        self._writers = self.staged.capacity.waiting
+        # What was published is receivable from here on, and is so for the reason of its commit.
+        self.depend_on(self.log.published_by)
         self.senders = {}
         self.sender_of = {}
         self.receivers = {}
@@ -161,6 +192,11 @@ class QueueCore:
                 # Whatever goes out from here on may have to do with it. Of a batch only its own messages have.
                 self.barrier = number
 
+    def depend_on(self, number: int) -> None:
+        """Whatever goes out from here on has to do with the event ``number``."""
+        self.last_event = max(self.last_event, number)
+        self.barrier = max(self.barrier, number)
+
     def grant(self) -> None:
         """Give senders who wait for it the room that there is, unless they are to pause."""
         # Those of a queue that rejects are answered when they send.
@@ -169,6 +205,23 @@ class QueueCore:
             # What was accepted has used up its permits and takes the room as if it were stored already.
             messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
             self.capacity.grant(messages, size, self.effects)
+        if self._writers and self.paused is None:
+            self._grant_stages()
+
+    def _grant_stages(self) -> None:
+        """Give those who stage what may be staged, while the queue itself has room: so its receivers hold them back too."""
+        log, staged = self.log, self.staged
+        messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+        if self.capacity.note_stored(messages, size):
+            messages, size = log.staged_messages + staged.incoming_messages, log.staged_bytes + staged.incoming_bytes
+            staged.capacity.grant(messages, size, self.effects)
+            for sender in staged.hopeless():
+                # What they send is refused, which tells them more than waiting for ever.
+                staged.capacity.grant_one(sender.permits, self.effects)
+
+    def delayed_batches(self) -> int:
+        """Batches, or parts of them, that wait for a delay or will when they are published."""
+        return len(self.ready.delayed) + self.incoming_delayed + self.staged.delayed
 
     def receiver(self, connection: Connection) -> Receiver:
         """The receiver with this connection; InvalidRequestError if there is none."""

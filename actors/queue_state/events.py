@@ -22,6 +22,20 @@ class ReservedRange(NamedTuple):
     possibly_replayed: bool
 
 
+class StageKey(NamedTuple):
+    """A stage: what one attempt of one task puts into a transaction, under a name that no other attempt has.
+
+    Attributes:
+        writer: whose transaction.
+        version: the transaction's number among the writer's, which grow.
+        name: the stage's among those of the transaction.
+    """
+
+    writer: str
+    version: int
+    name: str
+
+
 class Origin(NamedTuple):
     """Where dead letters come from: the messages ``ranges`` of the queue with the number ``queue``, which has them no more."""
 
@@ -40,6 +54,7 @@ class MessagesAdded:
         delay_us: microseconds from ``enqueued_us`` until its messages can be received.
         ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
         origin: which messages of another queue became these, in the same instant.
+        stage: nobody can receive them before this is published; None for what can be received at once.
     """
 
     first: int
@@ -49,6 +64,7 @@ class MessagesAdded:
     delay_us: int = 0
     ttl_us: int | None = None
     origin: Origin | None = None
+    stage: StageKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +146,28 @@ class SubscriptionReleased:
     position: int
 
 
+@dataclass(frozen=True, slots=True)
+class StagesPublished:
+    """A transaction was committed: what these stages hold can be received, in the place of its numbers.
+
+    It is recorded for all queues at once, by the transaction's own record.
+    """
+
+    stages: tuple[StageKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagesDiscarded:
+    """What these stages hold is gone: their transaction was aborted, given up, or committed without them.
+
+    Attributes:
+        below: the queue's next number then. A stage of the same name that begins with it or later is another one.
+    """
+
+    stages: tuple[StageKey, ...]
+    below: int
+
+
 Event: TypeAlias = (
     MessagesAdded
     | MessagesAcknowledged
@@ -141,6 +179,8 @@ Event: TypeAlias = (
     | MessagesReserved
     | ReservationCommitted
     | SubscriptionReleased
+    | StagesPublished
+    | StagesDiscarded
 )
 
 LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved})

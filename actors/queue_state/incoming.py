@@ -110,7 +110,8 @@ def _small(count: int, size: int) -> bool:
 
 def _alike(one: Incoming, other: Incoming) -> bool:
     return (
-        one.delay_us == other.delay_us
+        one.sender.stage == other.sender.stage
+        and one.delay_us == other.delay_us
         and one.ttl_us == other.ttl_us
         and (one.batch.ids is None) == (other.batch.ids is None)
         and (one.batch.keys is None) == (other.batch.keys is None)

@@ -7,7 +7,7 @@ a second time stays as it is. It holds nothing for each message or batch that wa
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from actors.queue_state.entry_table import MemoryEntryTable
@@ -21,6 +21,8 @@ from actors.queue_state.events import (
     MessagesReturned,
     QueuePurged,
     ReservationCommitted,
+    StagesDiscarded,
+    StagesPublished,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -28,9 +30,14 @@ from actors.queue_state.ledger import Ledger
 from actors.queue_state.ranges import Range, RangeSet
 from actors.queue_state.returns import Returns
 from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS
+from actors.queue_state.stage import Stage
 
 if TYPE_CHECKING:
     from actors.queue_state.entry_table import EntryTable
+    from actors.queue_state.events import StageKey
+
+UNCOMPARED = frozenset({"delayed", "published_by"})
+"""What two logs of the same events may differ in: delays end with time, which a log knows nothing of, and events may be numbered anew."""
 
 
 class QueueLog:
@@ -40,7 +47,7 @@ class QueueLog:
         table: the stored batches.
         acknowledged: every number below ``next_sequence`` that nobody wants any more.
         next_sequence: the number that the next message gets; it never goes back.
-        stored_messages: messages not acknowledged.
+        stored_messages: messages not acknowledged and not staged.
         stored_batches: batches that still have one.
         stored_bytes: bytes of the batches that still have one, each whole and with the table's overhead.
         reserved_messages: messages in ledgers.
@@ -48,6 +55,9 @@ class QueueLog:
         returns: how often what was given back has been delivered.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
+        stages: what is held back for transactions that are not committed; ``staged_messages``, ``staged_batches`` and
+            ``staged_bytes`` are the sums over it, counted as those of what is stored.
+        published_by: the number of the last commit that published something.
     """
 
     __slots__ = (
@@ -56,14 +66,20 @@ class QueueLog:
         "ledgers",
         "next_sequence",
         "producers",
+        "published_by",
         "reserved_messages",
         "returns",
+        "staged_batches",
+        "staged_bytes",
+        "staged_messages",
+        "stages",
         "stored_batches",
         "stored_bytes",
         "stored_messages",
         "table",
         "total_acknowledged",
         "total_dead_lettered",
+        "total_discarded",
         "total_expired",
         "total_in",
         "total_purged",
@@ -81,17 +97,22 @@ class QueueLog:
         self.ledgers: dict[str, Ledger] = {}
         self.returns = Returns()
         self.delayed: dict[int, tuple[int, int]] = {}
+        self.stages: dict[StageKey, Stage] = {}
+        self.staged_messages = 0
+        self.staged_batches = 0
+        self.staged_bytes = 0
+        self.published_by = 0
         self.total_in = 0
         self.total_acknowledged = 0
         self.total_purged = 0
         self.total_expired = 0
         self.total_dead_lettered = 0
+        self.total_discarded = 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, QueueLog):
             return NotImplemented
-        # Delays end with time, which a log knows nothing of: of two alike one may have been told of an end and the other not.
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name != "delayed")
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name not in UNCOMPARED)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -107,9 +128,16 @@ class QueueLog:
         """Take in an event with its number; one that was taken in before changes nothing."""
         _APPLY[type(event)](self, event, number)
 
-    def unacknowledged(self) -> list[Range]:
-        """What is stored, ascending."""
-        return self.acknowledged.gaps(0, self.next_sequence)
+    def stored(self) -> list[Range]:
+        """What is neither acknowledged nor staged, ascending."""
+        return self.unwanted().gaps(0, self.next_sequence)
+
+    def unwanted(self) -> RangeSet:
+        """Every number that is acknowledged or staged: a set of the caller's own."""
+        ranges = self.acknowledged.copy()
+        for stage in self.stages.values():
+            ranges.extend(stage.ranges)
+        return ranges
 
     def delay_ended(self, first: int) -> None:
         """The batch that begins with ``first`` can be received, if it could not be."""
@@ -126,6 +154,9 @@ class QueueLog:
         size = table.add(event, number)
         count = len(event.batch)
         self.next_sequence = first + count
+        if event.stage is not None:
+            self._staged(event, event.stage, size + table.overhead)
+            return
         self.stored_messages += count
         self.stored_batches += 1
         self.stored_bytes += size + table.overhead
@@ -139,13 +170,57 @@ class QueueLog:
             if len(producers) > MAX_PRODUCERS:
                 producers.popitem(last=False)
 
+    def _staged(self, event: MessagesAdded, key: StageKey, size: int) -> None:
+        stage = self.stages.get(key)
+        if stage is None:
+            stage = self.stages[key] = Stage()
+        first, count = event.first, len(event.batch)
+        stage.add(first, first + count, size)
+        self.staged_messages += count
+        self.staged_batches += 1
+        self.staged_bytes += size
+        if event.delay_us:
+            stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
+            self._forget_ended_delays(event.enqueued_us)
+
     def _delayed(self, event: MessagesAdded, stop: int) -> None:
-        delayed = self.delayed
-        delayed[event.first] = (stop, event.enqueued_us + event.delay_us)
-        if len(delayed) > 2 * MAX_DELAYED:
-            # A replay sees delays begin and not end. At the time of this one no more than half of them were not over.
-            kept = [(first, item) for first, item in delayed.items() if item[1] > event.enqueued_us]
+        self.delayed[event.first] = (stop, event.enqueued_us + event.delay_us)
+        self._forget_ended_delays(event.enqueued_us)
+
+    def _forget_ended_delays(self, now_us: int) -> None:
+        if len(self.delayed) > 2 * MAX_DELAYED:
+            # A replay sees delays begin and not end. At any time no more than half of them are not over.
+            kept = [(first, item) for first, item in self.delayed.items() if item[1] > now_us]
             self.delayed = dict(kept[-MAX_DELAYED:])
+
+    def _published(self, event: StagesPublished, number: int) -> None:
+        for stage in self._taken(event.stages):
+            self.published_by = max(self.published_by, number)
+            self.stored_messages += stage.messages
+            self.stored_batches += stage.batches
+            self.stored_bytes += stage.bytes
+            self.total_in += stage.messages
+            self.delayed.update(stage.delayed)
+
+    def _discarded(self, event: StagesDiscarded, _number: int) -> None:
+        acknowledged, table = self.acknowledged, self.table
+        meant = [key for key in event.stages if key in self.stages and self.stages[key].first < event.below]
+        for stage in self._taken(meant):
+            self.total_discarded += stage.messages
+            for start, stop in stage.ranges:
+                acknowledged.add(start, stop)
+                for first, _, _ in table.extents(start, stop):
+                    table.discard(first)
+
+    def _taken(self, keys: Iterable[StageKey]) -> Iterator[Stage]:
+        """What leaves ``stages`` with an event."""
+        for key in keys:
+            stage = self.stages.pop(key, None)
+            if stage is not None:
+                self.staged_messages -= stage.messages
+                self.staged_batches -= stage.batches
+                self.staged_bytes -= stage.bytes
+                yield stage
 
     def _acknowledged(self, event: MessagesAcknowledged, _number: int) -> None:
         self.total_acknowledged += self._remove(event.ranges)
@@ -194,6 +269,29 @@ class QueueLog:
         self.reserved_messages -= sum(stop - start for start, stop in ranges)
         return ranges
 
+    def restore_stage(self, key: StageKey, stage: Stage) -> None:
+        """Have a stage as a checkpoint has it."""
+        self.stages[key] = stage
+        self.staged_messages += stage.messages
+        self.staged_batches += stage.batches
+        self.staged_bytes += stage.bytes
+
+    def lose_staged(self, key: StageKey, lost: Iterable[Range], batches: int, size: int) -> None:
+        """Messages of a stage were lost with their records; ``batches`` of it, which count for ``size`` bytes, are still there."""
+        stage = self.stages[key]
+        self.staged_batches += batches - stage.batches
+        self.staged_bytes += size - stage.bytes
+        stage.batches, stage.bytes = batches, size
+        for start, stop in lost:
+            stage.ranges.remove(start, stop)
+            stage.messages -= stop - start
+            self.staged_messages -= stop - start
+            self.acknowledged.add(start, stop)
+            self.total_discarded += stop - start
+        stage.delayed = {first: item for first, item in stage.delayed.items() if stage.ranges.reach(first) > first}
+        if not stage.messages:
+            del self.stages[key]
+
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
         removed = 0
@@ -232,4 +330,6 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     MessagesReserved: QueueLog._reserved,
     ReservationCommitted: QueueLog._committed,
     SubscriptionReleased: QueueLog._released,
+    StagesPublished: QueueLog._published,
+    StagesDiscarded: QueueLog._discarded,
 }

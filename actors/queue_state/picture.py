@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def picture_of(core: QueueCore, now: float) -> QueueStatistics:
-    """The queue as it is; costs as much as there are connections and subscriptions."""
+    """The queue as it is; costs as much as there are connections, subscriptions and stages."""
     log = core.log
     connections = _connections(core)
     return QueueStatistics(
@@ -45,6 +45,10 @@ def picture_of(core: QueueCore, now: float) -> QueueStatistics:
         total_rejected=core.total_rejected,
         paused=core.paused,
         waiting_receivers=sum(facts.waiting for facts in connections),
+        staged_messages=log.staged_messages,
+        staged_bytes=log.staged_bytes,
+        transactions=len({key[:2] for key in log.stages}),
+        total_discarded=log.total_discarded,
     )
 
 

@@ -19,7 +19,7 @@ class ReadyRanges:
     """Fresh messages, returned spans, delayed spans.
 
     Fresh is what has not been delivered since the start: one range of numbers, however many there are, with holes where
-    somebody took from its middle, where a delay is not over, or where a message was done with before the start. Returned
+    somebody took from its middle, where a delay is not over, where messages are staged, or were done with before the start. Returned
     is what somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
 
     Args:
@@ -43,6 +43,7 @@ class ReadyRanges:
         "_replayed_below",
         "_returned",
         "_table",
+        "_undelivered",
         "delayed",
         "messages",
     )
@@ -53,6 +54,8 @@ class ReadyRanges:
         self._fresh_stop = stop
         self._holes = holes
         self._replayed_below = replayed_below
+        # What was staged at the start and is published now: nobody can have had it before.
+        self._undelivered = RangeSet()
         # The entry that fresh messages were last offered of; and the span that was offered of them, which is in no structure.
         self._front: Entry | None = None
         self._offered: Span | None = None
@@ -72,6 +75,26 @@ class ReadyRanges:
         self._holes.add(start, stop)
         for span in spans_of(self._table, start, stop):
             self.delay(span, due)
+
+    def add_staged(self, stop: int, count: int) -> None:
+        """The next ``count`` numbers, up to ``stop``, are staged: not fresh before they are published."""
+        start = stop - count
+        self._fresh_stop = stop
+        if self._fresh_start == start and not self._holes:
+            self._fresh_start = stop
+        else:
+            self._holes.add(start, stop)
+
+    def publish(self, start: int, stop: int) -> None:
+        """What was staged of a range, which is all of it, is fresh; it costs the same however much it is."""
+        if start < self._fresh_start:
+            # Nothing below the first fresh number is fresh, and so it stays but for this.
+            self._holes.add(start, self._fresh_start)
+            self._fresh_start = start
+        self._holes.remove(start, stop)
+        if start < self._replayed_below:
+            self._undelivered.add(start, stop)
+        self.messages += stop - start
 
     def carve(self, start: int, stop: int) -> list[Range]:
         """Take the fresh messages of a range out, because more is known of them; returns which they were."""
@@ -172,4 +195,6 @@ class ReadyRanges:
         stop = entry.stop
         if self._holes:
             stop = self._holes.gaps(position, stop)[0][1]
-        return Span(position, stop, entry, 0, position < self._replayed_below)
+        # Batches are published whole, so what holds for a span's first message holds for all of it.
+        replayed = position < self._replayed_below and self._undelivered.reach(position) == position
+        return Span(position, stop, entry, 0, replayed)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def unheld(log: QueueLog) -> ReadyRanges:
-    """Everything that is stored and not reserved, as fresh and possibly delivered before."""
-    holes = log.acknowledged.copy()
+    """Everything that is stored and neither staged nor reserved, as fresh and possibly delivered before."""
+    holes = log.unwanted()
     for ledger in log.ledgers.values():
         for segment in ledger.segments(ledger.base, ledger.high):
             holes.add(segment.start, segment.stop)

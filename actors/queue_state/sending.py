@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.errors import InvalidRequestError, QueueLimitError, SequenceGapError
+from actors.errors import InvalidRequestError, QueueLimitError, SequenceGapError, TransactionCommittedError
 from actors.queue_state.clocks import US_PER_SECOND
 from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
-from actors.queue_state.effects import Confirm, Supersede
+from actors.queue_state.effects import Confirm, Refuse, Supersede
 from actors.queue_state.events import MessagesAdded
 from actors.queue_state.incoming import Incoming, groups, joined
 from actors.queue_state.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
+    from actors.errors import QueueError
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
+    from actors.queue_state.events import StageKey
     from actors.queue_state.settings import QueueSettings
 
 
@@ -31,7 +33,7 @@ def attach_sender(core: QueueCore, connection: Connection, producer: str | None)
             detach_sender(core, older.connection)
             core.effects.append(Supersede(older.connection))
         last = core.log.producers.get(producer)
-    sender = core.senders[connection] = Sender(connection, producer, last)
+    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity)
     if producer is not None:
         core.sender_of[producer] = sender
     return last
@@ -43,7 +45,8 @@ def request_capacity(core: QueueCore, connection: Connection, messages: int, siz
         raise InvalidRequestError(
             f"room for {messages} messages and {size} bytes is asked for; neither may be negative"
         )
-    core.capacity.request(_sender(core, connection).permits, messages, size)
+    sender = _sender(core, connection)
+    sender.capacity.request(sender.permits, messages, size)
     core.grant()
 
 
@@ -57,6 +60,9 @@ def accept(
 ) -> Incoming:
     """Take a batch in, to be stored by the next ``store``; see ``QueueState.accept``."""
     sender = _sender(core, connection)
+    stage = sender.stage
+    if stage is not None:
+        _check_stage_open(core, stage, delay, ttl)
     delay_us, ttl_us = _timing(core.settings, delay, ttl)
     expected = sender.expected
     behind = expected is not None and client_sequence > expected
@@ -66,10 +72,13 @@ def accept(
     count, size = len(batch), batch.nbytes
     known = 0 if expected is None or behind else min(expected - client_sequence, count)
     rejected: str | None = None
-    if known < count and (delay_us or core.rejects):
+    if stage is not None and known < count:
+        delayed = core.delayed_batches() if delay_us else None
+        core.staged.check_room(stage, count - known, size + core.log.table.overhead, delayed)
+    elif known < count and (delay_us or core.rejects):
         rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
         rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
-    core.capacity.use(sender.permits, batch, count)
+    sender.capacity.use(sender.permits, batch, count)
     up_to = client_sequence + count
     stored = 0
     if known < count:
@@ -77,9 +86,12 @@ def accept(
         if rejected is None:
             stored = count - known
             sender.expected = up_to
-            core.incoming_messages += stored
-            core.incoming_bytes += size + core.log.table.overhead
             core.incoming_delayed += bool(delay_us)
+            if stage is None:
+                core.incoming_messages += stored
+                core.incoming_bytes += size + core.log.table.overhead
+            else:
+                core.staged.accepted(stage, stored, size + core.log.table.overhead)
         else:
             core.total_rejected += count
             if not behind:
@@ -96,6 +108,9 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
         return
     core.incoming = []
     core.incoming_messages = core.incoming_bytes = core.incoming_delayed = 0
+    if core.staged.incoming_messages:
+        core.staged.clear_incoming()
+        incoming = _without_committed(core, incoming)
     core.note_time(now, wall_us)
     log = core.log
     first = log.next_sequence
@@ -106,6 +121,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
         number = None if item.known or item.rejected is not None else first
         core.effects.append(Confirm(item.sender.connection, item.up_to, number, item.rejected, core.last_event))
         first += item.new
+        if item.rejected is not None and item.sender.stage is not None and item.sender.connection in core.senders:
+            refuse_stage(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
     dispatch(core, now)
     core.grant()
 
@@ -120,14 +137,45 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     producers = {item.sender.producer: item.up_to for item in group if item.sender.producer is not None}
     delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
     first = log.next_sequence
-    core.commit(MessagesAdded(first, joined(group), wall_us, tuple(producers.items()), delay_us, ttl_us))
+    stage = group[0].sender.stage
+    before = log.staged_bytes
+    core.commit(MessagesAdded(first, joined(group), wall_us, tuple(producers.items()), delay_us, ttl_us, None, stage))
     count = log.next_sequence - first
-    if delay_us:
+    if stage is not None:
+        numbers = first, log.next_sequence
+        core.staged.added(stage, log.stages[stage], numbers, log.staged_bytes - before, bool(delay_us))
+        core.ready.add_staged(log.next_sequence, count)
+    elif delay_us:
         core.ready.add_delayed(log.next_sequence, count, now + delay_us / US_PER_SECOND)
     else:
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
+
+
+def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:
+    """Raise the QueueError for which nothing, or not this, can be staged."""
+    if core.versions.covers(stage.writer, stage.version):
+        core.depend_on(core.versions.last_event)
+        raise TransactionCommittedError(stage.writer, stage.version)
+    if delay is not None or ttl is not None:
+        raise InvalidRequestError(
+            "a message that is staged has no delay or time to live of its own: declare the queue with them"
+        )
+
+
+def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:
+    """What was accepted, of which that is not stored whose version was committed since: it is confirmed as rejected."""
+    kept: list[Incoming] = []
+    for item in incoming:
+        stage = item.sender.stage
+        if stage is not None and item.new and core.versions.covers(stage.writer, stage.version):
+            core.depend_on(core.versions.last_event)
+            text = str(TransactionCommittedError(stage.writer, stage.version))
+            kept.append(item._replace(new=0, rejected=text))
+        else:
+            kept.append(item)
+    return kept
 
 
 def _timing(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
@@ -152,7 +200,7 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
     settings, log = core.settings, core.log
-    if delayed and not known and len(core.ready.delayed) + core.incoming_delayed >= MAX_DELAYED:
+    if delayed and not known and core.delayed_batches() >= MAX_DELAYED:
         # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
         error = QueueLimitError(
             "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"
@@ -187,8 +235,15 @@ def detach_sender(core: QueueCore, connection: Connection) -> None:
     if sender is not None:
         if sender.producer is not None:
             del core.sender_of[sender.producer]
-        core.capacity.give_back(sender.permits)
+        sender.capacity.give_back(sender.permits)
         core.grant()
+
+
+def refuse_stage(core: QueueCore, sender: Sender, error: QueueError, now: float) -> None:
+    """Let a stage's sender go, and say why."""
+    core.staged.detached(sender, now)
+    detach_sender(core, sender.connection)
+    core.effects.append(Refuse(sender.connection, error.code, str(error), None, error.close, core.last_event))
 
 
 def _sender(core: QueueCore, connection: Connection) -> Sender:

@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 DEFAULT_MAX_MESSAGES = 1_000_000
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+DEFAULT_MAX_STAGED_MESSAGES = 10_000_000
+DEFAULT_MAX_STAGED_BYTES = 4 * 1024**3
+"""What transactions that are not committed may hold of a queue: on the disk, a few of the largest batches that a query writes,"""
+MEMORY_MAX_STAGED_BYTES = 256 * 1024 * 1024
+"""and where a queue is in memory, as much of it as its messages may take."""
+DEFAULT_TRANSACTION_TIMEOUT = 3600.0
+"""Seconds for which a stage stays without a connection and a commit: longer than a query takes to come back."""
+MAX_STAGES = 100_000
+"""Stages of one queue, as many as one commit may name; each takes some hundred bytes of memory."""
+MAX_STAGE_NAME = 255
+"""Characters of a writer's or a stage's name, which are in memory and in each record of the stage."""
 DEFAULT_VISIBILITY_TIMEOUT = 10.0
 """Seconds until a message that was delivered and not acknowledged can be received again."""
 
@@ -64,6 +75,8 @@ class QueueSettings:
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
         ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.
         exclusive: one receiver at a time, in strict order; the next ones wait in line.
+        max_staged_messages: messages of transactions that are not committed, which do not count as stored.
+        max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -78,11 +91,17 @@ class QueueSettings:
     delay: float = 0.0
     ttl: float | None = None
     exclusive: bool = False
+    max_staged_messages: int = DEFAULT_MAX_STAGED_MESSAGES
+    max_staged_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.max_messages < 1 or self.max_bytes < 1:
             raise ValueError(
                 f"a queue holds at least one message and one byte, not {self.max_messages} and {self.max_bytes}"
+            )
+        if self.max_staged_messages < 1 or (self.max_staged_bytes is not None and self.max_staged_bytes < 1):
+            raise ValueError(
+                f"a queue holds at least one staged message and byte, not {self.max_staged_messages} and {self.max_staged_bytes}"
             )
         if not 0 < self.visibility_timeout <= MAX_VISIBILITY_SECONDS:
             raise ValueError(

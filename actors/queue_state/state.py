@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state import browsing, dead_letters, receiving, sending, subscribing
+from actors.queue_state import browsing, dead_letters, receiving, sending, staging, subscribing
 from actors.queue_state.core import QueueCore
 from actors.queue_state.dispatch import resume
 from actors.queue_state.expiring import next_expiry
 from actors.queue_state.log import QueueLog
 from actors.queue_state.picture import picture_of
-from actors.queue_state.settings import QueueSettings
+from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from actors.queue_state.browsing import Browsed
     from actors.queue_state.core import Recorder
     from actors.queue_state.effects import Connection, Effect
-    from actors.queue_state.events import Origin
+    from actors.queue_state.events import Origin, StageKey
     from actors.queue_state.ledger import FetchedRanges
     from actors.queue_state.ranges import Range
+    from actors.queue_state.staging import StageFacts
     from actors.queue_state.statistics import QueueStatistics
     from actors.queue_state.subscribing import SubscriptionFacts
+    from actors.queue_state.transactions import CommittedVersions
 
 
 class QueueState:
@@ -44,6 +46,8 @@ class QueueState:
         now: the time of the start, from which the timeouts of absent owners count.
         wall_us: the time of day at the start, microseconds since the epoch: what is left of the delays and times to live of what was
             recovered depends on it. It may be set as it likes afterwards.
+        versions: the last committed version of each writer, which the queues of a broker share; None where nobody commits.
+        transaction_timeout: seconds for which a stage stays without a connection.
     """
 
     __slots__ = ("_core", "name", "number", "settings")
@@ -58,11 +62,14 @@ class QueueState:
         record: Recorder | None = None,
         now: float = 0.0,
         wall_us: int = 0,
+        versions: CommittedVersions | None = None,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
     ) -> None:
         self.name = name
         self.number = number
         self.settings = settings or QueueSettings()
-        self._core = QueueCore(name, self.settings, QueueLog() if log is None else log, record, now, wall_us)
+        log = QueueLog() if log is None else log
+        self._core = QueueCore(name, self.settings, log, record, now, wall_us, versions, transaction_timeout)
         subscribing.await_owners(self._core, now)
 
     @property
@@ -189,6 +196,37 @@ class QueueState:
         self._core.paused = reason
         self._core.grant()
 
+    # --- transactions
+
+    def attach_stage(self, connection: Connection, stage: StageKey, now: float) -> StageFacts:
+        """Make a sender known whose messages are held back; an older one of the same stage is superseded.
+
+        It numbers the stage's messages from 0, and goes on with as many as there are. Until the stage is committed it may
+        come and go; it is dropped when it has been away for ``transaction_timeout``.
+
+        Raises:
+            InvalidRequestError: a name or a version that cannot be, or the connection is a sender already.
+            QueueLimitError: there are too many stages.
+        """
+        return staging.attach_stage(self._core, connection, stage, now)
+
+    def end_stages(self, published: Sequence[StageKey], discarded: Sequence[StageKey], after: int, now: float) -> None:
+        """Act on a commit that has happened in the log: deliver what it published, and let losing senders go.
+
+        It costs the same however many messages there are; again, it changes nothing.
+
+        Args:
+            published: whose messages can be received.
+            discarded: whose messages are gone.
+            after: the number of the event that did it.
+            now: seconds.
+        """
+        staging.end_stages(self._core, published, discarded, after, now)
+
+    def discard_transaction(self, writer: str, version: int, now: float) -> int:
+        """Drop what a transaction has staged and let its senders go; returns how many messages."""
+        return staging.discard_transaction(self._core, writer, version, now)
+
     # --- receivers
 
     def attach_receiver(self, connection: Connection) -> bool:
@@ -231,7 +269,7 @@ class QueueState:
 
     def detach(self, connection: Connection, now: float) -> None:
         """Forget a connection, known or not: permits and unacknowledged messages return at once, reservations stay."""
-        sending.detach_sender(self._core, connection)
+        staging.detach_stage(self._core, connection, now)
         receiving.detach_receiver(self._core, connection, now)
         subscribing.detach_subscriber(self._core, connection, now)
 
@@ -354,16 +392,17 @@ class QueueState:
     # --- the queue as a whole
 
     def purge(self) -> int:
-        """Drop what is ready or delayed, not what is held, reserved or leaving; returns how many messages."""
+        """Drop what is ready or delayed, not what is held, reserved, staged or leaving; returns how many messages."""
         return receiving.purge(self._core)
 
     def tick(self, now: float) -> None:
-        """Do what is due: expired leases and messages, ended delays, absent owners, waits that end, deliveries put off."""
+        """Do what is due: expired leases and messages, ended delays, absent owners and writers, waits that end, deliveries put off."""
         core = self._core
         receiving.expire_leases(core, now)
         receiving.end_delays(core, now)
         dead_letters.hand_over_again(core, now)
         subscribing.end_ownerships(core, now)
+        staging.end_absences(core, now)
         resume(core, now)
         subscribing.answer_reservations(core, now)
 
@@ -377,6 +416,7 @@ class QueueState:
             next_expiry(core),
             core.owner_deadlines.earliest(),
             core.reservation_deadlines.earliest(),
+            core.staged.absences.earliest(),
             core.unfinished_at,
         ):
             if deadline is not None and (earliest is None or deadline < earliest):
@@ -384,5 +424,5 @@ class QueueState:
         return earliest
 
     def statistics(self, now: float) -> QueueStatistics:
-        """An immutable picture of the queue; costs as much as there are connections and subscriptions."""
+        """An immutable picture of the queue; costs as much as there are connections, subscriptions and stages."""
         return picture_of(self._core, now)

@@ -69,7 +69,7 @@ class QueueStatistics:
         capacity_granted: messages granted to senders and not yet sent.
         stored_bytes: bytes that count towards the queue's limit.
         next_sequence: the number that the next message gets.
-        total_in: messages ever stored, each once.
+        total_in: messages ever stored or published, each once.
         total_out: messages ever delivered or reserved, each time.
         total_acknowledged: messages ever acknowledged or committed.
         total_redelivered: of ``total_out`` those that had been delivered before.
@@ -81,6 +81,10 @@ class QueueStatistics:
         total_rejected: messages that senders were refused.
         paused: why senders may send nothing, whatever room there is; None while they may.
         waiting_receivers: how many stand in line for an exclusive queue.
+        staged_messages: messages of transactions that are not committed; they are no part of ``stored_messages``.
+        staged_bytes: bytes that count towards the limit of what may be staged.
+        transactions: how many transactions these are.
+        total_discarded: messages ever staged and not published.
     """
 
     name: str
@@ -107,3 +111,7 @@ class QueueStatistics:
     total_rejected: int = 0
     paused: str | None = None
     waiting_receivers: int = 0
+    staged_messages: int = 0
+    staged_bytes: int = 0
+    transactions: int = 0
+    total_discarded: int = 0

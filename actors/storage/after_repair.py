@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from actors.queue_state.events import QueuePurged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actors.queue_state import QueueLog
     from actors.queue_state.ranges import Range
     from journal import Files, Journal
@@ -39,11 +41,27 @@ def remove_mark(files: Files, directory: Path) -> None:
 
 
 def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
-    """Have a queue's log forget stored messages that the journal has no record of; returns how many."""
+    """Have a queue's log forget stored and staged messages that the journal has no record of; returns how many."""
+    overhead = log.table.overhead
+    lost, batches, size = _compared(journal, number, log.stored())
+    if lost:
+        log.apply(QueuePurged(tuple(lost)))
+    log.stored_batches = batches
+    log.stored_bytes = size + batches * overhead
+    for key, stage in list(log.stages.items()):
+        missing, batches, size = _compared(journal, number, stage.ranges)
+        # A commit that counts on them is refused: the stage has fewer messages than its sender was told.
+        log.lose_staged(key, missing, batches, size + batches * overhead)
+        lost += missing
+    return sum(stop - start for start, stop in lost)
+
+
+def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[list[Range], int, int]:
+    """Which messages of ``ranges`` have no record, and how many batches and bytes those are that have."""
     lost: list[Range] = []
     batches = size = 0
     counted = -1
-    for start, stop in log.unacknowledged():
+    for start, stop in ranges:
         position = start
         for located in journal.spans(number, start, stop):
             if located.first > position:
@@ -55,8 +73,4 @@ def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
                 size += located.payload_bytes
         if position < stop:
             lost.append((position, stop))
-    if lost:
-        log.apply(QueuePurged(tuple(lost)))
-    log.stored_batches = batches
-    log.stored_bytes = size + batches * log.table.overhead
-    return sum(stop - start for start, stop in lost)
+    return lost, batches, size

@@ -5,7 +5,11 @@ A record's payload, by its kind:
 ``ADDED``
     items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
-    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch").
+    ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
+    array, ``[writer, version, stage]``.
+``TRANSACTION_COMMITTED``
+    a msgpack array ``[writer, version, [[queue's number, [stage, ...]], ...]]``: these stages are published, and all others of the
+    writer up to this version discarded, in every queue.
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
     of numbers.
@@ -16,7 +20,7 @@ raises StorageError, and nothing is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any, TypeAlias
@@ -37,6 +41,8 @@ from actors.queue_state.events import (
     QueuePurged,
     ReservationCommitted,
     ReservedRange,
+    StageKey,
+    StagesDiscarded,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -52,9 +58,11 @@ OPENED = 7
 RESERVED = 8
 COMMITTED = 9
 RELEASED = 10
+STAGES_DISCARDED = 11
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
+TRANSACTION_COMMITTED = 35
 
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say; producers of joined batches are the only part that grows, and those are few."""
@@ -67,16 +75,17 @@ def encode_added(event: MessagesAdded) -> list[Part]:
     batch = event.batch
     _count, *descriptor = batch.descriptor()
     origin = event.origin
-    header: bytes = msgpack.packb(
-        [
-            event.enqueued_us,
-            event.delay_us,
-            event.ttl_us,
-            *descriptor,
-            event.producers,
-            None if origin is None else [origin.queue, list(chain.from_iterable(origin.ranges))],
-        ]
-    )
+    fields: list[Any] = [
+        event.enqueued_us,
+        event.delay_us,
+        event.ttl_us,
+        *descriptor,
+        event.producers,
+        None if origin is None else [origin.queue, list(chain.from_iterable(origin.ranges))],
+    ]
+    if event.stage is not None:
+        fields.append(event.stage)
+    header: bytes = msgpack.packb(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise StorageError(f"a record's header of {len(header)} bytes exceeds {MAX_HEADER_BYTES}; send smaller batches")
     return [len(header).to_bytes(2, "little") + header, *(buffer.cast("B") for buffer in batch.buffers())]
@@ -86,7 +95,7 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
     """The reverse; raises StorageError."""
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
-        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin = msgpack.unpackb(
+        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *stage = msgpack.unpackb(
             payload[2:start]
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
@@ -98,11 +107,16 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
             delay_us,
             ttl_us,
             None if origin is None else Origin(origin[0], _pairs(origin[1])),
+            _staged(*stage),
         )
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
             f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}"
         ) from error
+
+
+def _staged(fields: list[Any] | None = None) -> StageKey | None:
+    return None if fields is None else StageKey(*fields)
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
@@ -162,6 +176,21 @@ def decode_number(payload: memoryview) -> int:
         raise StorageError(f"a record's number cannot be decoded: {error}") from error
 
 
+def encode_transaction(writer: str, version: int, stages: Mapping[int, Sequence[str]]) -> bytes:
+    """The payload of TRANSACTION_COMMITTED; ``stages`` has the names of the published ones by queue number."""
+    packed: bytes = msgpack.packb([writer, version, [[queue, list(names)] for queue, names in stages.items()]])
+    return packed
+
+
+def decode_transaction(payload: memoryview) -> tuple[str, int, dict[int, list[str]]]:
+    """The reverse; raises StorageError."""
+    try:
+        writer, version, stages = msgpack.unpackb(payload)
+        return writer, version, {queue: list(names) for queue, names in stages}
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a transaction's record cannot be decoded: {error}") from error
+
+
 def _flat(ranges: Sequence[Sequence[int]]) -> list[int]:
     return list(chain.from_iterable(ranges))
 
@@ -193,6 +222,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesReserved: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
     ReservationCommitted: (COMMITTED, lambda event: [event.subscription, event.position]),
     SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
+    StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
 }
 
 _DECODERS: dict[int, Callable[..., Event]] = {
@@ -205,4 +235,5 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     RESERVED: _reserved,
     COMMITTED: ReservationCommitted,
     RELEASED: SubscriptionReleased,
+    STAGES_DISCARDED: lambda stages, below: StagesDiscarded(tuple(StageKey(*key) for key in stages), below),
 }

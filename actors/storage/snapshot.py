@@ -1,8 +1,10 @@
 """The state of every queue as a checkpoint's payload: what recovery begins with instead of the log's beginning.
 
-A msgpack map ``{"version": 1, "store": id, "next_queue": number, "queues": [queue, ...]}``; of a queue its number, name, settings (nil
-for the broker's) and everything that ``QueueLog`` has but its batches, which are in the journal. Sets of ranges are the bytes of
-little-endian i64 pairs: a queue that was acknowledged in odd places has many.
+A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [queue, ...], "writers": [[writer, version], ...]}``; of a
+queue its number, name, settings (nil for the broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
+Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
+
+Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
 from __future__ import annotations
@@ -18,14 +20,19 @@ import msgpack
 
 from actors.errors import StorageError
 from actors.queue_state import QueueLog, QueueSettings
+from actors.queue_state.events import StageKey
 from actors.queue_state.ledger import Ledger
 from actors.queue_state.ranges import RangeSet
+from actors.queue_state.stage import Stage
+from actors.queue_state.transactions import CommittedVersions
 from actors.storage.codec import settings_from
 
 if TYPE_CHECKING:
     from actors.queue_state.entry_table import EntryTable
 
-VERSION = 1
+VERSION = 2
+READABLE = frozenset({1, VERSION})
+"""Versions that this program can begin with."""
 
 COUNTERS = (
     "next_sequence",
@@ -59,6 +66,7 @@ class Snapshot:
     store_id: int
     next_queue: int
     queues: list[StoredQueue]
+    versions: CommittedVersions
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -69,6 +77,7 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
             "store": snapshot.store_id,
             "next_queue": snapshot.next_queue,
             "queues": [_queue(queue) for queue in snapshot.queues],
+            "writers": list(snapshot.versions),
         }
     )
     return packed
@@ -82,10 +91,11 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
     """
     try:
         fields = msgpack.unpackb(payload, strict_map_key=False)
-        if fields["version"] != VERSION:
+        if fields["version"] not in READABLE:
             raise StorageError(f"a checkpoint of version {fields['version']}; this program knows version {VERSION}")
         queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
-        return Snapshot(fields["store"], fields["next_queue"], queues)
+        versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
+        return Snapshot(fields["store"], fields["next_queue"], queues, versions)
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise StorageError(f"the checkpoint cannot be decoded: {error!r}") from error
 
@@ -102,6 +112,8 @@ def _queue(queue: StoredQueue) -> dict[str, Any]:
         "returns": [list(item) for item in log.returns],
         "delayed": [[first, stop, due] for first, (stop, due) in log.delayed.items()],
         "ledgers": [ledger.snapshot() for ledger in log.ledgers.values()],
+        "stages": [[*key, *_stage(stage)] for key, stage in log.stages.items()],
+        "total_discarded": log.total_discarded,
     }
 
 
@@ -117,8 +129,25 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     for snapshot in fields["ledgers"]:
         ledger = Ledger.restored(snapshot)
         log.ledgers[ledger.name] = ledger
+    for writer, version, name, *facts in fields.get("stages", ()):
+        log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
+    log.total_discarded = fields.get("total_discarded", 0)
     settings = fields["settings"]
     return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
+
+
+def _stage(stage: Stage) -> list[Any]:
+    delayed = [[first, stop, due] for first, (stop, due) in stage.delayed.items()]
+    return [_pack_ranges(stage.ranges), stage.batches, stage.bytes, delayed]
+
+
+def _stored_stage(ranges: bytes, batches: int, size: int, delayed: list[list[int]]) -> Stage:
+    stage = Stage()
+    stage.ranges = _unpack_ranges(ranges)
+    stage.messages = sum(stop - start for start, stop in stage.ranges)
+    stage.batches, stage.bytes = batches, size
+    stage.delayed = {first: (stop, due) for first, stop, due in delayed}
+    return stage
 
 
 def _pack_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,8 +14,17 @@ from actors.errors import StorageError
 from actors.queue_state import QueueLog, QueueSettings
 from actors.queue_state.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
 from actors.queue_state.ranges import RangeSet
+from actors.queue_state.transactions import CommittedVersions, EndedStages, apply_commit
 from actors.storage import codec
 from actors.storage.after_repair import drop_lost, is_marked, remove_mark
+from actors.storage.options import (
+    DEFAULT_CACHE_BYTES,
+    GATHER_DELAY,
+    PENDING_HIGH_BYTES,
+    PENDING_LOW_BYTES,
+    RECLAIM_INTERVAL,
+    storage_options,
+)
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
 from actors.storage.table import JournalEntryTable, entry_cache
 from journal import (
@@ -32,29 +41,9 @@ from journal import (
 if TYPE_CHECKING:
     from journal import Committer, JournalStatistics
 
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
-"""Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
-GATHER_DELAY = 0.015
-"""Seconds for which acknowledgements are gathered, so that many become one record;"""
-ACKNOWLEDGE_DELAY = 0.02
-"""and seconds that this then waits for something to be written with: 50 ms after the broker took them they are durable."""
-RECLAIM_INTERVAL = 2.0
-"""Seconds after which what was acknowledged gives its room on the disk back, at the latest, when nothing else has a checkpoint made."""
-PENDING_HIGH_BYTES = 64 * 1024 * 1024
-PENDING_LOW_BYTES = 16 * 1024 * 1024
-"""What may wait to be written before senders are granted nothing, and when they are again: a disk that cannot follow must not fill the
-memory instead."""
-MAX_PENDING_BYTES = 1024 * 1024 * 1024
-"""What waits to be written when the broker gives up: what senders had been granted already comes on top of ``PENDING_HIGH_BYTES``."""
 STORE_ID_BYTES = 4
 
 logger = logging.getLogger("penstock.storage")
-
-
-def storage_options(**changed: Any) -> JournalOptions:
-    """The journal's options as a broker wants them, but for what is ``changed``."""
-    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": MAX_PENDING_BYTES, **changed})
-
 
 Waiter = Callable[[], None]
 
@@ -67,6 +56,7 @@ class Storage:
     Attributes:
         store_id: chosen when the directory was made: the messages' generated ids begin with it.
         durable: every event with this number or a lower one is on the disk.
+        versions: the last committed version of each writer; to be looked at only.
         failure: why nothing can be stored any more; None while all is well.
         on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
     """
@@ -86,6 +76,7 @@ class Storage:
         self._next_queue = 0
         self.store_id = 0
         self.durable = 0
+        self.versions = CommittedVersions()
         self.failure: StorageError | None = None
         self.on_behind: Callable[[bool], None] | None = None
         self._behind = False
@@ -217,6 +208,25 @@ class Storage:
         except JournalError as error:
             raise StorageError(str(error)) from error
 
+    def commit_transaction(
+        self, writer: str, version: int, stages: Mapping[int, Sequence[str]]
+    ) -> tuple[int, dict[int, EndedStages]]:
+        """Publish what stages hold, by name and queue number, and discard the writer's others, in one record for all queues.
+
+        Returns:
+            the event's number, and what has ended in which queue; the queues are to act on it.
+
+        Raises:
+            StorageError: the journal takes nothing more.
+        """
+        number = self._append(codec.TRANSACTION_COMMITTED, codec.encode_transaction(writer, version, stages))
+        self._schedule_reclaim()
+        # In the same instant, as with dead letters: no checkpoint has it in some queues and not in others.
+        return number, apply_commit(self._logs(), self.versions, writer, version, stages, number)
+
+    def _logs(self) -> dict[int, QueueLog]:
+        return {number: queue.log for number, queue in self._queues.items()}
+
     def _acknowledged(self, number: int, event: MessagesAcknowledged) -> int:
         """Gather acknowledgements: many small ranges become few records, and nobody waits for any of them."""
         if not self._gathered and self._loop is not None:
@@ -239,13 +249,13 @@ class Storage:
 
     # --- durability
 
-    async def synced(self) -> None:
-        """Return when everything that was recorded so far is durable.
+    async def synced(self, number: int | None = None) -> None:
+        """Return when the event ``number`` is durable; None for everything that was recorded so far.
 
         Raises:
             StorageError: it will not be.
         """
-        last = self._journal.next_lsn - 1
+        last = self._journal.next_lsn - 1 if number is None else number
         while self.durable < last:
             if self.failure is not None:
                 raise self.failure
@@ -352,7 +362,7 @@ class Storage:
     def _checkpoint(self, done: Callable[[], None] | None = None) -> None:
         if self._journal.checkpointing or self.failure is not None:
             return
-        snapshot = Snapshot(self.store_id, self._next_queue, self.queues)
+        snapshot = Snapshot(self.store_id, self._next_queue, self.queues, self.versions)
         try:
             self._journal.checkpoint(encode_snapshot(snapshot), self._live, done)
         except JournalError as error:
@@ -370,6 +380,7 @@ class Storage:
             self.store_id = snapshot.store_id
             self._next_queue = snapshot.next_queue
             self._queues = {queue.number: queue for queue in snapshot.queues}
+            self.versions = snapshot.versions
         for record in self._journal.replay():
             self._replay(record)
         for table in self._tables.values():
@@ -397,6 +408,8 @@ class Storage:
                 self._declared(number, name, settings)
         elif kind == codec.QUEUE_DELETED:
             self._deleted(codec.decode_number(payload))
+        elif kind == codec.TRANSACTION_COMMITTED:
+            apply_commit(self._logs(), self.versions, *codec.decode_transaction(payload), record.lsn)
         elif kind == codec.STORE_CREATED:
             self.store_id = codec.decode_number(payload)
         else:

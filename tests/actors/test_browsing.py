@@ -29,12 +29,15 @@ from actors.messages import (
 )
 from actors.queue_directory import QueueDirectory
 from actors.queue_state import QueueLog, QueueSettings, QueueState, Reserved, browsing
+from actors.queue_state.events import StageKey
 from actors.queue_state.ledger import FetchedRange
+from actors.queue_state.transactions import CommittedVersions, apply_commit
 from actors.storage import ManualCommitter, Storage
 from actors.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from streams.testkit import run_in_virtual_time, settle
 
 LARGE = 10**9
+KEY = StageKey("writer", 0, "stage")
 VISIBILITY = 10.0
 
 
@@ -108,6 +111,22 @@ def test_what_is_ready_held_reserved_and_delayed_is_shown_alike_and_what_is_ackn
     assert browsed(queue) == payloads(0, 3, 4, 5, 6, 7, 8, 9)
     assert browsed(queue, 2, 6) == payloads(3, 4, 5)
     assert browsed(queue, 1, 3) == []
+
+
+def test_what_is_staged_is_shown_once_its_commit_is_acted_on() -> None:
+    queue = queue_with(2)
+    queue.attach_stage("t", KEY, 0.0)
+    queue.request_capacity("t", 10, LARGE)
+    queue.send("t", 0, MessageBatch.from_payloads(payloads(2, 3)), 0.0, 0)
+    queue.attach_sender("other", None)
+    queue.request_capacity("other", 10, LARGE)
+    queue.send("other", 0, MessageBatch.from_payloads(payloads(4)), 0.0, 0)
+    assert browsed(queue) == payloads(0, 1, 4)
+    ended = apply_commit({0: queue.log}, CommittedVersions(), KEY.writer, KEY.version, {0: [KEY.name]}, 7)[0]
+    assert browsed(queue) == payloads(0, 1, 4), "nobody is shown a commit that may not be durable"
+    queue.end_stages(ended.published, ended.discarded, 7, 0.0)
+    assert browsed(queue) == payloads(0, 1, 2, 3, 4)
+    assert queue.browse(0, LARGE).after == 7
 
 
 def test_browsing_changes_nothing() -> None:
@@ -289,7 +308,7 @@ class BrowsedQueue(RuleBasedStateMachine):
 
     @rule(start=st.integers(0, 40), length=st.integers(0, 40))
     def a_part_is_the_same_part_of_the_whole(self, start: int, length: int) -> None:
-        whole = [number for low, high in self.queue.log.unacknowledged() for number in range(low, high)]
+        whole = [number for low, high in self.queue.log.stored() for number in range(low, high)]
         expected = [number for number in whole if start <= number < start + length]
         assert browsed(self.queue, start, start + length) == payloads(*expected)
 
@@ -298,7 +317,7 @@ class BrowsedQueue(RuleBasedStateMachine):
         if not hasattr(self, "queue"):
             return
         events = len(self.events)
-        stored = [number for low, high in self.queue.log.unacknowledged() for number in range(low, high)]
+        stored = [number for low, high in self.queue.log.stored() for number in range(low, high)]
         assert browsed(self.queue) == payloads(*stored)
         held = {
             number

@@ -461,6 +461,7 @@ def test_the_facts_tell_the_subscription_about_its_queue() -> None:
         high_water=6,
         in_flight=1,
         full=False,
+        reserved_bytes=MessageBatch.from_payloads([b"001"]).nbytes,
     )
 
 

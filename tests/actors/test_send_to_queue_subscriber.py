@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import LoopActor, MessageBatch, OfferBatch, SendToQueueSubscriber
+from actors import LoopActor, MessageBatch, OfferBatch, SendToQueueSubscriber, StageKey
 from actors.messages import (
     AttachSender,
     CapacityGranted,
@@ -51,8 +51,8 @@ class RecordingPort:
             raise ZeroDivisionError("the port")
         self.told.append(what)
 
-    def attached(self, last_sequence: int | None) -> None:
-        self._tell("attached", last_sequence)
+    def attached(self, last_sequence: int | None, committed: bool) -> None:
+        self._tell("attached", last_sequence, *["committed"] * committed)
 
     def demand(self, messages: int, size: int) -> None:
         self._tell("demand", messages, size)
@@ -67,11 +67,11 @@ class RecordingPort:
 class Bench:
     """A sending connection between a recorded queue and a recorded client."""
 
-    def __init__(self) -> None:
+    def __init__(self, stage: StageKey | None = None) -> None:
         self.received: list[Any] = []
         self.queue = RecordingQueue.start(self.received)
         self.port = RecordingPort()
-        self.ref = SendToQueueSubscriber.start(self.queue, "producer", self.port)
+        self.ref = SendToQueueSubscriber.start(self.queue, "producer", self.port, stage)
 
     async def tell(self, *messages: Any) -> None:
         for message in messages:
@@ -105,6 +105,19 @@ def test_it_makes_itself_known_first_with_its_producer_id() -> None:
         await settle()
         assert bench.received == [AttachSender(bench.ref, "producer")]
         assert bench.port.told == []
+        await bench.close()
+
+    run(main)
+
+
+def test_it_names_its_stage_and_tells_its_client_that_the_version_is_committed_already() -> None:
+    async def main() -> None:
+        stage = StageKey("writer", 3, "0-0")
+        bench = Bench(stage)
+        await settle()
+        assert bench.received == [AttachSender(bench.ref, "producer", stage)]
+        await bench.tell(SenderAttached(None, committed=True))
+        assert bench.port.told == [("attached", None, "committed")]
         await bench.close()
 
     run(main)

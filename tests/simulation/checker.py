@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from tests.simulation.history import (
     Acknowledged,
     Arrived,
+    CommitAnswered,
+    CommitAsked,
     Confirmed,
     Crashed,
     Delivered,
@@ -25,6 +27,7 @@ from tests.simulation.history import (
     Refused,
     Released,
     Returned,
+    Staged,
 )
 
 TOLERANCE = 0.002
@@ -38,6 +41,7 @@ EARLY = "early"
 EXPIRED = "expired"
 STUCK = "stuck"
 SHARED = "shared"
+UNCOMMITTED = "uncommitted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,14 @@ class _Queue:
     receiver: int | None = None
 
 
+@dataclass(slots=True)
+class _Transaction:
+    """A writer's version: the sets of messages that commits were asked for with, and when one was answered."""
+
+    asked: list[dict[tuple[str, str], None]] = field(default_factory=list)
+    answered: float | None = None
+
+
 class Checker:
     """Follows one history.
 
@@ -131,6 +143,8 @@ class Checker:
         self.findings: list[Finding] = []
         self._queues = {name: _Queue(rule) for name, rule in rules.items()}
         self._timing = timing
+        self._transactions: dict[tuple[str, int], _Transaction] = {}
+        self._staged: dict[tuple[str, str], _Transaction] = {}
         self._gone: dict[int, None] = {}
         self._latest: dict[int, tuple[float, list[_Stored]]] = {}
 
@@ -138,6 +152,7 @@ class Checker:
         """Judge a whole history."""
         for event in events:
             self._follow(event)
+        self._check_transactions(events[-1].time if events else 0.0)
         for name, queue in self._queues.items():
             self._check_nothing_lost(name, queue, events[-1].time if events else 0.0)
         return self.findings
@@ -148,6 +163,19 @@ class Checker:
                 queue = self._queues[event.queue]
                 for index, message in enumerate(event.messages):
                     queue.offered[message] = (event.producer, event.number + index)
+            case Staged():
+                queue = self._queues[event.queue]
+                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
+                for index, message in enumerate(event.messages):
+                    queue.offered[message] = (event.stage, event.number + index)
+                    self._staged[event.queue, message] = transaction
+            case CommitAsked():
+                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
+                transaction.asked.append(dict.fromkeys(event.messages))
+            case CommitAnswered():
+                transaction = self._transactions.setdefault((event.writer, event.version), _Transaction())
+                if transaction.answered is None:
+                    transaction.answered = event.time
             case Arrived():
                 for message in event.messages:
                     self._queues[event.queue].arrivals.setdefault(message, []).append(event)
@@ -220,6 +248,11 @@ class Checker:
         if not any(message in origin.offered for origin in origins):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
             return False
+        for name in (event.queue, *queue.rules.dead_letters_of):
+            transaction = self._staged.get((name, message))
+            if transaction is not None and not any((name, message) in asked for asked in transaction.asked):
+                self._find(UNCOMMITTED, event.time, f"{event.queue}/{sequence} {message} was staged and not committed")
+                return False
         if any(message in origin.refused for origin in origins):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which was refused")
             return False
@@ -251,8 +284,8 @@ class Checker:
         rules = queue.rules
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
-        if not rules.delay and not any(delays):
-            # With delays a message that comes later may be ready sooner.
+        if not rules.delay and not any(delays) and (event.queue, message) not in self._staged:
+            # With delays a message that comes later may be ready sooner, and a transaction has its place from before its commit.
             for whose in (event.connection, "anyone") if rules.in_order else (event.connection,):
                 if queue.last_first_delivery.get(whose, -1) > sequence:
                     text = f"{event.queue}/{sequence} {message} after {queue.last_first_delivery[whose]}, to {whose}"
@@ -369,6 +402,26 @@ class Checker:
             stored.holder = None
 
     # The end
+
+    def _check_transactions(self, end: float) -> None:
+        """Each transaction is there whole or not at all: if any of it came, or it was answered, all of it is as good as confirmed."""
+        for (writer, version), transaction in self._transactions.items():
+            came = {key for key, whose in self._staged.items() if whose is transaction and self._came(*key)}
+            if not came and transaction.answered is None:
+                continue
+            whole = [asked for asked in transaction.asked if came <= asked.keys()]
+            if not whole:
+                text = f"version {version} of {writer} came as parts of commits that were asked for one after the other"
+                self._find(UNCOMMITTED, end, text)
+                continue
+            when = end if transaction.answered is None else transaction.answered
+            # What was asked for last is what it is, where several have all that came: it was not refused.
+            for queue, message in whole[-1]:
+                self._queues[queue].confirmed[message] = when
+
+    def _came(self, queue: str, message: str) -> bool:
+        """Whether a message was delivered, from its queue or as a dead letter."""
+        return message in self._queues[queue].sequence_of or self._is_buried(queue, message)
 
     def _check_nothing_lost(self, name: str, queue: _Queue, end: float) -> None:
         for message, when in queue.confirmed.items():

@@ -97,6 +97,7 @@ class BrokerHost:
             send_address=SEND_ADDRESS,
             receive_address=RECEIVE_ADDRESS,
             heartbeat=self._plan.heartbeat,
+            transaction_timeout=self._plan.transaction_timeout,
             # What the machine that simulates has in use, and has left, is no part of the simulation.
             memory_watermark=1.0,
             disk_floor=0,

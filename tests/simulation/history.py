@@ -47,6 +47,38 @@ class Offered:
 
 
 @dataclass(frozen=True, slots=True)
+class Staged:
+    """A program is about to stage messages for a writer's version; ``number`` is the first one's in its stage."""
+
+    time: float
+    queue: str
+    stage: str
+    number: int
+    writer: str
+    version: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAsked:
+    """A program asks for a version to be committed with these messages, (queue, message) each."""
+
+    time: float
+    writer: str
+    version: int
+    messages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAnswered:
+    """A program was told that a version is committed."""
+
+    time: float
+    writer: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmed:
     """A program was told that messages are stored."""
 
@@ -163,6 +195,9 @@ Event: TypeAlias = (
     Started
     | Crashed
     | Offered
+    | Staged
+    | CommitAsked
+    | CommitAnswered
     | Confirmed
     | Refused
     | Arrived
@@ -183,7 +218,7 @@ class History:
 
     Attributes:
         events: in order.
-        on_confirmed: called when a program is told that messages are stored.
+        on_confirmed: called when a program is told that messages are stored, or a transaction committed.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -192,7 +227,7 @@ class History:
     def add(self, event: Event) -> None:
         """Note what has just happened."""
         self.events.append(event)
-        if self.on_confirmed is not None and isinstance(event, Confirmed):
+        if self.on_confirmed is not None and isinstance(event, Confirmed | CommitAnswered):
             self.on_confirmed()
 
     def digest(self) -> str:

@@ -9,8 +9,10 @@ from typing import Final
 from actors import QueueSettings
 from tests.simulation.checker import QueueRules
 
-FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
+QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
+FEATURES: Final = QUEUE_FEATURES | {"transactions"}
+"""With what programs may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
 MAX_PRODUCED = 240
@@ -56,6 +58,33 @@ class ProducerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WriterPlan:
+    """One program that writes in transactions.
+
+    Attributes:
+        queues: where each of its versions has messages.
+        versions: how many it commits.
+        tasks: stages of a version in each queue that win.
+        largest_stage: messages of one, at most; none is possible.
+        fails: how many of the attempts at a task fail in the middle and are made again.
+        lingers: how many of those that failed go on sending all the same.
+        aborts: how many of its transactions are aborted first, and staged again.
+        pause: mean seconds between batches.
+    """
+
+    name: str
+    queues: tuple[str, ...]
+    versions: int
+    tasks: int
+    largest_stage: int
+    largest_payload: int
+    fails: float
+    lingers: float
+    aborts: float
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerPlan:
     """One consuming program; the shares say what it does with how much of what it gets, the rest is acknowledged at once.
 
@@ -95,6 +124,7 @@ class Plan:
         heartbeat: the broker's, seconds.
         commit_delay: seconds that what is journalled waits for its commit, at most.
         durable: whether the broker has a disk; else it is never restarted.
+        transaction_timeout: the broker's, seconds.
     """
 
     seed: int
@@ -105,6 +135,8 @@ class Plan:
     heartbeat: float
     commit_delay: float
     durable: bool
+    writers: tuple[WriterPlan, ...] = ()
+    transaction_timeout: float = 3600.0
 
 
 def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
@@ -122,6 +154,11 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
             _producer(random, f"{name}-producer-{each}", name, settings, features)
             for each in range(random.randint(1, 3))
         ]
+    # Drawn apart from the rest, which is what it was before there were transactions.
+    apart = Random(f"writers {seed}")
+    names = sorted({producer.queue for producer in producers})
+    count = apart.randint(0, 2) if "transactions" in features else 0
+    writers = tuple(_writer(apart, f"writer-{each}", names) for each in range(count))
     timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
     timed = timed or any(producer.delay or producer.ttl for producer in producers)
     return Plan(
@@ -133,11 +170,13 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         heartbeat=random.choice((0.5, 1.0, 3.0)),
         commit_delay=random.choice((0.0, 0.001, 0.02, 0.2)),
         durable=durable,
+        writers=writers,
+        transaction_timeout=apart.choice((15.0, 3600.0)),
     )
 
 
 def _settings(random: Random, features: frozenset[str]) -> QueueSettings:
-    drawn = {name: random.random() < FEATURE_CHANCE for name in sorted(FEATURES)}
+    drawn = {name: random.random() < FEATURE_CHANCE for name in sorted(QUEUE_FEATURES)}
     has = {name: chosen and name in features for name, chosen in drawn.items()}
     return QueueSettings(
         max_messages=random.choice((8, 60, 500, 1_000_000)),
@@ -183,6 +222,21 @@ def _producer(random: Random, name: str, queue: str, settings: QueueSettings, fe
     if random.random() < FEATURE_CHANCE:
         return replace(plan, delay=delay if "delay" in features else None, ttl=ttl if "ttl" in features else None)
     return plan
+
+
+def _writer(random: Random, name: str, queues: list[str]) -> WriterPlan:
+    return WriterPlan(
+        name,
+        tuple(sorted(random.sample(queues, random.randint(1, len(queues))))),
+        versions=random.randint(1, 12),
+        tasks=random.randint(1, 3),
+        largest_stage=random.choice((3, 40)),
+        largest_payload=random.choice((24, 200, 3_000)),
+        fails=random.choice((0.0, 0.3)),
+        lingers=random.choice((0.0, 0.5)),
+        aborts=random.choice((0.0, 0.1)),
+        pause=random.choice((0.0, 0.02, 0.1)),
+    )
 
 
 def _consumer(random: Random, name: str, queue: str) -> ConsumerPlan:

@@ -22,6 +22,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
 from tests.simulation.storage import LAZY_DELAY
 from tests.simulation.wiretap import Wiretap
+from tests.simulation.writer import Writer
 
 WALL_CLOCK_START = 1_700_000_000.0
 PRODUCE_DEADLINE = 600.0
@@ -69,6 +70,7 @@ class Run:
         plan, loop, history = self._plan, self._loop, self.history
         await self._host.start()
         producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.producers]
+        producers += [Writer(each, plan.seed, history) for each in plan.writers]
         clients: list[Client] = [*producers, *(Consumer(each, plan.seed, history) for each in plan.consumers)]
         for client in clients:
             client.start(loop.process(client.name), self._failed)

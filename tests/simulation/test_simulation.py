@@ -13,16 +13,19 @@ from typing import Any
 import pytest
 
 from actors.queue_state import QueueState
+from actors.queue_state.ready import ReadyRanges
+from actors.storage.codec import decode_transaction
 from tests.simulation.__main__ import main
-from tests.simulation.checker import DUPLICATED, LOST, RESURRECTED, STUCK, Finding
-from tests.simulation.history import Crashed, Delivered, Returned
+from tests.simulation.checker import DUPLICATED, LOST, RESURRECTED, STUCK, UNCOMMITTED, Finding
+from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Returned
 from tests.simulation.plan import FaultPlan, Plan, draw
 from tests.simulation.runner import Outcome, run, run_plan
 from transport.broker_connection import ReceivingPort
 
-SEEDS = range(12)
+SEEDS = range(14)
 SEEDS_IN_MEMORY = range(6)
 MUTANT_SEEDS = range(12)
+TRANSACTION_SEEDS = range(40)
 """A defect need not show in every run, but must in one of these."""
 
 
@@ -89,6 +92,46 @@ def test_acknowledgements_that_are_ignored_are_found(monkeypatch: pytest.MonkeyP
 def test_confirmations_before_the_sync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actors.commit_gate.CommitGate.passes", lambda *_: True)
     assert first_found(LOST, with_power_failures())
+
+
+def with_transactions(crashes: bool = False) -> Iterator[Plan]:
+    """Plans in which programs write in transactions, with a broker that is killed again and again if ``crashes``."""
+    faults = FaultPlan(interval=0.5, weights={"kill broker": 1.0} if crashes else {}, until=10.0)
+    plans = (replace(draw(seed, durable=crashes), faults=faults) for seed in TRANSACTION_SEEDS)
+    return (plan for plan in plans if plan.writers)
+
+
+def test_staged_messages_that_are_delivered_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadyRanges, "add_staged", ReadyRanges.add)
+    assert first_found(UNCOMMITTED, with_transactions())
+
+
+def test_commits_that_miss_a_queue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.queue_state.staging.end_stages", lambda *_: None)
+    assert first_found(LOST, with_transactions())
+
+
+def test_commits_that_are_forgotten_by_a_crash_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "actors.storage.codec.decode_transaction", lambda payload: (*decode_transaction(payload)[:2], {})
+    )
+    assert first_found(LOST, with_transactions(crashes=True))
+
+
+def test_the_runs_have_transactions_in_them_and_crashes_between_a_commit_and_its_answer() -> None:
+    events = [event for seed in SEEDS for event in outcome_of(seed).events]
+    assert sum(isinstance(event, CommitAnswered) for event in events) > 20
+    under_way: set[tuple[str, int]] = set()
+    overtaken = 0
+    for event in events:
+        if isinstance(event, CommitAsked):
+            under_way.add((event.writer, event.version))
+        elif isinstance(event, CommitAnswered):
+            under_way.discard((event.writer, event.version))
+        elif isinstance(event, Crashed):
+            overtaken += len(under_way)
+            under_way.clear()
+    assert overtaken
 
 
 def test_the_command_prints_the_failing_seed_and_how_to_run_it_again(

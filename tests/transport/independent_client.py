@@ -19,6 +19,7 @@ DEMAND, SEND, SENT = 16, 17, 18
 REQUEST, DELIVER, ACK, NACK, EXTEND, CANCEL = 32, 33, 34, 35, 36, 37
 RESERVE, RESERVED, COMMIT, COMMITTED, FETCH, FETCHED, FETCH_END = 48, 49, 50, 51, 52, 53, 54
 COMMAND, RESULT = 64, 65
+ENLIST, COMMIT_TRANSACTION, ABORT_TRANSACTION, TRANSACTION_ENDED = 80, 81, 82, 83
 
 VERSION = 1
 PREFIX = struct.Struct(">IH")
@@ -211,7 +212,7 @@ class Connection:
 class Sender(Connection):
     """Role ``sender``: sends within the demand that it was granted."""
 
-    def __init__(self, address: str, queue: str, client_id: str) -> None:
+    def __init__(self, address: str, queue: str, client_id: str, **options: Any) -> None:
         self.messages = self.bytes = 0
         self.sent_messages = self.sent_bytes = 0
         self.confirmed: int | None = None
@@ -219,7 +220,7 @@ class Sender(Connection):
         self.rejections: list[str] = []
         self.under_way: list[int] = []
         self.rejected_at: int | None = None
-        super().__init__(address, "sender", queue, client_id)
+        super().__init__(address, "sender", queue, client_id, options)
         self.last_sequence: int | None = self.options["last_sequence"]
         self.sequence = self.last_sequence or 0
 
@@ -400,6 +401,35 @@ class Subscription(Receiver):
                 message.position = header[2] + index
             found += messages
             self.request(len(messages))
+
+
+class Transaction(Connection):
+    """Role ``transaction``."""
+
+    def __init__(self, address: str, writer: str, version: int) -> None:
+        super().__init__(address, "transaction", None, None, {"writer": writer, "version": version})
+        self.last_version: int | None = self.options["last_version"]
+        self._request = 0
+
+    def enlist(self, queue: str, stage: str, messages: int) -> None:
+        """Name a stage that won."""
+        self.write([ENLIST, queue, stage, messages])
+
+    def commit(self) -> int:
+        """Returns how many messages were published."""
+        return self._end(COMMIT_TRANSACTION)
+
+    def abort(self) -> int:
+        """Returns how many messages were discarded."""
+        return self._end(ABORT_TRANSACTION)
+
+    def _end(self, kind: int) -> int:
+        self._request += 1
+        self.write([kind, self._request])
+        header, _ = self.read(TRANSACTION_ENDED)
+        assert header[1] == self._request
+        messages: int = header[2]
+        return messages
 
 
 class Admin(Connection):

@@ -117,6 +117,8 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
             "stats": {"queues": []},
             "subscription.list": [],
             "subscription.release": {"released": 2},
+            "transaction.list": [{"writer": "w", "version": 4}],
+            "transaction.abort": {"discarded": 6},
         }
         return [Result(command.request, json.dumps(values.get(command.name)).encode())]
 
@@ -132,12 +134,16 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 delay=0.0001,
                 ttl=0,
                 exclusive=False,
+                max_staged_messages=7,
+                max_staged_bytes=8,
             )
             await administration.delete_queue("orders")
             assert await administration.purge_queue("orders") == 3
             assert await administration.statistics() == {"queues": []}
             assert await administration.subscriptions() == []
             assert await administration.release_subscription("orders", "query") == 2
+            assert await administration.transactions() == [{"writer": "w", "version": 4}]
+            assert await administration.abort_transaction("w", 4) == 6
             assert broker.commands == [
                 ("queue.create", {"name": "orders"}),
                 ("queue.create", {"name": "orders", "max_messages": 5, "max_bytes": 6, "visibility_timeout_ms": 1500}),
@@ -152,6 +158,8 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                         "delay_ms": 1,
                         "ttl_ms": 0,
                         "exclusive": False,
+                        "max_staged_messages": 7,
+                        "max_staged_bytes": 8,
                     },
                 ),
                 ("queue.delete", {"name": "orders"}),
@@ -159,6 +167,8 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 ("stats", {}),
                 ("subscription.list", {}),
                 ("subscription.release", {"queue": "orders", "name": "query"}),
+                ("transaction.list", {}),
+                ("transaction.abort", {"writer": "w", "version": 4}),
             ]
 
     run(main)

@@ -21,6 +21,8 @@ EVERY_SETTING: dict[str, Any] = {
     "delay": 0.25,
     "ttl": 60.0,
     "exclusive": True,
+    "max_staged_messages": 13,
+    "max_staged_bytes": 14,
 }
 DEFAULTS = {"max_receives": 9, "dead_letter_queue": "all-dead", "ttl": 7.0}
 
@@ -49,6 +51,8 @@ def test_a_queue_that_exists_with_another_value_of_any_setting_is_refused(run: A
         "delay": 9.0,
         "ttl": 9.0,
         "exclusive": False,
+        "max_staged_messages": 99,
+        "max_staged_bytes": 99,
     }
 
     async def main() -> None:

@@ -12,8 +12,9 @@ import pytest
 from actors.batch import MessageBatch
 from actors.storage import storage
 from streams import Source
-from tests.transport.test_subscription_client import Peer as ScriptedPeer
-from tests.transport.test_subscription_client import ScriptedBroker
+from tests.transport.scripted_peers import Peer as ScriptedPeer
+from tests.transport.scripted_peers import ScriptedBroker
+from tests.transport.test_subscription_client import welcome
 from transport import BrokerError, LocalProtocolError, Message, RemoteProtocolError, Sender
 from transport.client import Backoff
 from transport.subscription_client import Fetched, SubscriptionClient, SubscriptionState
@@ -274,7 +275,7 @@ def test_what_a_browse_cannot_have_is_an_error(answer: list[Any], expected: str)
     """Gaps may be anywhere; messages out of order, out of the range or lost on the way may not."""
 
     def script(peer: ScriptedPeer) -> None:
-        peer.welcome(high_water=10)
+        welcome(peer, high_water=10)
         fetch = peer.read(Fetch)
         for piece in answer:
             peer.send(fetched_frame(fetch.request, *piece) if piece else FetchEnd(fetch.request, 3))
@@ -312,7 +313,7 @@ def test_a_durable_queue_is_the_same_after_a_restart(run: Run, serve: Any, tmp_p
             await send(broker, numbers(0, 3))
             browser = client(broker)
             before = await asyncio.to_thread(browser.open)
-            await asyncio.to_thread(browser._drop)
+            await asyncio.to_thread(browser._link.drop)
         async with serve(directory=str(tmp_path), **addresses):
             assert await asyncio.to_thread(fetched, browser) == numbers(0, 3)
             assert await asyncio.to_thread(browser.open) == before

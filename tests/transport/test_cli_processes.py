@@ -21,6 +21,8 @@ from pathlib import Path
 import pytest
 
 from tests.transport.programs import DEADLINE, ROOT, BrokerProcess, Program
+from transport import MessageBatch
+from transport.stage_client import StageClient
 
 REAL_INPUT = ROOT.parent / "shared" / "data" / "access.log.gz"
 _names = count()
@@ -412,7 +414,7 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     code, out, _ = broker.run("queue list")
     (row,) = [line for line in out.decode().splitlines() if line.startswith(name)]
     assert "12,345" in row
-    assert row.split()[-7:] == ["2.5", "block", "-", "-", "0.0", "-", "no"]
+    assert row.split()[-9:] == ["2.5", "block", "-", "-", "0.0", "-", "no", "10,000,000", "268,435,456"]
     assert broker.run("queue purge", name) == (0, f"queue {name} purged of 2 messages\n".encode(), "")
     assert broker.run("queue delete", name) == (0, f"queue {name} deleted\n".encode(), "")
     assert name not in broker.run("queue list")[1].decode()
@@ -428,6 +430,20 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     assert "not-found" in err
 
 
+def test_open_transactions_are_listed_and_aborted(broker: BrokerProcess, queue: str) -> None:
+    code, out, _ = broker.run("transaction list")
+    assert code == 0
+    assert out.startswith(b"0 open transactions")
+    with StageClient(broker.sending, queue=queue, writer="spark-1", version=12, stage="0-0") as client:
+        client.send(MessageBatch.from_payloads([b"a", b"b", b"c"]))
+        client.finish()
+    (row,) = [line for line in broker.run("transaction list")[1].decode().splitlines() if line.startswith("spark-1")]
+    assert row.split()[:5] == ["spark-1", "12", queue, "1", "3"]
+    code, out, _ = broker.run("transaction abort", "spark-1", "12")
+    assert (code, out) == (0, b"transaction 12 of spark-1 aborted, 3 messages discarded\n")
+    assert broker.run("transaction list")[1].startswith(b"0 open transactions")
+
+
 def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: BrokerProcess, queue: str) -> None:
     options = {
         "--max-messages": "1000",
@@ -438,11 +454,14 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
         "--dead-letter-queue": "failed",
         "--delay": "1s",
         "--ttl": "1h",
+        "--max-staged-messages": "2000",
+        "--max-staged-bytes": "2MiB",
     }
     arguments = [text for option in options.items() for text in option]
     assert broker.run("queue create", queue, *arguments, "--exclusive") == (0, f"queue {queue} created\n".encode(), "")
     (row,) = [line for line in broker.run("queue list")[1].decode().splitlines() if line.startswith(queue)]
-    assert row.split()[-9:] == ["1,000", "1,048,576", "120.0", "reject", "5", "failed", "1.0", "3,600.0", "yes"]
+    settings = ["1,000", "1,048,576", "120.0", "reject", "5", "failed", "1.0", "3,600.0", "yes", "2,000", "2,097,152"]
+    assert row.split()[-len(settings) :] == settings
     code, _, err = broker.run("queue create", queue, *arguments)
     assert code == 1
     assert "already-exists" in err

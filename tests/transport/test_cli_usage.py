@@ -32,6 +32,8 @@ VERBS = [
     ["queue", "purge"],
     ["subscription", "list"],
     ["subscription", "release"],
+    ["transaction", "list"],
+    ["transaction", "abort"],
 ]
 
 
@@ -70,6 +72,9 @@ def test_every_verb_explains_itself(verb: list[str]) -> None:
         ("--cache-bytes", "broker"),
         ("--memory-watermark", "broker"),
         ("--disk-floor", "broker"),
+        ("--transaction-timeout", "broker"),
+        ("--max-staged-messages", "broker"),
+        ("--max-staged-bytes", "broker"),
         ("--max-receives", "broker"),
         ("--dead-letter-queue", "broker"),
         ("--no-exclusive", "broker"),
@@ -124,6 +129,9 @@ def test_the_documented_options_are_there(option: str, verb: str) -> None:
         (["queue", "create", "a", "--max-receives", "0"], "--max-receives"),
         (["queue", "create", "a", "--dead-letter-queue", "two words"], "white space"),
         (["subscription", "release", "q"], "NAME"),
+        (["transaction", "abort", "w"], "VERSION"),
+        (["transaction", "abort", "two words", "1"], "white space"),
+        (["transaction", "abort", "w", "-1"], "-1"),
         (["stats", "--address", "::1:9182"], "brackets"),
         (["fly"], "fly"),
     ],
@@ -148,6 +156,8 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
         ["queue", "purge", "q"],
         ["subscription", "list"],
         ["subscription", "release", "q", "s"],
+        ["transaction", "list"],
+        ["transaction", "abort", "w", "1"],
     ],
     ids=" ".join,
 )

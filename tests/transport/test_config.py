@@ -19,7 +19,7 @@ from transport.errors import InvalidNameError, LocalProtocolError
 
 
 def test_a_queue_in_memory_gets_the_settings_of_a_queue_unless_told() -> None:
-    assert BrokerConfig().queue_settings() == QueueSettings()
+    assert BrokerConfig().queue_settings() == QueueSettings(max_staged_bytes=256 * 2**20)
 
 
 def test_a_queue_with_a_journal_may_hold_far_more_unless_told() -> None:
@@ -40,8 +40,16 @@ def test_every_queue_default_reaches_the_queue() -> None:
         delay=5.0,
         ttl=6.0,
         exclusive=True,
+        max_staged_messages=7,
+        max_staged_bytes=8,
     )
-    assert config.queue_settings() == QueueSettings(1, 2, 3.0, "reject", 4, "failed", 5.0, 6.0, True)
+    assert config.queue_settings() == QueueSettings(1, 2, 3.0, "reject", 4, "failed", 5.0, 6.0, True, 7, 8)
+
+
+def test_what_may_be_staged_is_bounded_by_memory_where_there_is_no_disk() -> None:
+    assert BrokerConfig().queue_settings().max_staged_bytes == 256 * 2**20
+    assert BrokerConfig(directory="data").queue_settings().max_staged_bytes == 4 * 2**30
+    assert BrokerConfig(directory="data").queue_settings().max_staged_messages == 10_000_000
 
 
 @pytest.mark.parametrize(
@@ -55,6 +63,8 @@ def test_every_queue_default_reaches_the_queue() -> None:
         ({"segment_bytes": MAX_SEGMENT_BYTES + 1}, f"and {MAX_SEGMENT_BYTES}"),
         ({"cache_bytes": -1}, "cache_bytes is -1"),
         ({"disk_floor": -1}, "disk_floor is -1"),
+        ({"transaction_timeout": 0}, "transaction_timeout is 0"),
+        ({"transaction_timeout": float("nan")}, "transaction_timeout is nan"),
         ({"memory_watermark": 0}, "memory_watermark is 0"),
         ({"memory_watermark": 60}, "60% is 0.6"),
         ({"memory_watermark": float("nan")}, "memory_watermark is nan"),

@@ -27,6 +27,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "max_queues": ("1", 1, "2", 2, "3", 3),
     "memory_watermark": ('"10%"', 0.1, "0.2", 0.2, "30%", 0.3),
     "disk_floor": ('"1GiB"', 2**30, "2GiB", 2**31, "0", 0),
+    "transaction_timeout": ('"1h"', 3600.0, "2m", 120.0, "3", 3.0),
     "sync": ('"interval"', "interval", "never", "never", "always", "always"),
     "sync_interval": ('"10ms"', 0.01, "20ms", 0.02, "0.03", 0.03),
     "segment_bytes": ('"1MiB"', 2**20, "2MiB", 2**21, "4194304", 2**22),
@@ -40,6 +41,8 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "delay": ("1", 1, "2s", 2.0, "3s", 3.0),
     "ttl": ('"1h"', 3600.0, "2h", 7200.0, "never", None),
     "exclusive": ("true", True, "false", False, "true", True),
+    "max_staged_messages": ("1", 1, "2", 2, "3", 3),
+    "max_staged_bytes": ('"1kB"', 1000, "2kB", 2000, "3", 3),
 }
 
 
@@ -174,7 +177,7 @@ def test_a_declared_queue_has_its_own_settings_and_the_defaults_for_the_rest() -
 
 def test_a_queue_in_memory_gets_the_limits_of_memory() -> None:
     found = resolved("[broker]\nmemory = true\n[queues.a]\n")
-    assert found.config.queues["a"] == QueueSettings()
+    assert found.config.queues["a"] == QueueSettings(max_staged_bytes=256 * 2**20)
 
 
 def test_queues_are_declared_in_the_environment_and_on_the_command_line_too_setting_by_setting() -> None:

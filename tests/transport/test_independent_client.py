@@ -56,8 +56,14 @@ class Bench:
         self._open.append(connection)
         return connection
 
-    def sender(self, queue: str = "orders", client_id: str = "producer") -> Any:
-        return self._opened(self.client.Sender(self.broker.send_address, queue, client_id))
+    def sender(self, queue: str = "orders", client_id: str = "producer", **options: Any) -> Any:
+        return self._opened(self.client.Sender(self.broker.send_address, queue, client_id, **options))
+
+    def stage(self, name: str, version: int = 1, queue: str = "orders") -> Any:
+        return self.sender(queue, "stager", writer="w", version=version, stage=name)
+
+    def transaction(self, version: int = 1) -> Any:
+        return self._opened(self.client.Transaction(self.broker.send_address, "w", version))
 
     def receiver(self, queue: str = "orders") -> Any:
         return self._opened(self.client.Receiver(self.broker.receive_address, queue))
@@ -535,3 +541,80 @@ def test_the_second_receiver_of_an_exclusive_queue_is_told_that_it_waits(on_brok
             (b"a", True),
             (b"b", False),
         ]
+
+
+def test_what_is_staged_is_received_after_the_commit_and_what_lost_never(bench: Bench) -> None:
+    winner, loser, other = bench.stage("0-0"), bench.stage("0-1"), bench.stage("0-0", queue="returns")
+    for sender, payload in ((winner, b"won"), (loser, b"lost"), (other, b"too")):
+        assert (sender.last_sequence, sender.options["committed"]) == (None, False)
+        sender.send_payloads(payload, payload)
+        sender.confirm()
+    row = bench.admin().queue("orders")
+    assert (row["ready"], row["staged_messages"]) == (0, 4)
+    transaction = bench.transaction()
+    assert transaction.last_version is None
+    transaction.enlist("orders", "0-0", 2)
+    transaction.enlist("returns", "0-0", 2)
+    assert transaction.commit() == 4
+    receiver, returns = bench.receiver(), bench.receiver("returns")
+    receiver.request(10)
+    returns.request(10)
+    assert payloads(receiver.receive(2)) == [b"won", b"won"]
+    assert payloads(returns.receive(2)) == [b"too", b"too"]
+    row = bench.admin().queue("orders")
+    assert (row["ready"], row["staged_messages"]) == (0, 0)
+
+
+def test_a_commit_may_be_repeated_and_nothing_is_staged_for_a_committed_version(bench: Bench) -> None:
+    bench.transaction(4).commit()
+    again = bench.transaction(4)
+    assert again.last_version == 4
+    again.enlist("orders", "none", 7)
+    assert again.commit() == 0
+    late = bench.stage("0-0", version=3)
+    assert late.options["committed"] is True
+    # What is sent has to be granted first; if nothing is, nothing can be sent.
+    late.messages, late.bytes = 1, 1
+    late.send_payloads(b"x")
+    with pytest.raises(bench.client.Refused, match="transaction-committed"):
+        late.listen_for_ever()
+
+
+def test_a_stage_goes_on_from_last_sequence_and_its_newest_connection_has_it(bench: Bench) -> None:
+    first = bench.stage("0-0")
+    first.send_payloads(b"a", b"b")
+    first.confirm()
+    second = bench.stage("0-0")
+    assert second.last_sequence == 2
+    with pytest.raises(bench.client.Refused, match="taken-over"):
+        first.listen_for_ever()
+    second.send_payloads(b"c")
+    second.confirm()
+    transaction = bench.transaction()
+    transaction.enlist("orders", "0-0", 3)
+    assert transaction.commit() == 3
+
+
+def test_a_stage_that_is_not_as_enlisted_is_refused_and_nothing_is_committed(bench: Bench) -> None:
+    stage = bench.stage("0-0")
+    stage.send_payloads(b"a")
+    stage.confirm()
+    transaction = bench.transaction()
+    transaction.enlist("orders", "0-0", 2)
+    with pytest.raises(bench.client.Refused, match="transaction-incomplete") as refused:
+        transaction.commit()
+    assert not refused.value.close
+    # After a refusal nothing is enlisted; the connection goes on.
+    assert transaction.abort() == 1
+    assert bench.transaction().last_version is None
+
+
+def test_commands_list_and_abort_transactions(bench: Bench) -> None:
+    stage = bench.stage("0-0", version=6)
+    stage.send_payloads(b"a", b"b")
+    stage.confirm()
+    admin = bench.admin()
+    (row,) = admin.command("transaction.list")
+    assert (row["writer"], row["version"], row["messages"]) == ("w", 6, 2)
+    assert admin.command("transaction.abort", writer="w", version=6)["discarded"] == 2
+    assert admin.command("transaction.list") == []

@@ -52,6 +52,10 @@ EVERY: list[wire.Frame] = [
     wire.FetchEnd(1, 0),
     wire.Command(1, "stats", {}),
     wire.Result(1, b"{}"),
+    wire.Enlist("q", "s", 1),
+    wire.CommitTransaction(1),
+    wire.AbortTransaction(1),
+    wire.TransactionEnded(1, 1),
 ]
 ROLES = sorted(SENDING_ROLES | RECEIVING_ROLES)
 
@@ -180,10 +184,11 @@ def test_a_queue_that_cannot_be_named_so_is_refused(role: str, queue: str | None
         Protocol(Side.BROKER, roles_beside(role)).receive(raw(hello(role, queue=queue)))
 
 
-def test_an_admin_names_no_queue() -> None:
+@pytest.mark.parametrize("role", ["admin", "transaction"])
+def test_who_speaks_to_the_broker_as_a_whole_names_no_queue(role: str) -> None:
     protocol = Protocol(Side.BROKER, SENDING_ROLES)
-    protocol.receive(raw(hello("admin", queue=None, client_id=None)))
-    assert protocol.role == "admin"
+    protocol.receive(raw(hello(role, queue=None, client_id=None)))
+    assert protocol.role == role
 
 
 @pytest.mark.parametrize("client_id", ["", "a\nb", "x" * 256])

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import queue
-import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
+from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
 from transport.client import Backoff
-from transport.frames import FrameDecoder
-from transport.protocol import Protocol, Side
 from transport.subscription_client import Reservation, SubscriptionClient, SubscriptionState
 from transport.subscription_connection import FETCH_WINDOW_BYTES, FETCH_WINDOW_MESSAGES
 from transport.wire import (
@@ -33,81 +30,14 @@ from transport.wire import (
     Reserve,
     Reserved,
     Welcome,
-    encode,
 )
 
-DEADLINE = 20.0
-AT_ONCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=DEADLINE)
 PREFIX = bytes(range(8))
-F = TypeVar("F", bound=Frame)
 
 
-class Peer:
-    """The broker's end of one connection."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(DEADLINE)
-        self._socket = connection
-        self._decoder = FrameDecoder()
-        self._protocol = Protocol(Side.BROKER, frozenset({"subscription"}))
-        self._frames: list[Frame] = []
-
-    def read(self, kind: type[F]) -> F:
-        while not self._frames:
-            received = self._socket.recv_into(self._decoder.get_buffer())
-            assert received, f"the client closed where {kind.__name__} was expected"
-            self._frames += [self._protocol.receive(raw) for raw in self._decoder.buffer_updated(received)]
-        frame = self._frames.pop(0)
-        assert isinstance(frame, kind), f"{frame} where {kind.__name__} was expected"
-        return frame
-
-    def read_to_end(self) -> list[Frame]:
-        while received := self._socket.recv_into(self._decoder.get_buffer()):
-            self._frames += [self._protocol.receive(raw) for raw in self._decoder.buffer_updated(received)]
-        return self._frames
-
-    def send(self, *frames: Frame) -> None:
-        self._socket.sendall(b"".join(part for frame in frames for part in encode(frame)))
-
-    def welcome(self, hellos: list[Hello] | None = None, *, heartbeat_ms: int = 5000, **facts: int) -> None:
-        hello = self.read(Hello)
-        if hellos is not None:
-            hellos.append(hello)
-        options: dict[str, Any] = {"epoch": 7, "base": 0, "high": 0, "high_water": 0} | facts
-        self.send(Welcome(VERSION, 1, options | {"id_prefix": PREFIX, "heartbeat_ms": heartbeat_ms}))
-        self._protocol.said_welcome()
-
-
-Script = Callable[[Peer], None]
-
-
-class ScriptedBroker:
-    """Plays one script a connection; what a script finds wrong is raised by `finish`."""
-
-    def __init__(self, *scripts: Script) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._listener.settimeout(DEADLINE)
-        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self._errors: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._play, args=(scripts,))
-        self._thread.start()
-
-    def _play(self, scripts: tuple[Script, ...]) -> None:
-        with self._listener:
-            for script in scripts:
-                try:
-                    connection, _ = self._listener.accept()
-                    with connection:
-                        script(Peer(connection))
-                except BaseException as error:  # noqa: BLE001 - raised again by `finish`, on the test's thread
-                    self._errors.put(error)
-                    return
-
-    def finish(self) -> None:
-        self._thread.join(DEADLINE)
-        assert not self._thread.is_alive(), "the script is not at its end"
-        if not self._errors.empty():
-            raise self._errors.get()
+def welcome(peer: Peer, hellos: list[Hello] | None = None, *, heartbeat_ms: int = 5000, **facts: int) -> None:
+    options: dict[str, Any] = {"epoch": 7, "base": 0, "high": 0, "high_water": 0} | facts
+    peer.welcome(options | {"id_prefix": PREFIX}, hellos, heartbeat_ms=heartbeat_ms)
 
 
 Play = Callable[..., SubscriptionClient]
@@ -146,15 +76,10 @@ def fetched(fetch: Fetch, position: int, piece: MessageBatch) -> Fetched:
     return Fetched(fetch.request, position, 100 + position, 5, 1, False, piece)
 
 
-def unused_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def test_hello_names_the_subscription_and_welcome_is_its_state(play: Play) -> None:
     hellos: list[Hello] = []
     client = play(
-        lambda peer: peer.welcome(hellos, base=2, high=4, high_water=9),
+        lambda peer: welcome(peer, hellos, base=2, high=4, high_water=9),
         starting="latest",
         owner_timeout_ms=60_000,
         token="secret",
@@ -189,7 +114,7 @@ def test_reserve_asks_and_returns_what_the_broker_answers(play: Play) -> None:
     asked: list[Reserve] = []
 
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         answer_reserve(peer, asked)
 
     client = play(script)
@@ -199,7 +124,7 @@ def test_reserve_asks_and_returns_what_the_broker_answers(play: Play) -> None:
 
 def test_commit_returns_the_ledgers_base(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         commit = peer.read(Commit)
         assert commit.position == 8
         peer.send(Committed(commit.request, 8))
@@ -212,11 +137,11 @@ def test_an_owner_that_lost_its_connection_resumes_its_epoch_and_asks_again(play
     asked: list[Reserve] = []
 
     def lose_the_answer(peer: Peer) -> None:
-        peer.welcome(hellos, epoch=41)
+        welcome(peer, hellos, epoch=41)
         asked.append(peer.read(Reserve))
 
     def go_on(peer: Peer) -> None:
-        peer.welcome(hellos, epoch=41)
+        welcome(peer, hellos, epoch=41)
         answer_reserve(peer, asked)
 
     client = play(lose_the_answer, go_on)
@@ -228,7 +153,7 @@ def test_an_owner_that_lost_its_connection_resumes_its_epoch_and_asks_again(play
 
 def test_a_reader_says_the_epoch_of_its_owner(play: Play) -> None:
     hellos: list[Hello] = []
-    client = play(lambda peer: peer.welcome(hellos, epoch=12), mode="read", epoch=12)
+    client = play(lambda peer: welcome(peer, hellos, epoch=12), mode="read", epoch=12)
     assert client.open().epoch == 12
     assert hellos[0].options["mode"] == "read"
     assert hellos[0].options["epoch"] == 12
@@ -238,13 +163,13 @@ def test_a_connection_that_ended_while_idle_is_made_again_unseen(play: Play) -> 
     opened, closed = threading.Event(), threading.Event()
 
     def time_out(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         assert opened.wait(DEADLINE)
         peer.send(Error("timeout", "silent for 15 s", close=True))
         closed.set()
 
     def again(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         answer_reserve(peer)
 
     # No retry is allowed: the reconnection must not count as one.
@@ -257,7 +182,7 @@ def test_a_connection_that_ended_while_idle_is_made_again_unseen(play: Play) -> 
 
 def test_a_ping_is_answered_while_an_answer_is_awaited(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         reserve = peer.read(Reserve)
         peer.send(Ping(99))
         assert peer.read(Pong) == Pong(99)
@@ -270,7 +195,7 @@ def test_pings_that_came_while_idle_are_answered_before_the_next_request(play: P
     sent = threading.Event()
 
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         peer.send(Ping(1), Ping(2))
         sent.set()
         assert [peer.read(Pong), peer.read(Pong)] == [Pong(1), Pong(2)]
@@ -286,12 +211,12 @@ def test_a_silent_broker_is_asked_and_then_given_up(play: Play) -> None:
     heard: list[Frame] = []
 
     def silent(peer: Peer) -> None:
-        peer.welcome(heartbeat_ms=10)
+        welcome(peer, heartbeat_ms=10)
         peer.read(Reserve)
         heard.extend(peer.read_to_end())
 
     def again(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         answer_reserve(peer)
 
     assert play(silent, again).reserve(0, 1, 1).end == 5
@@ -301,13 +226,13 @@ def test_a_silent_broker_is_asked_and_then_given_up(play: Play) -> None:
 
 def test_a_refusal_that_will_not_change_is_raised_at_once(play: Play) -> None:
     def refuse(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         peer.read(Reserve)
         peer.send(Error("data-loss", "position 3 was released", close=False))
         peer.read_to_end()
 
     def again(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         answer_reserve(peer)
 
     client = play(refuse, again)
@@ -330,13 +255,13 @@ def test_an_owner_that_was_superseded_does_not_fight(play: Play) -> None:
 @pytest.mark.parametrize("code", ["shutting-down", "internal-error", "limit-exceeded"])
 def test_a_refusal_that_may_pass_is_tried_again(play: Play, code: str) -> None:
     def refuse(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         peer.read(Commit)
         peer.send(Error(code, "not now", close=True))
         peer.read_to_end()
 
     def accept(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         commit = peer.read(Commit)
         peer.send(Committed(commit.request, 4))
 
@@ -359,7 +284,7 @@ def test_a_broker_that_stays_away_is_given_up_in_time_with_the_reason() -> None:
 
 def test_the_next_address_is_tried_when_the_first_does_not_answer() -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         answer_reserve(peer)
 
     broker = ScriptedBroker(script)
@@ -373,7 +298,7 @@ def test_the_next_address_is_tried_when_the_first_does_not_answer() -> None:
 
 def test_an_answer_to_another_request_is_an_error(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         peer.send(Reserved(peer.read(Reserve).request + 1, 5, {}))
         peer.read_to_end()
 
@@ -392,9 +317,6 @@ def test_a_welcome_without_the_ledgers_facts_is_an_error(play: Play) -> None:
 
 
 def test_closing_ends_the_wait_for_a_broker() -> None:
-    client = SubscriptionClient(
-        unused_address(), queue="q", subscription="s", mode="own", retry=Backoff(minimum=3600.0, give_up_after=None)
-    )
     waiting = threading.Event()
     ended: list[BaseException] = []
 
@@ -402,7 +324,14 @@ def test_closing_ends_the_wait_for_a_broker() -> None:
         waiting.set()
         return 0.5
 
-    client._chance = chance
+    client = SubscriptionClient(
+        unused_address(),
+        queue="q",
+        subscription="s",
+        mode="own",
+        retry=Backoff(minimum=3600.0, give_up_after=None),
+        chance=chance,
+    )
 
     def run() -> None:
         try:
@@ -421,7 +350,7 @@ def test_closing_ends_the_wait_for_a_broker() -> None:
 
 def test_fetch_yields_every_position_in_order(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         assert (fetch.start, fetch.stop) == (2, 5)
         assert peer.read(Request) == Request(FETCH_WINDOW_MESSAGES, FETCH_WINDOW_BYTES)
@@ -442,7 +371,7 @@ def test_a_fetch_never_has_more_on_its_way_than_its_window(play: Play) -> None:
     pieces = 8
 
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         used = used_bytes = 0
         granted = peer.read(Request)
@@ -465,7 +394,7 @@ def test_bytes_count_in_a_fetchs_window_too(play: Play) -> None:
     large = batch(b"x" * (FETCH_WINDOW_BYTES // 3))
 
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         assert peer.read(Request).bytes == FETCH_WINDOW_BYTES
         peer.send(fetched(fetch, 0, large), fetched(fetch, 1, large))
@@ -477,13 +406,13 @@ def test_bytes_count_in_a_fetchs_window_too(play: Play) -> None:
 
 def test_a_fetch_goes_on_where_a_broken_connection_left_it(play: Play) -> None:
     def break_off(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         peer.read(Request)
         peer.send(fetched(fetch, 0, batch(b"a", b"b")))
 
     def go_on(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         assert (fetch.start, fetch.stop) == (2, 3)
         assert peer.read(Request) == Request(FETCH_WINDOW_MESSAGES, FETCH_WINDOW_BYTES)
@@ -501,7 +430,7 @@ def test_a_fetch_that_brings_other_positions_is_an_error(
     play: Play, position: int, payloads: list[bytes], complaint: str
 ) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         peer.read(Request)
         peer.send(fetched(fetch, position, batch(*payloads)), FetchEnd(fetch.request, 2))
@@ -513,7 +442,7 @@ def test_a_fetch_that_brings_other_positions_is_an_error(
 
 def test_a_fetch_given_up_closes_its_connection(play: Play) -> None:
     def script(peer: Peer) -> None:
-        peer.welcome()
+        welcome(peer)
         fetch = peer.read(Fetch)
         peer.read(Request)
         peer.send(fetched(fetch, 0, batch(b"a")))

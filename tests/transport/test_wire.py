@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from actors.batch import ID_BYTES, Message, MessageBatch
 from transport import wire
 from transport.errors import InvalidNameError, RemoteProtocolError
+from transport.field_checks import MAX_INTEGER, MAX_RANGES_PER_FRAME
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
 from transport.names import MAX_NAME_BYTES, check_name
 from transport.wire import (
-    MAX_INTEGER,
-    MAX_RANGES_PER_FRAME,
     Ack,
     Deliver,
     Fetched,
@@ -54,6 +53,10 @@ NUMBERS = {
     wire.FetchEnd: 54,
     wire.Command: 64,
     wire.Result: 65,
+    wire.Enlist: 80,
+    wire.CommitTransaction: 81,
+    wire.AbortTransaction: 82,
+    wire.TransactionEnded: 83,
 }
 BATCH_FIELDS = 5
 
@@ -214,7 +217,8 @@ def test_a_body_of_another_size_than_described_is_refused(frame: type[Frame], ch
 
 
 @pytest.mark.parametrize(
-    "kind", [0, 6, 15, 19, 31, 38, 47, 55, 63, 66, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}]
+    "kind",
+    [0, 6, 15, 19, 31, 38, 47, 55, 63, 66, 79, 84, 255, -1, 2**63, None, True, 1.0, "1", b"1", [], [1], {}, {"a": 1}],
 )
 def test_an_unknown_type_is_refused(kind: object) -> None:
     with pytest.raises(RemoteProtocolError, match="unknown type"):

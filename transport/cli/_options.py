@@ -23,9 +23,9 @@ def address(text: str) -> str:
 
 
 def name(text: str) -> str:
-    """Typer callback: ``text`` when it can name a queue or a subscription."""
+    """Typer callback: ``text`` when it can name a queue, a subscription or a writer."""
     try:
-        return check_name(text, "queue or subscription")
+        return check_name(text, "queue, subscription or writer")
     except TransportError as error:
         raise typer.BadParameter(str(error)) from None
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transport.cli import broker, config, journal, queue, receive, send, stats, subscription
+from transport.cli import broker, config, journal, queue, receive, send, stats, subscription, transaction
 from transport.cli._settings import EPILOG
 
 PROGRAM = "penstock"
@@ -28,6 +28,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(config.app, name="config")
 app.add_typer(journal.app, name="journal")
 app.add_typer(subscription.app, name="subscription")
+app.add_typer(transaction.app, name="transaction")
 
 
 def _show_version(wanted: bool) -> None:

@@ -22,6 +22,7 @@ COLUMNS: list[Column] = [
     ("in_flight", "in flight"),
     ("reserved", "reserved"),
     ("delayed", "delayed"),
+    ("staged_messages", "staged"),
     ("demand_waiting", "demand"),
     ("stored_bytes", "bytes"),
     ("max_messages", "max messages"),
@@ -33,6 +34,8 @@ COLUMNS: list[Column] = [
     ("delay", "delay s"),
     ("ttl", "ttl s"),
     ("exclusive", "exclusive"),
+    ("max_staged_messages", "max staged"),
+    ("max_staged_bytes", "max staged bytes"),
 ]
 EXPLICIT_NONE: dict[str, Any] = {"max_receives": 0, "ttl": 0.0, "dead_letter_queue": ""}
 """What the protocol has for never and for the queue's own."""

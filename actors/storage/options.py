@@ -1,0 +1,27 @@
+"""The times and sizes that a broker's storage works with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from journal import JournalOptions
+
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+"""Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
+GATHER_DELAY = 0.015
+"""Seconds for which acknowledgements are gathered, so that many become one record;"""
+ACKNOWLEDGE_DELAY = 0.02
+"""and seconds that this then waits for something to be written with: 50 ms after the broker took them they are durable."""
+RECLAIM_INTERVAL = 2.0
+"""Seconds after which what was acknowledged gives its room on the disk back, at the latest, when nothing else has a checkpoint made."""
+PENDING_HIGH_BYTES = 64 * 1024 * 1024
+PENDING_LOW_BYTES = 16 * 1024 * 1024
+"""What may wait to be written before senders are granted nothing, and when they are again: a disk that cannot follow must not fill the
+memory instead."""
+MAX_PENDING_BYTES = 1024 * 1024 * 1024
+"""What waits to be written when the broker gives up: what senders had been granted already comes on top of ``PENDING_HIGH_BYTES``."""
+
+
+def storage_options(**changed: Any) -> JournalOptions:
+    """The journal's options as a broker wants them, but for what is ``changed``."""
+    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": MAX_PENDING_BYTES, **changed})

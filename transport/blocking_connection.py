@@ -1,0 +1,157 @@
+"""One blocking connection, for programs that have no event loop: HELLO, heartbeats, frames, until any error ends it.
+
+A plain socket around the same sans-IO frames, protocol and liveness as everything else. Each role has a subclass. Nothing here tries
+twice: `BlockingLink` makes another connection.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import TypeVar
+
+from transport.address import Address
+from transport.client import CONNECT_TIMEOUT
+from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, Liveness, Verdict
+from transport.protocol import Protocol, Side
+from transport.wire import Error, Frame, Hello, Options, Ping, Pong, Welcome, encode
+
+ANSWER_TIMEOUT = 10.0
+"""Seconds for an answer beyond what the request itself may wait; a heartbeat answers sooner if the broker is gone."""
+SEND_TIMEOUT = 10.0
+"""Seconds for the kernel to take some more of a frame; a broker that reads nothing for so long is as good as gone."""
+MAX_PARTS = 512
+"""Buffers in one call of the kernel's; it takes 1024 (POSIX IOV_MAX on Linux)."""
+
+T = TypeVar("T")
+
+
+class BlockingConnection:
+    """One open connection: HELLO has been answered. Any error on it ends it; its user closes it.
+
+    Args:
+        address: the broker's.
+        hello: what to open with; its role is the connection's.
+        clock: monotonic seconds.
+
+    Raises:
+        OSError: no connection.
+        TransportError: the broker refused, or did not answer as the protocol has it.
+    """
+
+    def __init__(self, address: Address, hello: Hello, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._decoder = FrameDecoder()
+        self._protocol = Protocol(Side.CLIENT, frozenset({hello.role}))
+        # Bounded by what one receive can hold: it is emptied before the next.
+        self._frames: deque[Frame] = deque()
+        self._socket = socket.create_connection(address, CONNECT_TIMEOUT)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._liveness = Liveness(DEFAULT_HEARTBEAT, clock())
+            self._protocol.said_hello(hello.role)
+            self.send(hello)
+            self._welcomed(self._next(clock() + HANDSHAKE_TIMEOUT))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket; what was on its way is gone."""
+        self._socket.close()
+
+    def send(self, *frames: Frame) -> None:
+        """Write ``frames``, a batch's buffers uncopied."""
+        waiting = deque(memoryview(part).cast("B") for frame in frames for part in encode(frame) if len(part))
+        self._socket.settimeout(SEND_TIMEOUT)
+        while waiting:
+            taken = self._write(list(islice(waiting, MAX_PARTS)))
+            while waiting and taken >= len(waiting[0]):
+                taken -= len(waiting.popleft())
+            if taken:
+                waiting[0] = waiting[0][taken:]
+        self._liveness.said = self._clock()
+
+    def catch_up(self) -> None:
+        """Take what has come since the last request, heartbeats or the end, without waiting."""
+        self._receive_waiting()
+        if self._frames:
+            raise RemoteProtocolError(f"{type(self._frames[0]).__name__.upper()} came unasked")
+
+    def answer(self, kind: type[T], request: int, wait: float = 0.0) -> T:
+        """The answer to ``request``, which may take ``wait`` seconds by itself."""
+        frame = self._next(self._clock() + wait + ANSWER_TIMEOUT)
+        if isinstance(frame, Error):
+            raise BrokerError(frame.code, frame.text)
+        if not isinstance(frame, kind) or getattr(frame, "request", None) != request:
+            raise RemoteProtocolError(f"request {request} was answered by {type(frame).__name__.upper()}")
+        return frame
+
+    def _opened(self, options: Options) -> None:
+        """What WELCOME said; a subclass reads what its role is told."""
+
+    def _next(self, deadline: float) -> Frame:
+        """The next frame that is no heartbeat; the broker's silence is noticed before ``deadline``."""
+        while not self._frames:
+            now = self._clock()
+            if now >= deadline:
+                raise PeerTimeoutError("the broker did not answer in time")
+            match self._liveness.check(now):
+                case Verdict.SILENT:
+                    raise ConnectionLostError("the broker fell silent")
+                case Verdict.PING:
+                    self.send(Ping(0))
+                case _:
+                    self._socket.settimeout(max(0.001, min(deadline, self._liveness.next_check()) - now))
+                    with suppress(TimeoutError):
+                        self._receive()
+        return self._frames.popleft()
+
+    def _receive_waiting(self) -> None:
+        """Receive until there is a frame for the role, or nothing more to receive now."""
+        self._liveness.heard = self._clock()  # silence counts only while someone listens
+        self._socket.settimeout(0)
+        with suppress(BlockingIOError):
+            while not self._frames:
+                self._receive()
+                self._socket.settimeout(0)  # an answer to PING has set it
+
+    def _receive(self) -> None:
+        """One receive, within the socket's timeout; heartbeats are answered here."""
+        received = self._socket.recv_into(self._decoder.get_buffer())
+        if not received:
+            raise ConnectionLostError("the broker closed the connection")
+        self._liveness.heard = self._clock()
+        for raw in self._decoder.buffer_updated(received):
+            frame = self._protocol.receive(raw)
+            if isinstance(frame, Ping):
+                self.send(Pong(frame.token))
+            elif not isinstance(frame, Pong):
+                self._frames.append(frame)
+
+    def _write(self, parts: list[memoryview]) -> int:
+        """One write of what the socket takes; where the broker has closed, its reason if it gave one."""
+        try:
+            return self._socket.sendmsg(parts)
+        except (BrokenPipeError, ConnectionResetError):
+            self._socket.settimeout(0)
+            with suppress(OSError, ConnectionLostError):
+                while True:
+                    self._receive()  # raises the ERROR that is behind what else has come
+            raise
+
+    def _welcomed(self, welcome: Frame) -> None:
+        if isinstance(welcome, Error):
+            raise BrokerError(welcome.code, welcome.text)
+        assert isinstance(welcome, Welcome), "the protocol allows no other answer to HELLO"
+        heartbeat_ms = welcome.options.get("heartbeat_ms")
+        if type(heartbeat_ms) is not int or heartbeat_ms < 1:
+            raise RemoteProtocolError(f"WELCOME carries no heartbeat_ms, only {sorted(welcome.options)}")
+        self._decoder.max_frame_bytes = MAX_FRAME_BYTES
+        self._liveness.interval = heartbeat_ms / 1000
+        self._opened(welcome.options)

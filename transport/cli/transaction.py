@@ -1,0 +1,49 @@
+"""``penstock transaction``: see and discard what writers, such as Spark queries, have staged and not committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transport.address import DEFAULT_SEND_ADDRESS
+from transport.cli._admin import administer, show
+from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress, name
+
+if TYPE_CHECKING:
+    from transport.administration import Administration
+
+app = typer.Typer(no_args_is_help=True, help="See and discard what writers have staged.")
+
+
+@app.command("list")
+def list_transactions(
+    address: SendAddress = DEFAULT_SEND_ADDRESS, connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT
+) -> None:
+    """List the transactions that are neither committed nor aborted."""
+
+    async def talk(administration: Administration) -> None:
+        rows = [
+            {**facts, "queues": ", ".join(map(str, facts.get("queues") or []))}
+            for facts in await administration.transactions()
+        ]
+        show(f"{len(rows)} open transactions", rows, None if rows else [("writer", "writer"), ("version", "version")])
+
+    administer("transaction list", address, connect_timeout, talk)
+
+
+@app.command("abort")
+def abort_transaction(
+    writer: Annotated[str, typer.Argument(metavar="WRITER", help="Who writes.", callback=name)],
+    version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="The transaction's number.")],
+    address: SendAddress = DEFAULT_SEND_ADDRESS,
+    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+) -> None:
+    """Discard what a transaction has staged; a query that still works on it writes that batch again."""
+
+    async def talk(administration: Administration) -> None:
+        discarded = await administration.abort_transaction(writer, version)
+        dropped = "" if discarded is None else f", {discarded} messages discarded"
+        typer.echo(f"transaction {version} of {writer} aborted{dropped}")
+
+    administer("transaction abort", address, connect_timeout, talk)
