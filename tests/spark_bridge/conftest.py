@@ -96,6 +96,11 @@ def broker(make_broker: Callable[..., BrokerThread]) -> BrokerThread:
     return make_broker()
 
 
+@pytest.fixture
+def durable_broker(make_broker: Callable[..., BrokerThread], tmp_path_factory: pytest.TempPathFactory) -> BrokerThread:
+    return make_broker(directory=str(tmp_path_factory.mktemp("journal")))
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     from pyspark.sql import SparkSession
