@@ -91,3 +91,19 @@ def test_acknowledging_on_poll_is_found_out_by_the_next_run_which_says_what_to_d
         "ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
         "use ackOn=commit there. To go on without it set failOnDataLoss to false." in text
     )
+
+
+def test_a_full_queue_acknowledged_ahead_of_the_log_is_found_out_and_says_what_to_do(
+    spark: Any, make_broker: Any, tmp_path: Path
+) -> None:
+    broker = make_broker(directory=str(tmp_path / "journal"), max_queue_messages=10)
+    query = run(spark, broker, tmp_path, ackOn="commit")
+    for first in range(0, 40, 10):
+        broker.send("q", numbers(first, first + 10))
+        query.processAllAvailable()
+    query.stop()
+    assert sorted(written(tmp_path), key=int) == numbers(0, 40)
+    text = failure(run(spark, broker, tmp_path, ackOn="commit"))
+    assert (
+        "With asynchronous progress tracking a queue that is full is acknowledged before Spark's log is durable" in text
+    )
