@@ -8,7 +8,6 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_bridge import PenstockDataSource
 from transport import DEFAULT_RECEIVE_ADDRESS
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -17,8 +16,8 @@ parser.add_argument("--now", action="store_true", help="take what is in the queu
 options = parser.parse_args()
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for the Python processes that Spark starts
-spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 2).getOrCreate()
-spark.dataSource.register(PenstockDataSource)
+# Without .master() the same program runs as it is, under spark-submit, and with SPARK_REMOTE=sc://... through Spark Connect.
+spark = SparkSession.builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
 
 orders = (
     spark.readStream.format("penstock")

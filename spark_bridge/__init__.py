@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from spark_bridge.acknowledging import acknowledge
 from spark_bridge.errors import (
+    BrokerUnreachableError,
     CheckpointError,
     DataLossError,
     OptionError,
+    PlanOutdatedError,
+    QueueMissingError,
     SchemaError,
     SparkBridgeError,
     SubscriptionTakenError,
@@ -14,12 +18,16 @@ from spark_bridge.errors import (
 from spark_bridge.source import PenstockDataSource
 
 __all__ = [
+    "BrokerUnreachableError",
     "CheckpointError",
     "DataLossError",
     "OptionError",
     "PenstockDataSource",
+    "PlanOutdatedError",
+    "QueueMissingError",
     "SchemaError",
     "SparkBridgeError",
     "SubscriptionTakenError",
     "WriteError",
+    "acknowledge",
 ]

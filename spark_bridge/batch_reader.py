@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from spark_bridge.errors import SparkBridgeError
+from spark_bridge.errors import PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
 from transport import Backoff, BrokerError, ConnectionLostError
@@ -35,14 +35,6 @@ BRIEF_RETRY = Backoff(minimum=0.05, maximum=1.0, give_up_after=5.0)
 Mode = Literal["own", "read", "browse"]
 T = TypeVar("T")
 logger = logging.getLogger("penstock.spark")
-
-
-class QueueMissingError(SparkBridgeError):
-    """None of the brokers has the queue that is to be read, or its subscription; a batch read creates neither."""
-
-
-class PlanOutdatedError(SparkBridgeError):
-    """What a task was to read is not there any more as it was planned: the frame has to be loaded again."""
 
 
 @dataclass(frozen=True)

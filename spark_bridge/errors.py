@@ -42,6 +42,27 @@ class DataLossError(SparkBridgeError):
         self.queue = queue
 
 
+class BrokerUnreachableError(SparkBridgeError):
+    """A broker that the query cannot do without could not be reached in time."""
+
+    def __init__(self, broker: str, queue: str, why: object, hint: str = "") -> None:
+        super().__init__(
+            f"broker {broker} of queue {queue!r} cannot be reached: {why}. {hint}"
+            "Nothing is lost: start the broker and then the query again, which goes on where it was"
+        )
+        self.broker = broker
+        self.queue = queue
+        self.why = why
+
+
+class QueueMissingError(SparkBridgeError):
+    """None of the brokers has the queue that is to be read, or its subscription; a batch read creates neither."""
+
+
+class PlanOutdatedError(SparkBridgeError):
+    """What a task was to read is not there any more as it was planned: the frame has to be loaded again."""
+
+
 class WriteError(SparkBridgeError):
     """Rows that could not be written.
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from spark_bridge.errors import DataLossError, OptionError, SparkBridgeError, SubscriptionTakenError
+from spark_bridge.errors import BrokerUnreachableError, DataLossError, OptionError, SubscriptionTakenError
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
 from transport.subscription_client import DEFAULT_RETRY, SubscriptionClient, SubscriptionState
@@ -26,19 +26,6 @@ STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
 logger = logging.getLogger("penstock.spark")
-
-
-class BrokerUnreachableError(SparkBridgeError):
-    """A broker that the query cannot do without could not be reached in time."""
-
-    def __init__(self, broker: str, queue: str, why: object, hint: str = "") -> None:
-        super().__init__(
-            f"broker {broker} of queue {queue!r} cannot be reached: {why}. {hint}"
-            "Nothing is lost: start the broker and then the query again, which goes on where it was"
-        )
-        self.broker = broker
-        self.queue = queue
-        self.why = why
 
 
 @dataclass(frozen=True, slots=True)

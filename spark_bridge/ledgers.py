@@ -6,8 +6,8 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, wait
 
-from spark_bridge.errors import OptionError, SubscriptionTakenError
-from spark_bridge.ledger import STOP_SECONDS, Answer, BrokerUnreachableError, Ledger, logger
+from spark_bridge.errors import BrokerUnreachableError, OptionError, SubscriptionTakenError
+from spark_bridge.ledger import STOP_SECONDS, Answer, Ledger, logger
 from spark_bridge.options import SourceOptions
 from transport.subscription_client import SubscriptionState
 

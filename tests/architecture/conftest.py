@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PRODUCT = ("streams", "journal", "actors", "transport", "spark_bridge")
+PRODUCT = ("streams", "journal", "actors", "transport", "spark_bridge", "pyspark_penstock")
 GENERATED = {".venv", ".git", "__pycache__", "build", "dist", "demo-output", "benchmark-output", "spark-warehouse"}
 
 

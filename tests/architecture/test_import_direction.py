@@ -16,13 +16,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     "actors": {"streams", "journal"},
     "transport": {"actors", "streams"},
     "spark_bridge": {"transport"},
+    "pyspark_penstock": {"spark_bridge"},
 }
 # Not the product: it must work without them.
 AROUND_IT = {"tests", "examples", "benchmarks", "scripts"}
 # `pip install penstock` does without the extra that brings these.
-ONLY_SPARK_BRIDGE = {"pyspark", "pyarrow", "pandas"}
+OF_THE_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy"}
+FOR_SPARK = ("spark_bridge", "pyspark_penstock")
 # What a Spark executor may load of transport: a client's modules, by first word, never the broker's.
-CLIENT_MODULES = {"address", "administration", "client", "delivery", "errors", "receiver", "sender", "subscription"}
+CLIENT_MODULES = {
+    "address",
+    "administration",
+    "client",
+    "delivery",
+    "errors",
+    "receiver",
+    "sender",
+    "stage",
+    "subscription",
+    "transaction",
+}
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str, str | None]]:
@@ -55,8 +68,8 @@ def violations(source: Any, transport_names: dict[str, str]) -> list[str]:
             found.append(f"{at} imports {top}, which is no part of the product")
         elif top in MAY_IMPORT and top != package and top not in MAY_IMPORT[package]:
             found.append(f"{at} imports {top}; {package} may import {sorted(MAY_IMPORT[package]) or 'none of ours'}")
-        elif top in ONLY_SPARK_BRIDGE and package != "spark_bridge":
-            found.append(f"{at} imports {top}; only spark_bridge may")
+        elif top in OF_THE_EXTRA and package not in FOR_SPARK:
+            found.append(f"{at} imports {top}; only {' and '.join(FOR_SPARK)} may")
         elif package == "spark_bridge" and top == "transport" and not of_a_client(module, name, transport_names):
             found.append(f"{at} imports {module}{f' ({name})' if name else ''}; spark_bridge may import only clients")
     return list(dict.fromkeys(found))  # one for a statement that imports several names
@@ -112,6 +125,9 @@ def test_the_agreed_direction_has_no_cycle() -> None:
         ("transport/a.py", "from journal import Journal"),
         ("transport/cli/a.py", "def f():\n    import spark_bridge"),
         ("transport/a.py", "import pyarrow as pa"),
+        ("transport/a.py", "import pyspark_penstock"),
+        ("spark_bridge/a.py", "from pyspark_penstock import DefaultSource"),
+        ("pyspark_penstock/a.py", "def f():\n    from transport import Sender"),
         ("streams/a.py", "from tests.streams import helpers"),
         ("spark_bridge/a.py", "import actors"),
         ("spark_bridge/a.py", "import transport"),
@@ -132,6 +148,10 @@ def test_an_import_against_the_direction_is_found(snippet: Any, path: str, text:
         ("actors/a.py", "from streams import Source\nimport journal.segments"),
         ("transport/a.py", "from actors import QueueActor\nfrom streams import Source"),
         ("spark_bridge/a.py", "from transport import Sender, MessageBatch\nimport pyspark"),
+        (
+            "pyspark_penstock/a.py",
+            "from pyspark.sql.datasource import DataSource\nfrom spark_bridge import PenstockDataSource",
+        ),
         ("spark_bridge/a.py", "from transport.receiver_session import x\nfrom transport import _subscription_client"),
     ],
 )

@@ -11,9 +11,16 @@ from typing import Any
 
 import pytest
 
-from spark_bridge import OptionError, PenstockDataSource, SchemaError, batch_reader
+from spark_bridge import (
+    OptionError,
+    PenstockDataSource,
+    PlanOutdatedError,
+    QueueMissingError,
+    SchemaError,
+    batch_reader,
+)
 from spark_bridge.acknowledging import acknowledge
-from spark_bridge.batch_reader import PenstockBatchReader, PlanOutdatedError, QueueMissingError
+from spark_bridge.batch_reader import PenstockBatchReader
 from spark_bridge.schema import source_schema
 from streams import Sink
 from transport import Backoff, ConnectionLostError, Message, MessageBatch, Receiver

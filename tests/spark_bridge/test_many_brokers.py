@@ -14,13 +14,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_bridge import (
+    BrokerUnreachableError,
     CheckpointError,
     DataLossError,
     OptionError,
     PenstockDataSource,
     SubscriptionTakenError,
 )
-from spark_bridge.ledger import BrokerUnreachableError
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
 from tests.spark_bridge.restartable import Restartable, numbers
