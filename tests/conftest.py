@@ -51,6 +51,7 @@ def why_no_spark() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips what is marked `spark` where Spark cannot run, with the reason; where tests run in several processes, one has them all."""
     need_spark = [item for item in items if item.get_closest_marker("spark")]
