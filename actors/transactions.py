@@ -22,9 +22,10 @@ from actors.queue_state.staging import check_stage
 from actors.queue_state.transactions import CommittedVersions, EndedStages, apply_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from actors.queue_directory import QueueDirectory
+    from actors.queue_state import QueueLog
     from actors.storage import Storage
 
 MAX_ENLISTED = 100_000
@@ -118,14 +119,14 @@ class TransactionDirectory:
         if self.versions.covers(writer, version):
             return 0
         message = DiscardTransaction(writer, version)
-        discarded: list[int] = await asyncio.gather(
-            *(
-                ask(self._queues.get_or_create(name), message)
-                for name, log in self._queues.logs().items()
-                if any(key[:2] == (writer, version) for key in log.stages)
-            )
-        )
-        return sum(discarded)
+        answers: list[Awaitable[int]] = []
+        for name, log in self._queues.logs().items():
+            if any(key[:2] == (writer, version) for key in log.stages):
+                answers.append(self._discarded(name, log, ask(self._queues.get_or_create(name), message)))
+            else:
+                # Somebody may be about to stage there, and wait for room until then.
+                self._let_go(name, message)
+        return sum(await asyncio.gather(*answers))
 
     def list(self) -> list[OpenTransaction]:
         """What is open, by writer and version."""
@@ -170,6 +171,22 @@ class TransactionDirectory:
             self._under_way[writer] = number, before
         for queue, stages in ended.items():
             self._tell(names[queue], stages, number)
+
+    async def _discarded(self, name: str, log: QueueLog, answer: Awaitable[int]) -> int:
+        """How many messages a queue has discarded; what it held is gone with it if it is deleted meanwhile."""
+        try:
+            return await answer
+        except pykka.ActorDeadError:
+            if self._queues.logs().get(name) is log:
+                raise
+            return 0
+
+    def _let_go(self, name: str, message: DiscardTransaction) -> None:
+        """Have a queue that holds nothing of a transaction refuse its senders; a queue that cannot be told has them time out."""
+        try:
+            self._queues.get(name).tell(message)
+        except (pykka.ActorDeadError, InboxOverflowError) as error:
+            logger.debug("queue %s is not told of an abort: %s", name, error)
 
     def _tell(self, name: str, stages: EndedStages, after: int) -> None:
         try:

@@ -36,6 +36,20 @@ class Absence:
         self.heap: object | None = None
 
 
+class StagedCapacity(Capacity):
+    """Permits of those who stage, granted as soon as there is any room.
+
+    What is staged gives room back by whole stages, not by the message, and a stage that waits for more than there is may wait for others
+    that wait for it.
+    """
+
+    __slots__ = ()
+
+    def closed(self, stored_messages: int, stored_bytes: int) -> bool:
+        """Whether all is staged that may be."""
+        return stored_messages >= self._max_messages or stored_bytes >= self._max_bytes
+
+
 class Staged:
     """What a queue knows of its stages beside the log; made anew with the rest of what is volatile.
 
@@ -84,7 +98,7 @@ class Staged:
         default = DEFAULT_MAX_STAGED_BYTES if durable else MEMORY_MAX_STAGED_BYTES
         self._max_messages = settings.max_staged_messages
         self._max_bytes = default if settings.max_staged_bytes is None else settings.max_staged_bytes
-        self.capacity = Capacity(self._max_messages, self._max_bytes)
+        self.capacity = StagedCapacity(self._max_messages, self._max_bytes)
         self.senders: dict[StageKey, Sender] = {}
         self.stages: dict[StageKey, Stage] = {}
         self.numbers = RangeSet()
@@ -141,8 +155,11 @@ class Staged:
         self.stages[key] = stage
         before = self._stored.get(key[:2], NOTHING)
         total = self._stored[key[:2]] = before[0] + messages, before[1] + size
-        if total[0] >= self._max_messages or total[1] >= self._max_bytes:
+        if self._is_full(total):
             self._full.add(key[:2])
+
+    def _is_full(self, total: tuple[int, int]) -> bool:
+        return total[0] >= self._max_messages or total[1] >= self._max_bytes
 
     # --- the end of stages
 
@@ -155,9 +172,12 @@ class Staged:
                 self.numbers.remove(start, stop)
             self.delayed -= len(stage.delayed)
             before = self._stored.pop(key[:2])
-            self._full.discard(key[:2])
-            if before[0] > stage.messages:
-                self._stored[key[:2]] = before[0] - stage.messages, before[1] - stage.bytes
+            left = before[0] - stage.messages, before[1] - stage.bytes
+            if left[0]:
+                self._stored[key[:2]] = left
+            if not self._is_full(left):
+                # It may be, all the same, where the limits were lowered since it was staged.
+                self._full.discard(key[:2])
         return stage
 
     # --- senders

@@ -15,6 +15,7 @@ from actors.errors import (
     StageDiscardedError,
     TransactionCommittedError,
 )
+from actors.queue_state.clocks import US_PER_SECOND
 from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Supersede
@@ -143,9 +144,20 @@ def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
         core.ready.publish(start, stop)
     for first, (stop, due_us) in stage.delayed.items():
         due = core.clocks.due(first, due_us)
+        if due > now + core.settings.delay:
+            due = min(due, _due_as_stored(core, first, due_us))
         if due <= now:
             core.log.delay_ended(first)
             continue
         for part in core.ready.carve(first, stop):
             for span in spans_of(core.log.table, *part):
                 core.ready.delay(span, due)
+
+
+def _due_as_stored(core: QueueCore, first: int, due_us: int) -> float:
+    """When a batch's delay is over by its age: its time of day says too much if that was set back over a restart."""
+    entry = core.log.table.at(first)
+    assert entry is not None, "what is staged is stored"
+    if not entry.known:
+        core.log.table.load(entry)
+    return (core.clocks.instant_us(first, entry.enqueued_us) + due_us - entry.enqueued_us) / US_PER_SECOND
