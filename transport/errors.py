@@ -125,7 +125,8 @@ class DemandTimeoutError(TransportError):
 
     def __init__(self, queue: str, seconds: float) -> None:
         super().__init__(
-            f"queue {queue!r} granted no room for {seconds:g} s: its receivers are slower than this query, or there are none. "
+            f"queue {queue!r} granted no room for {seconds:g} s: its receivers are slower than this query, or there are none, "
+            "or open transactions hold all that may be staged (penstock transaction list). "
             "Start more receivers, raise the queue's limits (penstock stats shows what it holds), or wait longer (demandTimeout)"
         )
         self.queue = queue

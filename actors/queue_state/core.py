@@ -259,7 +259,7 @@ class QueueCore:
             backlog=self.ready.messages,
             backlog_bytes=self.backlog_bytes(),
             oldest_ms=self.oldest_ms(now),
-            sender_demand=self.capacity.messages,
+            sender_demand=self.capacity.messages + self.staged.capacity.messages,
             high_water=self.log.next_sequence,
             in_flight=self.leases.in_flight,
             full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),

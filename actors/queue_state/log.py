@@ -276,22 +276,6 @@ class QueueLog:
         self.staged_batches += stage.batches
         self.staged_bytes += stage.bytes
 
-    def lose_staged(self, key: StageKey, lost: Iterable[Range], batches: int, size: int) -> None:
-        """Messages of a stage were lost with their records; ``batches`` of it, which count for ``size`` bytes, are still there."""
-        stage = self.stages[key]
-        self.staged_batches += batches - stage.batches
-        self.staged_bytes += size - stage.bytes
-        stage.batches, stage.bytes = batches, size
-        for start, stop in lost:
-            stage.ranges.remove(start, stop)
-            stage.messages -= stop - start
-            self.staged_messages -= stop - start
-            self.acknowledged.add(start, stop)
-            self.total_discarded += stop - start
-        stage.delayed = {first: item for first, item in stage.delayed.items() if stage.ranges.reach(first) > first}
-        if not stage.messages:
-            del self.stages[key]
-
     def _remove(self, ranges: Iterable[Range]) -> int:
         """Acknowledge ranges; returns how many of their messages were still stored."""
         removed = 0

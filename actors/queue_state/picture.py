@@ -22,7 +22,7 @@ def picture_of(core: QueueCore, now: float) -> QueueStatistics:
         reserved=log.reserved_messages,
         delayed=core.ready.delayed.messages,
         demand_waiting=core.ring.total,
-        capacity_granted=core.capacity.messages,
+        capacity_granted=core.capacity.messages + core.staged.capacity.messages,
         stored_messages=log.stored_messages,
         stored_bytes=log.stored_bytes,
         next_sequence=log.next_sequence,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actors.queue_state.events import QueuePurged
+from actors.queue_state.events import QueuePurged, StagesDiscarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,19 +41,18 @@ def remove_mark(files: Files, directory: Path) -> None:
 
 
 def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
-    """Have a queue's log forget stored and staged messages that the journal has no record of; returns how many."""
+    """Have a queue's log forget the stored messages that the journal has no record of, and all that is staged; returns how many."""
     overhead = log.table.overhead
     lost, batches, size = _compared(journal, number, log.stored())
     if lost:
         log.apply(QueuePurged(tuple(lost)))
     log.stored_batches = batches
     log.stored_bytes = size + batches * overhead
-    for key, stage in list(log.stages.items()):
-        missing, batches, size = _compared(journal, number, stage.ranges)
-        # A commit that counts on them is refused: the stage has fewer messages than its sender was told.
-        log.lose_staged(key, missing, batches, size + batches * overhead)
-        lost += missing
-    return sum(stop - start for start, stop in lost)
+    # Which stage lost what nobody can tell where the loss is in the log's tail, and a sender would go on behind a hole in its stage.
+    # So every transaction that is open begins anew: its commit is refused, its senders are told that the stage is gone.
+    discarded = log.total_discarded
+    log.apply(StagesDiscarded(tuple(log.stages), log.next_sequence))
+    return sum(stop - start for start, stop in lost) + log.total_discarded - discarded
 
 
 def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[list[Range], int, int]:

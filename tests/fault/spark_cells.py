@@ -145,9 +145,10 @@ class Driver:
             await gone(self._process.pid)
 
     def last_words(self) -> str:
-        """The end of its standard error."""
+        """What its standard error says of an error, last of all; Spark prints plans behind it."""
         lines = [line for line in (self._folder / "stderr").read_text(errors="replace").splitlines() if line.strip()]
-        return " | ".join(lines[-3:])[-600:]
+        telling = [line for line in lines if "Error" in line or "Exception" in line]
+        return " | ".join((telling or lines)[-3:])[-1500:]
 
     async def _first_line(self, start: str) -> str:
         assert self._process is not None
