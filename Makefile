@@ -9,7 +9,6 @@ INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency backlog backpressure idle fairness spark spark_latency spark_write \
 	spark_backpressure
 TESTS ?=
-JOBS ?= 2
 LOCK ?=
 export PYTHON INPUT TESTS
 
@@ -36,10 +35,10 @@ types: setup ## mypy --strict
 	@$(RUN) -m mypy --no-error-summary $(wildcard examples benchmarks scripts)
 
 # Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
-pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them, JOBS=4 in so many processes
+pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
 	echo "penstock: tests"; \
-	$(RUN) -m pytest --quiet --numprocesses $(JOBS) --dist loadgroup $(TESTS)
+	scripts/run-tests $(TESTS)
 
 demo: setup ## the whole system on real text; INPUT=path takes any file or folder
 	@java_home=$$(scripts/ensure-java) || { echo "penstock: the demo runs a Spark query, and Spark needs Java" >&2; exit 2; }; \

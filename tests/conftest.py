@@ -55,13 +55,9 @@ def why_no_spark() -> str | None:
     return None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `spark` where Spark cannot run, with the reason; where tests run in several processes, one has them all."""
+    """Skips what is marked `spark` where Spark cannot run, with the reason."""
     need_spark = [item for item in items if item.get_closest_marker("spark")]
-    for item in need_spark:
-        # A session is the tests' common property, and a JVM beside another on few cores would slow both down.
-        item.add_marker(pytest.mark.xdist_group("spark"))
     if need_spark and (reason := why_no_spark()):
         for item in need_spark:
             item.add_marker(pytest.mark.skip(reason=reason))

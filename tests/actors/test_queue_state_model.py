@@ -714,6 +714,10 @@ class QueueMachine(RuleBasedStateMachine):
 
     # --- what always holds
 
+    def granted(self) -> int:
+        """Messages that senders may send."""
+        return sum(sender.messages for sender in self.senders.values())
+
     @invariant()
     def numbers_agree(self) -> None:
         where = [message.where for message in self.stored.values()]
@@ -734,7 +738,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_rejected == self.rejected
         assert statistics.paused == self.paused
         assert statistics.waiting_receivers == (max(0, len(self.receivers) - 1) if self.settings.exclusive else 0)
-        assert statistics.capacity_granted == sum(sender.messages for sender in self.senders.values())
+        assert statistics.capacity_granted == self.granted()
         for facts in statistics.connections:
             name = str(facts.connection)
             if facts.role == "receiver":

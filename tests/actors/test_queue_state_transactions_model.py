@@ -118,6 +118,9 @@ class TransactionMachine(QueueMachine):
             arguments["data"] = data
         command(**arguments)
 
+    def granted(self) -> int:
+        return super().granted() + sum(stager.messages for stager in self.stagers.values())
+
     # --- what comes out
 
     def is_staging(self, effect: Effect) -> bool:
