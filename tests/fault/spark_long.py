@@ -147,6 +147,8 @@ class LongRun:
 
     def _start(self, queries: Sequence[CopyQuery]) -> Driver:
         """A driver that comes up while other things are killed, and is killed with them."""
+        for query in queries:
+            _clear_first_entry(Path(query.folder, "checkpoint", "offsets"))
         self.driver = Driver([query.for_ever() for query in queries])
         self.starting = asyncio.create_task(self.driver.start())
         return self.driver
@@ -211,6 +213,17 @@ class LongRun:
 
     def _batches(self, queries: Sequence[CopyQuery]) -> int:
         return sum(len(query.completed()) for query in queries)
+
+
+def _clear_first_entry(offsets: Path) -> None:
+    """Remove what a kill in the middle of Spark's very first log entry leaves: Spark starts no query over it, and says so.
+
+    It is a temporary file of Spark's own; nothing was planned yet that anybody could know of.
+    """
+    left = list(offsets.iterdir())
+    if not any(file.name.isdigit() for file in left):
+        for file in left:
+            file.unlink()
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
