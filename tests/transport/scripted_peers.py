@@ -6,6 +6,7 @@ import queue
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from transport.client import Backoff
@@ -38,8 +39,10 @@ class Peer:
         return frame
 
     def read_to_end(self) -> list[Frame]:
-        while received := self._socket.recv_into(self._decoder.get_buffer()):
-            self._frames += [self._protocol.receive(raw) for raw in self._decoder.buffer_updated(received)]
+        # A client that closes with something of ours unread has the kernel reset the connection.
+        with suppress(ConnectionResetError):
+            while received := self._socket.recv_into(self._decoder.get_buffer()):
+                self._frames += [self._protocol.receive(raw) for raw in self._decoder.buffer_updated(received)]
         return self._frames
 
     def send(self, *frames: Frame) -> None:
