@@ -156,7 +156,8 @@ def numbered(folder: Path) -> set[int]:
 def explanation(text: str) -> str:
     """The lines of an error that say what it was, without Java's and Python's stacks."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if "Error" in line or "Exception" in line]
+    # Spark's own sentence has "exception" in small letters, and may name none of a class.
+    told = [line for line in lines if "Error" in line or "exception" in line.lower()]
     return " | ".join((told or lines)[-SHOWN:])[:600]
 
 
