@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_bridge.batch_reader import connect, of_each_broker
+from spark_bridge.batch_reader import of_each_broker
+from spark_bridge.clients import connect
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, Backoff, BrokerError
 

@@ -12,15 +12,16 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_bridge.clients import connect
 from spark_bridge.errors import PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
 from transport import Backoff, BrokerError, ConnectionLostError
-from transport.subscription_client import DEFAULT_RETRY, SubscriptionClient
+from transport.subscription_client import DEFAULT_RETRY, Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +33,6 @@ RESERVE_BYTES = 64 * 2**20
 BRIEF_RETRY = Backoff(minimum=0.05, maximum=1.0, give_up_after=5.0)
 """How long the plan seeks a broker that it may leave out (``brokerDown`` is ``continue``): a short interruption, no restart."""
 
-Mode = Literal["own", "read", "browse"]
 T = TypeVar("T")
 logger = logging.getLogger("penstock.spark")
 
@@ -144,23 +144,6 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
 
     def _outdated(self, why: str) -> str:
         return f"queue {self._options.queue!r} is not as this read was planned ({why}); load it again"
-
-
-def connect(
-    options: SourceOptions, broker: str, mode: Mode, *, epoch: int | None = None, retry: Backoff = DEFAULT_RETRY
-) -> SubscriptionClient:
-    """A client of one of the queue's brokers; of no subscription in mode ``browse``."""
-    return SubscriptionClient(
-        broker,
-        queue=options.queue,
-        subscription=options.subscription,
-        mode=mode,
-        epoch=epoch,
-        starting=options.starting_offsets,
-        owner_timeout_ms=options.owner_timeout_ms,
-        token=options.token,
-        retry=retry,
-    )
 
 
 def of_each_broker(options: SourceOptions, ask: Callable[[str, Backoff], T], purpose: str) -> list[T]:

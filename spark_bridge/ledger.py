@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from spark_bridge import clients
 from spark_bridge.errors import BrokerUnreachableError, DataLossError, OptionError, SubscriptionTakenError
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
@@ -64,17 +65,7 @@ class Answer:
 
 def connect(options: SourceOptions, broker: str, epoch: int | None = None) -> SubscriptionClient:
     """A client of ``broker`` for the owner of the subscription, or for a reader on behalf of the owner with ``epoch``."""
-    return SubscriptionClient(
-        broker,
-        queue=options.queue,
-        subscription=options.subscription,
-        mode="own" if epoch is None else "read",
-        epoch=epoch,
-        starting=options.starting_offsets,
-        owner_timeout_ms=options.owner_timeout_ms,
-        token=options.token,
-        retry=RETRY,
-    )
+    return clients.connect(options, broker, "own" if epoch is None else "read", epoch=epoch, retry=RETRY)
 
 
 @contextmanager

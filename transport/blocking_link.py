@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 from transport.address import Address, parse_address
 from transport.blocking_connection import BlockingConnection
@@ -164,3 +166,19 @@ class Patience:
             ) from error
         self._attempt += 1
         link.pause(delay)
+
+
+class ClosedOnExit(ABC):
+    """A client as a context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, and end any wait for another."""

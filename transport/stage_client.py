@@ -12,13 +12,11 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Self
 
 from actors import EnlistedStage
 from actors.batch import MessageBatch
 from transport.address import Address
-from transport.blocking_link import DEFAULT_RETRY, BlockingLink, Patience
+from transport.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
 from transport.client import Backoff
 from transport.errors import (
     BrokerError,
@@ -47,7 +45,7 @@ COMMITTED_CODE = "transaction-committed"
 """With this the broker refuses messages for a version that was committed while they were on their way."""
 
 
-class StageClient:
+class StageClient(ClosedOnExit):
     """One stage of one queue. Connects with its first use; a context manager that closes.
 
     Args:
@@ -103,14 +101,6 @@ class StageClient:
         self._confirmed = self._next = self._highest = self._given = 0
         self._moved_at = 0.0
         self._patience = Patience(self._link)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def open(self) -> bool:
         """Connect now, if not connected. False: this version is committed already, nothing needs to be sent."""

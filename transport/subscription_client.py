@@ -11,11 +11,10 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from transport.address import Address
-from transport.blocking_link import DEFAULT_RETRY, BlockingLink, Patience
+from transport.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
 from transport.client import Backoff
 from transport.errors import BrokerError, LocalProtocolError, TransportError
 from transport.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
@@ -39,7 +38,7 @@ class Reservation:
     facts: Options
 
 
-class SubscriptionClient:
+class SubscriptionClient(ClosedOnExit):
     """One subscription of one queue. Connects with its first request; a context manager that closes.
 
     Args:
@@ -94,14 +93,6 @@ class SubscriptionClient:
             self._options["token"] = token
         self._clock = clock
         self._request = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def open(self) -> SubscriptionState:
         """Connect now, if not connected; what WELCOME said."""

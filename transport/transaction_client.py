@@ -10,14 +10,12 @@ import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from types import TracebackType
-from typing import Self
 
 from actors import EnlistedStage
 from actors.transactions import MAX_ENLISTED
 from transport.address import Address
 from transport.blocking_connection import BlockingConnection
-from transport.blocking_link import DEFAULT_RETRY, BlockingLink
+from transport.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit
 from transport.client import Backoff
 from transport.errors import LocalProtocolError
 from transport.transaction_options import transaction_options
@@ -38,7 +36,7 @@ END_TIMEOUT = 50.0
 """Seconds for the answer, beyond an ordinary request's: a group commit on a busy disk; a heartbeat answers sooner if the broker is gone."""
 
 
-class TransactionClient:
+class TransactionClient(ClosedOnExit):
     """One transaction of a writer. Connects with its first request; a context manager that closes.
 
     Args:
@@ -73,14 +71,6 @@ class TransactionClient:
             addresses, f"the broker of transaction {version} of {writer!r}", self._connect, retry, clock, chance
         )
         self._request = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def commit(self, stages: Iterable[EnlistedStage]) -> int:
         """Make the messages of ``stages`` receivable, in all their queues at once, and discard the writer's other stages.
