@@ -1,7 +1,5 @@
 """Reactive streams on an event loop: immutable descriptions of sources, flows and sinks, run under back-pressure. See docs/streams.md."""
 
-from streams._buffer import OverflowStrategy
-from streams._sinks import Acknowledgeable
 from streams.contract import UNBOUNDED, Processor, Publisher, Subscriber, Subscription
 from streams.demand import Demand, add_demand
 from streams.errors import (
@@ -14,7 +12,9 @@ from streams.errors import (
 )
 from streams.flow import Flow
 from streams.graph import RunnableGraph
+from streams.keep import Keep
 from streams.materialize import Materialization, Running
+from streams.publishers.source_queue import SourceQueue
 from streams.request_strategy import (
     MaxInFlightRequestStrategy,
     OneByOneRequestStrategy,
@@ -25,7 +25,8 @@ from streams.request_strategy import (
 from streams.shapes import FlowLike, SinkLike, SourceLike
 from streams.sink import Sink
 from streams.source import Source
-from streams.source_queue import SourceQueue
+from streams.stages.buffer import OverflowStrategy
+from streams.subscribers.sinks import Acknowledgeable
 
 __all__ = [
     "UNBOUNDED",
@@ -35,6 +36,7 @@ __all__ = [
     "EmptyStreamError",
     "Flow",
     "FlowLike",
+    "Keep",
     "LimitExceededError",
     "LineTooLongError",
     "Materialization",

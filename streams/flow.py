@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from streams._operators import Operators
-from streams._stage import StageFlow
 from streams.contract import Processor, Publisher, Subscriber
-from streams.graph import name_of
+from streams.graph import RunnableGraph
+from streams.keep import Combine, first
 from streams.materialize import Materialization
-from streams.shapes import FlowLike, SinkLike
+from streams.operators.every import Operators
+from streams.shapes import FlowLike, SinkLike, create_flow, create_sink, expect_flow, expect_sink, name_of
 from streams.sink import Sink
+from streams.stages.relay import JoinedProcessor, PublisherSink, Relay
+from streams.stages.stage import StageFlow
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 O = TypeVar("O")  # noqa: E741 - as above
@@ -33,30 +35,68 @@ class Flow(Operators, Generic[I_contra, O_co]):
     def __init__(
         self, attach: Callable[[Publisher[I_contra], Materialization], Publisher[O_co]], name: str = "flow"
     ) -> None:
-        self._attach = attach
+        self._materialize: Callable[[Publisher[I_contra], Materialization], tuple[Publisher[O_co], Any]]
+        self._materialize = lambda publisher, m: (attach(publisher, m), None)
         self.name = name
+
+    @staticmethod
+    def valued(
+        materialize: Callable[[Publisher[I], Materialization], tuple[Publisher[O], Any]], name: str = "flow"
+    ) -> Flow[I, O]:
+        """A flow with a materialized value: ``materialize`` gives the publisher of what comes out, and the value."""
+        flow: Flow[I, O] = Flow(lambda publisher, m: materialize(publisher, m)[0], name)
+        flow._materialize = materialize
+        return flow
 
     def attach_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> Publisher[O_co]:
         """Puts this flow behind ``publisher`` for one run."""
-        return self._attach(publisher, m)
+        return self._materialize(publisher, m)[0]
 
-    def via(self, flow: FlowLike[O_co, R]) -> Flow[I_contra, R]:
-        """This flow, then ``flow``."""
-        if not hasattr(flow, "attach_flow"):
-            raise TypeError(f"via() takes a flow, not {type(flow).__name__}; a sink goes into to()")
-        return Flow(
-            lambda publisher, m: flow.attach_flow(self._attach(publisher, m), m), f"{self.name} -> {name_of(flow)}"
-        )
+    def create_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[Publisher[O_co], Any]:
+        """Puts this flow behind ``publisher`` for one run; with its materialized value."""
+        return self._materialize(publisher, m)
 
-    def to(self, sink: SinkLike[O_co, M]) -> Sink[I_contra, M]:
-        """A sink with this flow in front."""
-        if not hasattr(sink, "attach_sink"):
-            raise TypeError(f"to() takes a sink, not {type(sink).__name__}; a flow goes into via()")
+    def via(self, flow: FlowLike[O_co, R], combine: Combine = first) -> Flow[I_contra, R]:
+        """This flow, then ``flow``; ``combine`` says whose materialized value is kept (`Keep`)."""
+        expect_flow(flow)
 
-        def attach(publisher: Publisher[I_contra], m: Materialization) -> asyncio.Future[M]:
-            return sink.attach_sink(self._attach(publisher, m), m)
+        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[Publisher[R], Any]:
+            between, left = self._materialize(publisher, m)
+            behind, right = create_flow(flow, between, m)
+            return behind, combine(left, right)
 
-        return Sink(attach, f"{self.name} -> {name_of(sink)}")
+        return Flow.valued(materialize, f"{self.name} -> {name_of(flow)}")
+
+    def to(self, sink: SinkLike[O_co, M], combine: Combine = first) -> Sink[I_contra, M]:
+        """A sink with this flow in front; ``combine`` says whose materialized value is kept (`Keep`)."""
+        expect_sink(sink)
+
+        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[asyncio.Future[M], Any]:
+            between, left = self._materialize(publisher, m)
+            future, right = create_sink(sink, between, m)
+            return future, combine(left, right)
+
+        return Sink.valued(materialize, f"{self.name} -> {name_of(sink)}")
+
+    def map_materialized(self, f: Callable[[Any], Any]) -> Flow[I_contra, O_co]:
+        """This flow, with ``f`` of its materialized value in the place of that."""
+
+        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[Publisher[O_co], Any]:
+            behind, value = self._materialize(publisher, m)
+            return behind, f(value)
+
+        return Flow.valued(materialize, self.name)
+
+    def to_processor(self) -> RunnableGraph[None]:
+        """A graph whose run materializes this flow as one `Processor` (``running.value``), for one publisher and one subscriber."""
+
+        def assemble(m: Materialization) -> tuple[asyncio.Future[None], Any]:
+            entry: Relay[Any] = Relay()
+            end: PublisherSink[Any] = PublisherSink(m)
+            self._materialize(entry, m)[0].subscribe(end)
+            return end.future, JoinedProcessor(entry, end)
+
+        return RunnableGraph(assemble, f"processor {self.name}")
 
     def __repr__(self) -> str:
         return f"<Flow {self.name}>"

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from streams.keep import Combine, first
 from streams.materialize import Materialization, Running, start
-from streams.shapes import SinkLike, SourceLike
+from streams.shapes import SinkLike, SourceLike, create_sink, expect_sink, name_of
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -18,7 +19,7 @@ class RunnableGraph(Generic[M_co]):
     """An immutable description of a whole stream; ``M`` is what a run results in.
 
     Args:
-        assemble: puts one run together: returns the future of the sink's result, and the source's materialized value.
+        assemble: puts one run together: returns the future of the sink's result, and the materialized value.
         name: seen in handles, task names and failures.
     """
 
@@ -59,22 +60,17 @@ class RunnableGraph(Generic[M_co]):
         return f"<RunnableGraph {self.name}>"
 
 
-def connect(source: SourceLike[T], sink: SinkLike[T, M]) -> RunnableGraph[M]:
+def connect(source: SourceLike[T], sink: SinkLike[T, M], combine: Combine = first) -> RunnableGraph[M]:
     """The graph of a source and a sink.
 
     Raises:
         TypeError: the sink is none.
     """
-    if not hasattr(sink, "attach_sink"):
-        raise TypeError(f"to() takes a sink, not {type(sink).__name__}; a flow goes into via()")
+    expect_sink(sink)
 
     def assemble(m: Materialization) -> tuple[asyncio.Future[M], Any]:
-        publisher, value = source.create(m)
-        return sink.attach_sink(publisher, m), value
+        publisher, left = source.create(m)
+        future, right = create_sink(sink, publisher, m)
+        return future, combine(left, right)
 
     return RunnableGraph(assemble, f"{name_of(source)} -> {name_of(sink)}")
-
-
-def name_of(part: object) -> str:
-    """A part's name, or that of its class."""
-    return getattr(part, "name", None) or type(part).__name__

@@ -168,7 +168,7 @@ class Running(Generic[M]):
     that nobody awaits goes to the loop's exception handler.
 
     Attributes:
-        value: what the source materialized: the handle of a queue, say. None for most sources.
+        value: what the graph materialized: the handle of a queue or of a kill switch, say; else the future of the sink's result.
         name: the graph's name.
     """
 
@@ -221,7 +221,7 @@ def start(
 
     Args:
         loop: the loop to run on; this is its thread.
-        assemble: attaches source, flows and sink, and returns the sink's future and the source's materialized value.
+        assemble: attaches source, flows and sink, and returns the sink's future and the materialized value.
         name: seen in the handle, the supervisor's task and failures.
     """
     m = Materialization(loop)

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
-from streams._map_async import MapAsyncUnordered
-from streams._sinks import (
+from streams.contract import Publisher, Subscriber
+from streams.materialize import Materialization
+from streams.stages.map_async import MapAsyncUnordered
+from streams.stages.relay import PublisherSink
+from streams.stages.stage import StagePublisher, discard
+from streams.subscribers.sinks import (
     Acknowledge,
     Acknowledgeable,
     Collect,
@@ -20,9 +24,6 @@ from streams._sinks import (
     Watched,
     attach,
 )
-from streams._stage import StagePublisher, discard
-from streams.contract import Publisher, Subscriber
-from streams.materialize import Materialization
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -45,12 +46,35 @@ class Sink(Generic[I_contra, M_co]):
     def __init__(
         self, attach: Callable[[Publisher[I_contra], Materialization], asyncio.Future[M_co]], name: str = "sink"
     ) -> None:
-        self._attach = attach
+        self._materialize: Callable[[Publisher[I_contra], Materialization], tuple[asyncio.Future[M_co], Any]]
+        self._materialize = lambda publisher, m: _its_own_value(attach(publisher, m))
         self.name = name
+
+    @staticmethod
+    def valued(
+        materialize: Callable[[Publisher[T], Materialization], tuple[asyncio.Future[A], Any]], name: str = "sink"
+    ) -> Sink[T, A]:
+        """A sink with a materialized value beside its result: ``materialize`` gives the future of that, and the value."""
+        sink: Sink[T, A] = Sink(lambda publisher, m: materialize(publisher, m)[0], name)
+        sink._materialize = materialize
+        return sink
 
     def attach_sink(self, publisher: Publisher[I_contra], m: Materialization, /) -> asyncio.Future[M_co]:
         """Subscribes this sink to ``publisher`` for one run."""
-        return self._attach(publisher, m)
+        return self._materialize(publisher, m)[0]
+
+    def create_sink(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[asyncio.Future[M_co], Any]:
+        """Subscribes this sink to ``publisher`` for one run; with its materialized value."""
+        return self._materialize(publisher, m)
+
+    def map_materialized(self, f: Callable[[Any], Any]) -> Sink[I_contra, M_co]:
+        """This sink, with ``f`` of its materialized value in the place of that."""
+
+        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[asyncio.Future[M_co], Any]:
+            future, value = self._materialize(publisher, m)
+            return future, f(value)
+
+        return Sink.valued(materialize, self.name)
 
     def __repr__(self) -> str:
         return f"<Sink {self.name}>"
@@ -59,6 +83,17 @@ class Sink(Generic[I_contra, M_co]):
     def from_subscriber(factory: Callable[[], Subscriber[T]]) -> Sink[T, None]:
         """A subscriber of your own, made for each run; the sink is done when it has been told the end, or has cancelled."""
         return _sink(lambda m: Watched(m, factory()), "subscriber")
+
+    @staticmethod
+    def as_publisher() -> Sink[Any, None]:
+        """Materializes a `Publisher` for one subscriber, of this or another library; done when that was told the end or has cancelled."""
+
+        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
+            end: PublisherSink[Any] = PublisherSink(m)
+            publisher.subscribe(end)
+            return end.future, end
+
+        return Sink.valued(materialize, "publisher")
 
     @staticmethod
     def foreach(f: Callable[[T], object]) -> Sink[T, int]:
@@ -118,3 +153,7 @@ class Sink(Generic[I_contra, M_co]):
 
 def _sink(make: Callable[[Materialization], SinkSubscriber[Any, Any]], name: str) -> Sink[Any, Any]:
     return Sink(lambda publisher, m: attach(publisher, make(m)), name)
+
+
+def _its_own_value(future: asyncio.Future[A]) -> tuple[asyncio.Future[A], Any]:
+    return future, future

@@ -7,21 +7,23 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from streams._async_iterable_source import AsyncIterablePublisher
-from streams._expand import MAX_LINE_BYTES, LineFraming
-from streams._fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
-from streams._iterable_source import IterablePublisher, opener
-from streams._iterate import ITERATION_PREFETCH, iterate
-from streams._lines import BinaryFile, BlockPublisher
-from streams._operators import Operators
-from streams._stage import StageFlow
-from streams._tick import TickPublisher
 from streams.contract import Publisher
-from streams.graph import RunnableGraph, connect, name_of
+from streams.graph import RunnableGraph, connect
+from streams.keep import Combine, first
 from streams.materialize import Materialization, Running
-from streams.shapes import FlowLike, SinkLike
+from streams.operators.every import Operators
+from streams.publishers.async_iterable import AsyncIterablePublisher
+from streams.publishers.blocks import BinaryFile, BlockPublisher
+from streams.publishers.iterable import IterablePublisher, opener
+from streams.publishers.source_queue import SourceQueue
+from streams.publishers.tick import TickPublisher
+from streams.shapes import FlowLike, SinkLike, create_flow, expect_flow, name_of
 from streams.sink import Sink
-from streams.source_queue import SourceQueue
+from streams.stages.expand import MAX_LINE_BYTES, LineFraming
+from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
+from streams.stages.relay import Relay
+from streams.stages.stage import StageFlow
+from streams.subscribers.iterate import ITERATION_PREFETCH, iterate
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -45,24 +47,33 @@ class Source(Operators, Generic[T_co]):
         """The publisher for one run, and the materialized value."""
         return self._create(m)
 
-    def via(self, flow: FlowLike[T_co, R]) -> Source[R]:
-        """This source with ``flow`` behind it."""
-        if not hasattr(flow, "attach_flow"):
-            raise TypeError(f"via() takes a flow, not {type(flow).__name__}; a sink goes into to()")
+    def via(self, flow: FlowLike[T_co, R], combine: Combine = first) -> Source[R]:
+        """This source with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
+        expect_flow(flow)
 
         def create(m: Materialization) -> tuple[Publisher[R], Any]:
-            publisher, value = self._create(m)
-            return flow.attach_flow(publisher, m), value
+            publisher, left = self._create(m)
+            behind, right = create_flow(flow, publisher, m)
+            return behind, combine(left, right)
 
         return Source(create, f"{self.name} -> {name_of(flow)}")
 
-    def to(self, sink: SinkLike[T_co, M]) -> RunnableGraph[M]:
-        """The whole graph, ready to run."""
-        return connect(self, sink)
+    def to(self, sink: SinkLike[T_co, M], combine: Combine = first) -> RunnableGraph[M]:
+        """The whole graph, ready to run; ``combine`` says whose materialized value is kept (`Keep`)."""
+        return connect(self, sink, combine)
 
-    def run_with(self, sink: SinkLike[T_co, M]) -> Running[M]:
+    def run_with(self, sink: SinkLike[T_co, M], combine: Combine = first) -> Running[M]:
         """``to(sink).run()``."""
-        return connect(self, sink).run()
+        return connect(self, sink, combine).run()
+
+    def map_materialized(self, f: Callable[[Any], Any]) -> Source[T_co]:
+        """This source, with ``f`` of its materialized value in the place of that."""
+
+        def create(m: Materialization) -> tuple[Publisher[T_co], Any]:
+            publisher, value = self._create(m)
+            return publisher, f(value)
+
+        return Source(create, self.name)
 
     def __aiter__(self) -> AsyncIterator[T_co]:
         return self.iterate()
@@ -112,6 +123,16 @@ class Source(Operators, Generic[T_co]):
     def from_publisher(factory: Callable[[], Publisher[T]]) -> Source[T]:
         """A publisher of your own, made for each run."""
         return Source(lambda _m: (factory(), None), "publisher")
+
+    @staticmethod
+    def as_subscriber() -> Source[Any]:
+        """What is signalled to the `Subscriber` that a run materializes (``running.value``), of this or another library's publisher."""
+
+        def create(_m: Materialization) -> tuple[Publisher[Any], Any]:
+            relay: Relay[Any] = Relay()
+            return relay, relay
+
+        return Source(create, "subscriber")
 
     @staticmethod
     def of(*elements: T) -> Source[T]:

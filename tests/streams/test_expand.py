@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import LineTooLongError, Sink, Source
-from streams._expand import LineFraming
-from streams._stage import StageFlow
+from streams.stages.expand import LineFraming
+from streams.stages.stage import StageFlow
 from streams.testkit import TestSink, TestSource, run_in_virtual_time
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import Materialization, Publisher, Sink, Source, Subscriber, Subscription
-from streams._fan_in import FAN_IN_PREFETCH
+from streams.stages.fan_in import FAN_IN_PREFETCH
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import UNBOUNDED, RunnableGraph, Sink, Source
-from streams._fan_out import BALANCE_PREFETCH
+from streams.stages.fan_out import BALANCE_PREFETCH
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 
 FanOut = Callable[..., RunnableGraph[list[Any]]]

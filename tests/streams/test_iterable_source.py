@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams import UNBOUNDED, Sink, Source
-from streams._iterable_source import EMIT_BUDGET
+from streams.publishers.iterable import EMIT_BUDGET
 from streams.testkit import TestSink, run_in_virtual_time, settle
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import Sink, Source
-from streams._iterate import ITERATION_PREFETCH
+from streams.subscribers.iterate import ITERATION_PREFETCH
 from streams.testkit import TestSource, run_in_virtual_time, settle
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from streams import LineTooLongError, Materialization, Sink, Source
-from streams._lines import BLOCK_BYTES, BlockPublisher
+from streams.publishers.blocks import BLOCK_BYTES, BlockPublisher
 from streams.testkit import TestSubscriber, settle
 
 DEADLINE = 20.0

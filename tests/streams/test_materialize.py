@@ -199,13 +199,14 @@ def test_streams_end_with_the_loop_they_run_on() -> None:
     assert [type(end) for end in ends] == [asyncio.CancelledError]
 
 
-def test_the_handle_carries_what_the_source_materialized() -> None:
+def test_the_handle_carries_what_the_first_part_that_has_a_value_materialized() -> None:
     async def main() -> None:
         running = Source.queue(1).map(str).to(Sink.collect()).run()
         assert running.value.offer(1)
         running.value.complete()
         assert await running == ["1"]
-        assert Source.of(1).to(Sink.ignore()).run().value is None
+        other = Source.of(1).to(Sink.collect()).run()
+        assert await other.value == await other == [1]
 
     run_in_virtual_time(main())
 

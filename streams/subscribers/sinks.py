@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from streams._stage import UNSUBSCRIBED, I, describe, discard
 from streams.contract import UNBOUNDED, Publisher, Subscriber, Subscription
 from streams.errors import EmptyStreamError, LimitExceededError, null_element, storable
 from streams.materialize import Materialization
+from streams.stages.stage import UNSUBSCRIBED, I, describe, discard
 
 A = TypeVar("A")
 M = TypeVar("M")

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from streams._stage import UNSUBSCRIBED, describe, reject
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
 from streams.materialize import Materialization
 from streams.shapes import SinkLike
+from streams.stages.stage import UNSUBSCRIBED, describe, reject
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Final, Generic, TypeVar
 
-from streams._sinks import SinkSubscriber, attach
 from streams.contract import Publisher
 from streams.errors import null_element
 from streams.graph import connect
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.sink import Sink
+from streams.subscribers.sinks import SinkSubscriber, attach
 
 T = TypeVar("T")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from streams._stage import UNSUBSCRIBED
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
+from streams.stages.stage import UNSUBSCRIBED
 
 T = TypeVar("T")
 

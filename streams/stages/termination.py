@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from streams._stage import ControlledStage, describe
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.stages.stage import ControlledStage, describe
 
 T = TypeVar("T")
 NONE: Final[Any] = object()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic
 
-from streams._iterable_source import EMIT_BUDGET, SIZED
-from streams._stage import ControlledStage, I, O, describe
 from streams.contract import Subscriber
 from streams.errors import LineTooLongError, null_element
 from streams.materialize import Materialization
+from streams.publishers.iterable import EMIT_BUDGET, SIZED
+from streams.stages.stage import ControlledStage, I, O
 
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """Bytes in one line at most: what may have to be held until its end comes. The same as a message's bound."""
@@ -53,7 +53,7 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             self._results = iter(results)
             self._sized = type(results) in SIZED
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error, describe(self._name, self._f))
+            self._function_failed(error, self._f)
             return
         self._drain()
 
@@ -126,10 +126,10 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
                 self._results = None
                 return left
             except Exception as error:  # noqa: BLE001 - the iterable is user code
-                self._fail(error, describe(self._name, self._f))
+                self._function_failed(error, self._f)
                 return left
             if result is None:
-                self._fail(null_element("the iterable has given None"), describe(self._name, self._f))
+                self._function_failed(null_element("the iterable has given None"), self._f)
                 return left
             self._push(result)
             if self._done:

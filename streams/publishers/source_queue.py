@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from streams._stage import reject
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
 from streams.materialize import Materialization
+from streams.stages.stage import reject
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from streams._stage import ControlledStage, I, O, Stage, describe
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.stages.stage import ControlledStage, I, O, Stage
 
 T = TypeVar("T")
 
@@ -29,10 +29,10 @@ class Map(Stage[I, O], Generic[I, O]):
         try:
             result = self._f(element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error, describe(self._name, self._f))
+            self._function_failed(error, self._f)
             return
         if result is None:
-            self._fail(null_element("the function has returned None"), describe(self._name, self._f))
+            self._function_failed(null_element("the function has returned None"), self._f)
             return
         self._push(result)
 
@@ -53,7 +53,7 @@ class Filter(Stage[T, T], Generic[T]):
         try:
             keep = self._predicate(element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error, describe(self._name, self._predicate))
+            self._function_failed(error, self._predicate)
             return
         if keep:
             self._push(element)
@@ -116,7 +116,7 @@ class TakeWhile(Stage[T, T], Generic[T]):
         try:
             keep = self._predicate(element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error, describe(self._name, self._predicate))
+            self._function_failed(error, self._predicate)
             return
         if keep:
             self._push(element)
@@ -167,10 +167,10 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
         try:
             state = self._state = self._f(self._state, element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error, describe(self._name, self._f))
+            self._function_failed(error, self._f)
             return
         if state is None:
-            self._fail(null_element("the function has returned None"), describe(self._name, self._f))
+            self._function_failed(null_element("the function has returned None"), self._f)
             return
         self._push(state)
 

@@ -112,6 +112,10 @@ class Stage(Subscriber[I], Generic[I, O]):
         self._upstream.cancel()
         self._downstream.on_error(error)
 
+    def _function_failed(self, error: BaseException, function: Any) -> None:
+        """A function that the user gave has raised ``error``, or has returned what is no element."""
+        self._fail(error, describe(self._name, function))
+
     def _complete_early(self) -> None:
         """Ends the stage before its upstream does."""
         if self._done:

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
-from streams._iterable_source import EMIT_BUDGET
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.publishers.iterable import EMIT_BUDGET
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Generic, TypeVar
 
-from streams._stage import ControlledStage, I, O, describe
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.stages.stage import ControlledStage, I, O
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class _MapAsync(ControlledStage[I, O], Generic[I, O]):
             self._upstream.request(1)
 
     def _fail_at(self, error: BaseException) -> None:
-        self._fail(error, describe(self._name, self._f))
+        self._function_failed(error, self._f)
 
     @abstractmethod
     def _broken(self, error: Exception) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from streams._stage import ControlledStage
 from streams.contract import Subscriber
 from streams.demand import multiply_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.stages.stage import ControlledStage
 
 T = TypeVar("T")
 

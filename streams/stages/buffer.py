@@ -6,9 +6,9 @@ from collections import deque
 from enum import Enum
 from typing import Generic, TypeVar
 
-from streams._stage import ControlledStage
 from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import BufferOverflowError, null_element
+from streams.stages.stage import ControlledStage
 
 T = TypeVar("T")
 

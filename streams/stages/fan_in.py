@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from streams._stage import UNSUBSCRIBED, discard
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
+from streams.stages.stage import UNSUBSCRIBED, discard
 
 T = TypeVar("T")
 

@@ -1,0 +1,1 @@
+"""The beginnings of streams: publishers of iterables, files, timers and queues."""

@@ -1,0 +1,1 @@
+"""The middles of streams: what the operators are made of."""

@@ -1,0 +1,1 @@
+"""The ends of streams: subscribers that consume, and their results."""
