@@ -1,7 +1,8 @@
 """What tests of streams need: a clock that jumps, and the two ends of a stream in the test's hands."""
 
+from streams.testkit.expectations import DEFAULT_TIMEOUT, settle
 from streams.testkit.publisher_probe import TestPublisher, TestSource
-from streams.testkit.subscriber_probe import DEFAULT_TIMEOUT, TestSink, TestSubscriber, settle
+from streams.testkit.subscriber_probe import TestSink, TestSubscriber
 from streams.testkit.virtual_time import DeadlockError, VirtualTimeLoop, elapse, run_in_virtual_time
 
 __all__ = [

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
-from streams.demand import Demand
+from streams.demand import Demand, invalid_demand
+from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.source import Source
-from streams.testkit.subscriber_probe import DEFAULT_TIMEOUT, settle
+from streams.testkit.expectations import DEFAULT_TIMEOUT, Expectations, settle
 
 T = TypeVar("T")
 
 
-class TestPublisher(Publisher[T], Subscription, Generic[T]):
+class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
     """A publisher for one subscriber that sends only what the test sends, and refuses to send what was not asked for.
 
     Attributes:
@@ -26,42 +26,48 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
     __test__ = False  # not for pytest to collect
 
     def __init__(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        super().__init__(timeout)
         self.demand = Demand()
         self.cancelled = False
         self._ended = False
-        self._timeout = timeout
         self._requests: deque[int] = deque()
         self._subscriber: Subscriber[T] | None = None
-        self._change = asyncio.Event()
 
     # Publisher and Subscription
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Takes its one subscriber."""
+        """Takes its one subscriber.
+
+        Raises:
+            AssertionError: it has one: in a test that is a mistake, not something to be signalled.
+        """
+        if subscriber is None:
+            raise null_element("subscribe")
         assert self._subscriber is None, "a TestPublisher has one subscriber"
         self._subscriber = subscriber
         subscriber.on_subscribe(self)
-        self._change.set()
+        self._arrival.set()
 
     def request(self, n: int) -> None:
-        """Records a request."""
-        if self.cancelled:
+        """Records a request; after the end, and after a cancellation, there is nothing to request from."""
+        if self.cancelled or self._ended:
             return
         if n < 1:
             self.cancelled = True
-            self.subscriber.on_error(ValueError(f"request({n}): demand must be at least 1 (Reactive Streams 3.9)"))
+            self._arrival.set()
+            self.subscriber.on_error(invalid_demand(n))
             return
         self.demand.add(n)
         self._requests.append(n)
-        self._change.set()
+        self._arrival.set()
 
     def cancel(self) -> None:
         """Records the cancellation; after the end there is nothing to cancel."""
         if not self._ended:
             self.cancelled = True
-            self._change.set()
+            self._arrival.set()
 
-    # The test's side
+    # What the test does
 
     @property
     def subscriber(self) -> Subscriber[T]:
@@ -77,11 +83,18 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         """Sends elements.
 
         Raises:
-            AssertionError: more than was asked for.
+            AssertionError: more than was asked for: see `expect_demand`.
         """
         subscriber = self.subscriber
         for element in elements:
             assert self.demand.take(), f"{element!r} was not asked for: {self.demand}"
+            subscriber.on_next(element)
+
+    def unsafe_send_next(self, *elements: T) -> None:
+        """Sends elements whether they were asked for or not: what breaks rule 1.1, for tests of those who must bear that."""
+        subscriber = self.subscriber
+        for element in elements:
+            self.demand.take()
             subscriber.on_next(element)
 
     def send_complete(self) -> None:
@@ -93,6 +106,8 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         """Fails the stream."""
         self._ended = True
         self.subscriber.on_error(error)
+
+    # What the test expects
 
     async def expect_subscription(self) -> None:
         """Waits for the subscriber."""
@@ -107,6 +122,12 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         assert n is None or asked == n, f"expected request({n}), got request({asked})"
         return asked
 
+    async def expect_demand(self, n: int = 1) -> int:
+        """Waits until ``n`` elements or more are asked for that have not been sent, in as many requests as it takes; returns how many."""
+        while self.demand.outstanding < n:
+            await self._wait(f"demand for {n}: {self.demand}")
+        return self.demand.outstanding
+
     async def expect_no_request(self, seconds: float = 0.0) -> None:
         """Lets ``seconds`` pass, and all that is ready run; no request may come."""
         await settle(seconds)
@@ -117,13 +138,10 @@ class TestPublisher(Publisher[T], Subscription, Generic[T]):
         while not self.cancelled:
             await self._wait("a cancellation")
 
-    async def _wait(self, what: str) -> None:
-        self._change.clear()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._change.wait()
-        except TimeoutError:
-            raise AssertionError(f"expected {what}, but nothing came for {self._timeout:g} s") from None
+    async def expect_no_cancellation(self, seconds: float = 0.0) -> None:
+        """Lets ``seconds`` pass, and all that is ready run; the subscriber may not cancel."""
+        await settle(seconds)
+        assert not self.cancelled, "expected no cancellation, got one"
 
 
 class TestSource(Source[T], Generic[T]):

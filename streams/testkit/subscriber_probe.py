@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-from streams.contract import Publisher, Subscriber, Subscription
-from streams.errors import storable
+from streams.contract import UNBOUNDED, Publisher, Subscriber, Subscription
+from streams.demand import add_demand
+from streams.errors import null_element, storable
 from streams.materialize import Materialization
-from streams.testkit.virtual_time import pass_time
+from streams.testkit.expectations import DEFAULT_TIMEOUT, Expectations, settle
 
 T = TypeVar("T")
 
-DEFAULT_TIMEOUT: Final = 3.0
-"""Seconds (of the loop's time) within which what is expected must come."""
+MOST_ELEMENTS: Final = 1_000_000
+"""Elements that `TestSubscriber.to_strict` and the like keep: a stream without end fails the test before it fills the memory."""
 
 
 class _Next:
@@ -44,6 +46,8 @@ class _Error:
 class _Complete:
     """The stream has ended."""
 
+    __slots__ = ()
+
     def __repr__(self) -> str:
         return "complete"
 
@@ -51,7 +55,7 @@ class _Complete:
 Signal = _Next | _Error | _Complete
 
 
-class TestSubscriber(Subscriber[T], Generic[T]):
+class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
     """A subscriber that records every signal, checks the rules for publishers, and requests only what it is told to.
 
     Signals that break a rule (an element that nobody asked for, anything after the end) fail the next expectation.
@@ -63,18 +67,19 @@ class TestSubscriber(Subscriber[T], Generic[T]):
     __test__ = False  # not for pytest to collect
 
     def __init__(self, timeout: float = DEFAULT_TIMEOUT) -> None:
+        super().__init__(timeout)
         self.violations: list[str] = []
-        self._timeout = timeout
         self._signals: deque[Signal] = deque()
         self._subscription: Subscription | None = None
         self._demand = 0
         self._ended = False
-        self._arrival: asyncio.Event = asyncio.Event()
 
     # Subscriber
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """Keeps the subscription; a second one is cancelled (2.5)."""
+        if subscription is None:
+            raise null_element("on_subscribe")
         if self._subscription is not None:
             subscription.cancel()
             return
@@ -83,6 +88,8 @@ class TestSubscriber(Subscriber[T], Generic[T]):
 
     def on_next(self, element: T) -> None:
         """Records an element."""
+        if element is None:
+            raise null_element("on_next")
         self._demand -= 1
         if self._demand < 0:
             self.violations.append(f"1.1: {element!r} came without demand")
@@ -90,6 +97,8 @@ class TestSubscriber(Subscriber[T], Generic[T]):
 
     def on_error(self, error: BaseException) -> None:
         """Records the failure."""
+        if error is None:
+            raise null_element("on_error")
         self._record(_Error(error))
         self._ended = True
 
@@ -106,7 +115,7 @@ class TestSubscriber(Subscriber[T], Generic[T]):
         self._signals.append(signal)
         self._arrival.set()
 
-    # The test's side
+    # What the test does
 
     def request(self, n: int) -> None:
         """Asks for ``n`` more.
@@ -115,7 +124,7 @@ class TestSubscriber(Subscriber[T], Generic[T]):
             AssertionError: not subscribed yet: see `expect_subscription`.
         """
         assert self._subscription is not None, "request before on_subscribe"
-        self._demand += max(n, 0)
+        self._demand = add_demand(self._demand, max(n, 0))
         self._subscription.request(n)
 
     def cancel(self) -> None:
@@ -126,6 +135,14 @@ class TestSubscriber(Subscriber[T], Generic[T]):
         """
         assert self._subscription is not None, "cancel before on_subscribe"
         self._subscription.cancel()
+
+    async def request_next(self, *expected: T) -> T:
+        """Asks for as many as are expected (one, if nothing is), then `expect_next`."""
+        await self.expect_subscription()
+        self.request(len(expected) or 1)
+        return await self.expect_next(*expected)
+
+    # What the test expects
 
     async def expect_subscription(self) -> Subscription:
         """Waits until there is a subscription, and returns it."""
@@ -142,15 +159,22 @@ class TestSubscriber(Subscriber[T], Generic[T]):
             assert element == value, f"expected next {value!r}, got next {element!r}"
         return element
 
-    async def request_next(self, *expected: T) -> T:
-        """Asks for as many as are expected (one, if nothing is), then `expect_next`."""
-        await self.expect_subscription()
-        self.request(len(expected) or 1)
-        return await self.expect_next(*expected)
-
-    async def expect_n(self, n: int) -> list[T]:
+    async def expect_next_n(self, n: int) -> list[T]:
         """Waits for ``n`` elements and returns them."""
         return [await self._next_element(f"element {i + 1} of {n}") for i in range(n)]
+
+    expect_n = expect_next_n
+
+    async def expect_next_unordered(self, *expected: T) -> list[T]:
+        """Waits for as many elements as are expected, which must be those, in any order; returns them as they came."""
+        missing = list(expected)
+        came: list[T] = []
+        while missing:
+            element = await self._next_element(f"one of next {missing!r}")
+            assert element in missing, f"expected one of next {missing!r}, got next {element!r}"
+            missing.remove(element)
+            came.append(element)
+        return came
 
     async def expect_complete(self) -> None:
         """Waits for the end, which must be the next signal."""
@@ -159,16 +183,73 @@ class TestSubscriber(Subscriber[T], Generic[T]):
 
     async def expect_error(self, kind: type[BaseException] = BaseException) -> BaseException:
         """Waits for a failure of the given kind, which must be the next signal; returns it."""
-        signal = await self._next_signal(f"error {kind.__name__}")
-        assert isinstance(signal, _Error), f"expected error {kind.__name__}, got {signal}"
-        assert isinstance(signal.error, kind), f"expected error {kind.__name__}, got {signal}"
-        return signal.error
+        return self._failure(await self._next_signal(f"error {kind.__name__}"), kind)
+
+    async def expect_next_or_complete(self, *expected: T) -> T | None:
+        """Waits for an element (equal to the one expected, if one is) or the end; returns the element, or None for the end."""
+        signal = await self._next_signal(f"next{_values(expected)} or complete")
+        if isinstance(signal, _Complete):
+            return None
+        return self._one_of(signal, expected, "complete")
+
+    async def expect_next_or_error(self, *expected: T, kind: type[BaseException] = BaseException) -> T | BaseException:
+        """Waits for an element (equal to the one expected, if one is) or a failure of the given kind; returns which it was."""
+        what = f"error {kind.__name__}"
+        signal = await self._next_signal(f"next{_values(expected)} or {what}")
+        if isinstance(signal, _Error):
+            return self._failure(signal, kind)
+        return self._one_of(signal, expected, what)
+
+    async def expect_subscription_and_complete(self, *, request: int = 1) -> None:
+        """Waits for a subscription, asks for ``request`` elements (0: asks nothing), and waits for the end without any of them."""
+        await self._subscribe_and_ask(request)
+        await self.expect_complete()
+
+    async def expect_subscription_and_error(
+        self, kind: type[BaseException] = BaseException, *, request: int = 1
+    ) -> BaseException:
+        """Waits for a subscription, asks for ``request`` elements (0: asks nothing), and waits for a failure without any of them."""
+        await self._subscribe_and_ask(request)
+        return await self.expect_error(kind)
 
     async def expect_no_message(self, seconds: float = 0.0) -> None:
         """Lets ``seconds`` pass, and all that is ready run; no signal may come."""
         await settle(seconds)
         self._check()
         assert not self._signals, f"expected no signal, got {self._signals[0]}"
+
+    async def receive_within(self, seconds: float, most: int = MOST_ELEMENTS) -> list[T]:
+        """Lets ``seconds`` pass; returns the elements there are then, ``most`` at most. The end stays to be expected."""
+        await settle(seconds)
+        self._check()
+        return self._take(lambda _element: True, most)
+
+    async def receive_while(self, holds: Callable[[T], bool], most: int = MOST_ELEMENTS) -> list[T]:
+        """Waits for elements as long as ``holds`` is true of them; returns those. What ends them stays to be expected."""
+        came = self._take(holds, most)
+        while len(came) < most and not self._signals:
+            await self._wait("an element, or what ends them")
+            self._check()
+            came += self._take(holds, most - len(came))
+        return came
+
+    async def to_strict(self, most: int = MOST_ELEMENTS) -> list[T]:
+        """Asks for everything, waits for the end, each element within the timeout, and returns all elements.
+
+        Raises:
+            AssertionError: there are more than ``most``, or the stream fails, or pauses for too long.
+        """
+        await self.expect_subscription()
+        self.request(UNBOUNDED)
+        came = await self.receive_while(lambda _element: True, most + 1)
+        assert len(came) <= most, f"expected complete after at most {most} elements, got more"
+        await self.expect_complete()
+        return came
+
+    async def _subscribe_and_ask(self, n: int) -> None:
+        await self.expect_subscription()
+        if n:
+            self.request(n)
 
     async def _next_element(self, what: str) -> T:
         signal = await self._next_signal(what)
@@ -177,22 +258,43 @@ class TestSubscriber(Subscriber[T], Generic[T]):
         return element
 
     async def _next_signal(self, what: str) -> Signal:
+        self._check()
         while not self._signals:
             await self._wait(what)
         self._check()
         return self._signals.popleft()
 
-    async def _wait(self, what: str) -> None:
-        self._check()
-        self._arrival.clear()
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._arrival.wait()
-        except TimeoutError:
-            raise AssertionError(f"expected {what}, but nothing came for {self._timeout:g} s") from None
+    def _take(self, holds: Callable[[T], bool], most: int) -> list[T]:
+        """The elements at the head of what has come."""
+        came: list[T] = []
+        while len(came) < most and self._signals:
+            signal = self._signals[0]
+            if not isinstance(signal, _Next) or not holds(signal.element):
+                break
+            self._signals.popleft()
+            came.append(signal.element)
+        return came
+
+    @staticmethod
+    def _one_of(signal: Signal, expected: tuple[T, ...], other: str) -> T:
+        what = f"next{_values(expected)} or {other}"
+        assert isinstance(signal, _Next), f"expected {what}, got {signal}"
+        assert not expected or signal.element in expected, f"expected {what}, got {signal}"
+        element: T = signal.element
+        return element
+
+    @staticmethod
+    def _failure(signal: Signal, kind: type[BaseException]) -> BaseException:
+        assert isinstance(signal, _Error), f"expected error {kind.__name__}, got {signal}"
+        assert isinstance(signal.error, kind), f"expected error {kind.__name__}, got {signal}"
+        return signal.error
 
     def _check(self) -> None:
         assert not self.violations, f"rules of Reactive Streams broken: {'; '.join(self.violations)}"
+
+
+def _values(expected: tuple[Any, ...]) -> str:
+    return f" {' or '.join(map(repr, expected))}" if expected else ""
 
 
 class TestSink(TestSubscriber[T], Generic[T]):
@@ -238,18 +340,3 @@ class TestSink(TestSubscriber[T], Generic[T]):
     def _cancelled(self) -> None:
         if self._subscription is not None:
             self._subscription.cancel()
-
-
-SETTLING_TURNS: Final = 10
-"""Turns of the loop after which what was ready has run: a few stages that each put something off to the next turn."""
-
-
-async def settle(seconds: float = 0.0) -> None:
-    """Lets ``seconds`` of the loop's time pass, then gives the loop a few turns to run what is ready.
-
-    On an ordinary loop the time is real: there it is a sleep, and `elapse` is the one that refuses.
-    """
-    if seconds:
-        await pass_time(asyncio.get_running_loop(), seconds)
-    for _ in range(SETTLING_TURNS):
-        await asyncio.sleep(0)

@@ -140,10 +140,15 @@ async def elapse(seconds: float) -> None:
     await pass_time(loop, seconds)
 
 
+def _passed(future: asyncio.Future[None]) -> None:
+    if not future.done():  # whoever waits may have been cancelled in this very turn of the loop
+        future.set_result(None)
+
+
 async def pass_time(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
     """Waits until ``seconds`` of the loop's time have passed; on an ordinary loop that is real time."""
     passed: asyncio.Future[None] = loop.create_future()
-    timer = loop.call_later(seconds, passed.set_result, None)
+    timer = loop.call_later(seconds, _passed, passed)
     try:
         await passed
     finally:

@@ -20,6 +20,8 @@ class FlowCase:
         ratio: elements upstream gives for one that downstream takes, on average over an endless stream.
         ahead: elements that upstream may have given beyond ``ratio`` times what downstream has asked for; None where upstream is not
             held back, because the operator drops or condenses what downstream does not take.
+        ends: it ends a stream that has no end.
+        costly: how many times fewer elements it gets where others get millions: for what takes so much longer by its nature.
         identity: the operator in a form that lets everything through as it comes, if it has one.
         virtual_time: it can be tested in virtual time: no thread or file takes part.
     """
@@ -29,6 +31,8 @@ class FlowCase:
     model: Callable[[list[int]], list[Any]] | None = None
     ratio: float = 1.0
     ahead: int | None = 0
+    ends: bool = False
+    costly: int = 1
     identity: Callable[[], Flow[Any, Any]] | None = None
     virtual_time: bool = True
 

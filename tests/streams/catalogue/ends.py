@@ -1,0 +1,249 @@
+"""Sources, sinks and framing flows, for the generated tests."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import reactivex
+from reactivex.disposable import Disposable
+
+from streams import Flow, Framing, OverflowStrategy, Publisher, Sink, Source
+from streams.stages.framing import LineFraming
+from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
+
+BLOCK = b"x" * 1024
+"""What files without end consist of."""
+
+
+class _Endless(io.RawIOBase):
+    """A file without end."""
+
+    def read(self, size: int = -1) -> bytes:
+        return (BLOCK * (size // len(BLOCK) + 1))[:size]
+
+
+class _EndlessLines(io.RawIOBase):
+    """A file of lines without end."""
+
+    def read(self, size: int = -1) -> bytes:
+        return b"line\n" * (size // 5)
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        return len(data)
+
+
+async def _numbers(count: int | None = None) -> AsyncIterator[int]:
+    for n in itertools.count() if count is None else range(count):
+        yield n
+
+
+def _queue(count: int | None) -> Source[Any]:
+    """A queue that a task fills with ``offer_wait``."""
+
+    def create(m: Any) -> tuple[Publisher[Any], Any]:
+        publisher, queue = Source.queue(16).create(m)
+
+        async def feed() -> None:
+            for n in itertools.count() if count is None else range(count):
+                await queue.offer_wait(n)
+            queue.complete()
+
+        # A stream that is cancelled closes the queue while the task waits: no failure of the run's.
+        m.spawn(feed(), "feed", lambda task: task.cancelled() or task.exception())
+        return publisher, queue
+
+    return Source(create, "queue")
+
+
+def _observable_on_a_timer(count: int) -> Any:
+    """An observable that pushes a number every millisecond, as long as it is subscribed to."""
+
+    def subscribe(observer: Any, _scheduler: Any = None) -> Any:
+        loop = asyncio.get_running_loop()
+        handle: list[Any] = []
+
+        def push(n: int) -> None:
+            if n == count:
+                observer.on_completed()
+                return
+            handle[:] = [loop.call_later(0.001, push, n + 1)]
+            observer.on_next(n)
+
+        def dispose() -> None:
+            handle[0].cancel()  # the one of now
+
+        handle.append(loop.call_soon(push, 0))
+        return Disposable(dispose)
+
+    return reactivex.create(subscribe)
+
+
+def _step(n: int) -> tuple[int, int]:
+    return n + 1, n
+
+
+def _steps(count: int) -> Callable[[int], tuple[int, int] | None]:
+    return lambda n: _step(n) if n < count else None
+
+
+def _later(step: Callable[[int], tuple[int, int] | None]) -> Callable[[int], Any]:
+    async def later(n: int) -> tuple[int, int] | None:
+        return step(n)
+
+    return later
+
+
+async def _one() -> int:
+    return 1
+
+
+def _only(count: int, source: Callable[[], Source[Any]]) -> Callable[[int], Source[Any]]:
+    """For a source that has ``count`` elements and no other number: fewer by `take`, more by repetition of the source."""
+
+    def exactly(wanted: int) -> Source[Any]:
+        whole = source()
+        return whole.concat(*(source() for _ in range(-(-wanted // count) - 1))).take(wanted)
+
+    return exactly
+
+
+SOURCES: list[SourceCase] = [
+    SourceCase("from_iterable", lambda n: Source.from_iterable(range(n)), lambda: Source.iterable(itertools.count)),
+    SourceCase("iterable", lambda n: Source.iterable(lambda: iter(range(n))), lambda: Source.iterable(itertools.count)),
+    SourceCase("range", Source.range, lambda: Source.range(2**62)),
+    SourceCase("repeat", lambda n: Source.repeat(7).take(n), lambda: Source.repeat(7)),
+    SourceCase("cycle", lambda n: Source.cycle([1, 2, 3]).take(n), lambda: Source.cycle([1, 2, 3])),
+    SourceCase(
+        "from_async_iterable",
+        lambda n: Source.from_async_iterable(lambda: _numbers(n)),
+        lambda: Source.from_async_iterable(_numbers),
+    ),
+    SourceCase("unfold", lambda n: Source.unfold(0, _steps(n)), lambda: Source.unfold(0, _step)),
+    SourceCase(
+        "unfold_async",
+        lambda n: Source.unfold_async(0, _later(_steps(n))),
+        lambda: Source.unfold_async(0, _later(_step)),
+    ),
+    SourceCase("tick", lambda n: Source.tick(0.001).take(n), lambda: Source.tick(0.001)),
+    SourceCase("queue", _queue, lambda: _queue(None)),
+    SourceCase("future", _only(1, lambda: Source.future(_one))),
+    SourceCase("lazy", lambda n: Source.lazy(lambda: Source.range(n)), lambda: Source.lazy(lambda: Source.repeat(7))),
+    SourceCase(
+        "from_observable",
+        # As many as there are find room, so that none is dropped however slowly they are asked for.
+        lambda n: Source.from_observable(_observable_on_a_timer(n), max(1, n), OverflowStrategy.FAIL),
+        lambda: Source.from_observable(_observable_on_a_timer(-1), 16, OverflowStrategy.DROP_HEAD),
+    ),
+    SourceCase(
+        "lines",
+        lambda n: Source.lines(io.BytesIO(b"line\n" * n)),
+        lambda: Source.lines(_EndlessLines()),
+        virtual_time=False,
+    ),
+    SourceCase(
+        "file",
+        lambda n: Source.file(io.BytesIO(BLOCK * n), chunk_bytes=len(BLOCK)),
+        lambda: Source.file(_Endless(), chunk_bytes=len(BLOCK)),
+        virtual_time=False,
+    ),
+]
+
+
+async def _nothing(_element: Any) -> None:
+    """Takes no time."""
+
+
+async def _add(state: int, element: int) -> int:
+    return state + element
+
+
+def _encoded(sink: Sink[bytes, Any]) -> Sink[Any, Any]:
+    return Flow[Any, Any].identity().map(lambda n: b"%r" % (n,)).to(sink)
+
+
+class _Acknowledged:
+    """What `Sink.acknowledge` takes."""
+
+    def acknowledge(self) -> None:
+        """Nothing is to be done."""
+
+
+SINKS: list[SinkCase] = [
+    SinkCase("foreach", lambda: Sink.foreach(str), len),
+    SinkCase("foreach_async", lambda: Sink.foreach_async(4, _nothing), len),
+    SinkCase("collect", Sink.collect, list, endless=False),
+    SinkCase("fold", lambda: Sink.fold(0, int.__add__), sum),
+    SinkCase("fold_async", lambda: Sink.fold_async(0, _add), sum),
+    SinkCase("reduce", lambda: Sink.reduce(max), None),
+    SinkCase("head", Sink.head, None),
+    SinkCase("head_option", Sink.head_option, lambda numbers: numbers[0] if numbers else None),
+    SinkCase("last", Sink.last, None),
+    SinkCase("last_option", Sink.last_option, lambda numbers: numbers[-1] if numbers else None),
+    SinkCase("take_last", lambda: Sink.take_last(3), lambda numbers: numbers[-3:]),
+    SinkCase("ignore", Sink.ignore, lambda _: None),
+    SinkCase("cancelled", Sink.cancelled, lambda _: None),
+    SinkCase("on_complete", lambda: Sink.on_complete(str), lambda _: None),
+    SinkCase(
+        "acknowledge",
+        lambda: Flow[Any, Any].identity().map(lambda _: _Acknowledged()).to(Sink.acknowledge()),
+        len,
+    ),
+    # These wait for somebody who pulls, subscribes or observes; by themselves they take what they hold ahead and no more.
+    SinkCase("queue", Sink.queue, None),
+    SinkCase("as_async_iterator", Sink.as_async_iterator, None),
+    SinkCase("as_observable", Sink.as_observable, None),
+    SinkCase("as_publisher", Sink.as_publisher, None),
+    SinkCase("file", lambda: _encoded(Sink.file(_Nowhere())), None, virtual_time=False),
+]
+
+
+def _framed(before: Callable[[int], bytes], framing: Callable[[], Flow[bytes, bytes]]) -> Callable[[], Flow[Any, Any]]:
+    """Numbers as bytes, framed, taken apart again."""
+    return lambda: Flow[int, int].identity().map(before).via(framing()).map(int)
+
+
+def _lines() -> Flow[bytes, bytes]:
+    return Flow.from_stage(lambda downstream, m: LineFraming(downstream, m, 100), "lines")
+
+
+def _same(numbers: list[int]) -> list[int]:
+    return numbers
+
+
+FLOWS: list[FlowCase] = [
+    # One block is asked for at a time and one frame is in each.
+    FlowCase("lines", _framed(lambda n: b"%d\n" % n, _lines), _same, ahead=0),
+    FlowCase(
+        "framing, delimiter of one byte",
+        _framed(lambda n: b"%d|" % n, lambda: Framing.delimiter(b"|", 100)),
+        _same,
+        ahead=0,
+    ),
+    FlowCase(
+        "framing, delimiter",
+        _framed(lambda n: b"%d\r\n" % n, lambda: Framing.delimiter(b"\r\n", 100)),
+        _same,
+        ahead=0,
+    ),
+    FlowCase(
+        "framing, length_field",
+        lambda: (
+            Flow[int, int]
+            .identity()
+            .map(lambda n: b"%d" % n)
+            .via(Framing.encode_length_field(2, max_frame_bytes=100))
+            .via(Framing.length_field(2, max_frame_bytes=100, keep_header=False))
+            .map(int)
+        ),
+        _same,
+        ahead=0,
+    ),
+]

@@ -1,0 +1,138 @@
+"""Publishers, subscribers and processors of the toolkit as the kit needs them: each in a run of its own, which ends with the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import unittest
+from bisect import bisect_left
+from collections.abc import Coroutine
+from typing import Any
+
+from streams import UNBOUNDED, Flow, Keep, Materialization, Processor, Publisher, Running, Sink, Source, Subscriber
+from streams.testkit import run_in_virtual_time
+from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
+
+RECOVERING = ("recover", "map_error", "on_error_complete", "restart", "flow restart", "supervis")
+"""Operators, by the beginning of their names, after which a failure is not the failure that it was (4.2)."""
+
+SEARCHED = 64
+"""Elements that may flow into an operator, beyond 16 for each that is to come out, until that many do."""
+
+
+SHARING = ("file", "lines")
+"""Sources whose cases read an open file, from where it stands."""
+
+
+class Captured(Publisher[Any]):
+    """An upstream that does nothing but keep the subscriber it is given."""
+
+    def __init__(self) -> None:
+        self.subscriber: Subscriber[Any] | None = None
+
+    def subscribe(self, subscriber: Subscriber[Any]) -> None:
+        assert self.subscriber is None, "a stage that subscribes twice"
+        self.subscriber = subscriber
+
+    def as_source(self) -> Source[Any]:
+        return Source(lambda _m: (self, None), "kit")
+
+    def taken(self) -> Subscriber[Any]:
+        assert self.subscriber is not None, "nothing has subscribed to the upstream"
+        return self.subscriber
+
+
+class Runs:
+    """The part of a verification that starts what it tests in runs, and ends them.
+
+    Attributes:
+        case: what is tested.
+    """
+
+    case: FlowCase | SourceCase | SinkCase
+    _runs: list[Running[Any]]
+
+    @property
+    def recovers(self) -> bool:
+        return self.case.name.startswith(RECOVERING)
+
+    @property
+    def ordered(self) -> bool:
+        return "unordered" not in self.case.name
+
+    @property
+    def timeout(self) -> float:
+        return 60.0 if self.case.virtual_time else 10.0
+
+    @property
+    def strict(self) -> bool:
+        # Several subscribers do not get the same in the same order where there is no order, or one file that they share.
+        return self.ordered and self.case.name not in SHARING
+
+    @property
+    def silence(self) -> float:
+        return 1.0 if self.case.virtual_time else 0.02
+
+    def run(self, coro: Coroutine[Any, Any, Any]) -> Any:
+        return run_in_virtual_time(coro) if self.case.virtual_time else asyncio.run(coro)
+
+    def publisher_of(self, source: Source[Any]) -> Publisher[Any]:
+        """The publisher of a run of ``source`` whose sink leaves it to the test."""
+        publishers: list[Publisher[Any]] = []
+
+        def attach(publisher: Publisher[Any], m: Materialization) -> asyncio.Future[None]:
+            publishers.append(publisher)
+            return m.loop.create_future()
+
+        self.keep(source.to(Sink(attach, "kit")).run())
+        return publishers[0]
+
+    def subscriber_of(self, sink: Sink[Any, Any]) -> Subscriber[Any]:
+        """The subscriber that ``sink`` gives its upstream."""
+        upstream = Captured()
+        self.keep(upstream.as_source().to(sink, Keep.right).run())
+        return upstream.taken()
+
+    def processor_of(self, flow: Flow[Any, Any]) -> Processor[Any, Any]:
+        """The processor that ``flow`` becomes."""
+        running = flow.to_processor().run()
+        self.keep(running)
+        processor: Processor[Any, Any] = running.value
+        return processor
+
+    def value(self) -> Any:
+        """What the last run has materialized."""
+        return self._runs[-1].value
+
+    def keep(self, running: Running[Any]) -> None:
+        if not hasattr(self, "_runs"):
+            self._runs = []
+        self._runs.append(running)
+
+    async def tear_down(self) -> None:
+        runs, self._runs = getattr(self, "_runs", []), []
+        for running in runs:
+            running.cancel()
+        for running in runs:
+            # However it ends: a test that breaks a rule on purpose has made it fail.
+            with contextlib.suppress(Exception, asyncio.CancelledError):
+                await running
+
+
+def numbers(elements: int) -> Source[int]:
+    """0, 1, 2, ..."""
+    return Source.iterable(itertools.count if elements >= UNBOUNDED else lambda: range(elements))
+
+
+def flowing_in(case: FlowCase, elements: int) -> int:
+    """How many numbers must flow into an operator for ``elements`` to come out."""
+    model = case.model
+    assert model is not None
+    if elements >= UNBOUNDED:
+        return UNBOUNDED
+    most = 16 * elements + SEARCHED
+    needed = bisect_left(range(most), elements, key=lambda n: len(model(list(range(n)))))
+    if len(model(list(range(needed)))) != elements:
+        raise unittest.SkipTest(f"the operator cannot give exactly {elements} elements")
+    return needed

@@ -1,0 +1,56 @@
+"""The rules for publishers, over every source, and over what comes out of every operator."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import pytest
+
+from streams import UNBOUNDED, Publisher, Source
+from streams.testkit.verification import PublisherVerification
+from tests.streams.catalogue import every
+from tests.streams.catalogue.case import FlowCase, SourceCase
+from tests.streams.verification.runs import Runs, flowing_in, numbers
+
+
+class TestSources(Runs, PublisherVerification[Any]):
+    case: SourceCase
+
+    @pytest.fixture(autouse=True, params=every.sources(), ids=lambda case: case.name)
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+    def create_publisher(self, elements: int) -> Publisher[Any]:
+        if elements >= UNBOUNDED:
+            if self.case.endless is None:
+                raise unittest.SkipTest("the source is not endless")
+            return self.publisher_of(self.case.endless())
+        if self.case.exactly is None:
+            assert self.case.endless is not None, "a source of no kind"
+            return self.publisher_of(self.case.endless().take(elements))
+        return self.publisher_of(self.case.exactly(elements))
+
+
+class TestOperators(Runs, PublisherVerification[Any]):
+    case: FlowCase
+
+    @pytest.fixture(
+        autouse=True, params=[case for case in every.flows() if case.model or case.identity], ids=lambda case: case.name
+    )
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+    def create_publisher(self, elements: int) -> Publisher[Any]:
+        if self.case.model is not None:
+            source = numbers(flowing_in(self.case, elements)).via(self.case.flow())
+        else:
+            assert self.case.identity is not None
+            source = numbers(elements).via(self.case.identity())
+        return self.publisher_of(source)
+
+    def create_failed_publisher(self) -> Publisher[Any] | None:
+        # Others may have something to say before they fail.
+        if self.recovers or self.case.identity is None:
+            return None
+        return self.publisher_of(Source.failed(OSError("as it is meant to")).via(self.case.identity()))

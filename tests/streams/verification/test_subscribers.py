@@ -1,0 +1,89 @@
+"""The rules for subscribers, over every sink from outside, and over the stage of every operator from inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streams import Publisher, Subscriber
+from streams.testkit import TestSubscriber
+from streams.testkit.verification import (
+    ProbingSubscriber,
+    SubscriberBlackboxVerification,
+    SubscriberWhiteboxVerification,
+    WhiteboxProbe,
+)
+from tests.streams.catalogue import every
+from tests.streams.catalogue.case import FlowCase, SinkCase
+from tests.streams.verification.runs import Captured, Runs
+
+
+def observed(observable: Any, pulling: list[Any]) -> Any:
+    return None if pulling else observable.subscribe(on_error=lambda _error: None)
+
+
+def subscribed(publisher: Publisher[int], pulling: list[Any]) -> Any:
+    probe: TestSubscriber[int] = pulling[0] if pulling else TestSubscriber()
+    if not pulling:
+        publisher.subscribe(probe)
+    probe.request(1)
+    return None if pulling else probe
+
+
+PULLS: dict[str, Callable[[Any, list[Any]], Any]] = {
+    "queue": lambda queue, _: asyncio.ensure_future(queue.pull()),
+    "as_async_iterator": lambda iterator, _: asyncio.ensure_future(anext(iterator)),
+    "as_observable": observed,
+    "as_publisher": subscribed,
+}
+"""How the sinks are made to ask that wait for somebody: with what they have materialized, and those that have pulled already."""
+
+
+class TestSinks(Runs, SubscriberBlackboxVerification[int]):
+    case: SinkCase
+
+    test_untested_spec202_blackbox_signals_are_dispatched_asynchronously_where_they_take_long = None
+
+    @pytest.fixture(autouse=True, params=every.sinks(), ids=lambda case: case.name)
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+    def create_subscriber(self) -> Subscriber[int]:
+        self.pulling: list[Any] = []
+        return self.subscriber_of(self.case.sink())
+
+    def trigger_request(self, subscriber: Subscriber[int]) -> None:
+        if (pull := PULLS.get(self.case.name)) and (puller := pull(self.value(), self.pulling)) is not None:
+            self.pulling.append(puller)
+
+    async def tear_down(self) -> None:
+        await super().tear_down()
+        tasks = [puller for puller in getattr(self, "pulling", []) if isinstance(puller, asyncio.Task)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def create_element(self, n: int) -> int:
+        return n
+
+
+class TestStages(Runs, SubscriberWhiteboxVerification[int]):
+    case: FlowCase
+
+    test_untested_spec202_signals_are_dispatched_asynchronously_where_they_take_long = None
+
+    @pytest.fixture(autouse=True, params=[case for case in every.flows() if case.identity], ids=lambda case: case.name)
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+    def create_subscriber(self, probe: WhiteboxProbe[int]) -> Subscriber[int]:
+        assert self.case.identity is not None
+        upstream = Captured()
+        self.publisher_of(upstream.as_source().via(self.case.identity())).subscribe(ProbingSubscriber(probe))
+        return upstream.taken()
+
+    def create_element(self, n: int) -> int:
+        return n
