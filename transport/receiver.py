@@ -60,11 +60,11 @@ class Receiver(Source[Delivery]):
         self.client_id = None if client_id is None else check_name(client_id, "client")
         self.reconnect = reconnect or Backoff()
         self.on_waiting = on_waiting
-        super().__init__(lambda materialization: _materialize(DeliveryStage(self), materialization))
+        super().__init__(lambda materialization: _materialize(DeliveryStage(self, materialization), materialization))
 
     def batches(self) -> Source[DeliveredBatch]:
         """The same messages a delivered batch at a time, for handlers that work on many at once."""
-        return Source(lambda materialization: _materialize(BatchStage(self), materialization))
+        return Source(lambda materialization: _materialize(BatchStage(self, materialization), materialization))
 
 
 def _materialize(stage: ReceiverStage[Any], materialization: Materialization) -> tuple[Publisher[Any], None]:

@@ -8,7 +8,17 @@ from abc import abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from streams import Publisher, Subscriber, Subscription
+from streams import (
+    Materialization,
+    Publisher,
+    StreamClosedError,
+    Subscriber,
+    Subscription,
+    add_demand,
+    invalid_demand,
+    null_element,
+    reject,
+)
 from transport.client import BrokerLink
 from transport.delivery import DeliveredBatch, Delivery
 from transport.errors import RemoteProtocolError
@@ -36,8 +46,9 @@ their chance at what waits here."""
 class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     """One run of a `Receiver`; subclasses say what an element is."""
 
-    def __init__(self, receiver: Receiver) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, receiver: Receiver, materialization: Materialization) -> None:
+        self._m = materialization
+        self._loop = materialization.loop
         self._receiver = receiver
         self.session = ReceiverSession(
             receiver.queue_name, receiver.strategy, self._schedule_turn, receiver.max_in_flight_bytes, receiver.limit
@@ -66,22 +77,33 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     def _elements(self, batch: DeliveredBatch) -> list[T]:
         """The elements of ``batch``, in order."""
 
+    @abstractmethod
+    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:
+        """Give back the last ``rest`` elements of ``batch``, at once: cancel has to be quick (3.5)."""
+
     # Publisher and Subscription
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Serve the one subscriber of this run."""
+        """Serve the one subscriber of this run; another gets `StreamClosedError`."""
+        if subscriber is None:
+            raise null_element("subscribe")
         if self._subscribed:
-            raise RuntimeError("a materialized receiver has one subscriber")
+            reject(subscriber, StreamClosedError("a materialized receiver has one subscriber"))
+            return
         self._subscribed = True
         self._downstream = subscriber
         subscriber.on_subscribe(self)
 
     def request(self, n: int) -> None:
-        """Rule 3.8: n more elements may come; the first request connects. Rule 3.9: n <= 0 is an error signal."""
-        if n <= 0:
-            self._fail(ValueError(f"request({n}): rule 3.9 of Reactive Streams wants a positive number"))
+        """N more elements may come, and the first request connects; n < 1 fails the stream (3.9)."""
+        if self._downstream is None:
             return
-        self._wanted += n
+        if n < 1:
+            self._fail(invalid_demand(n))
+            self._give_back()
+            self._schedule_turn()
+            return
+        self._wanted = add_demand(self._wanted, n)
         if not self._started:
             self._started = True
             self.link.start()
@@ -89,6 +111,8 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
 
     def cancel(self) -> None:
         """Downstream takes no more. What waits here goes back at once; what it has taken it may still acknowledge."""
+        if self._downstream is None:
+            return
         self._downstream = None
         self._give_back()
         self._schedule_turn()
@@ -187,7 +211,11 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._turn_scheduled = False
         if self._ended:
             return
-        self._emit()
+        try:
+            self._emit()
+        except Exception as error:  # noqa: BLE001 - whatever a subscriber raises: it has cancelled (2.13), and fails its run
+            self.cancel()
+            self._m.fail(error)
         self._send_answers()
         if self._downstream is None or not self.link.is_open:
             return
@@ -265,8 +293,9 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     def _give_back(self) -> None:
         for batch in self._waiting:
             batch.reject()
-        for element in self._current[self._position :]:
-            element.reject()  # type: ignore[attr-defined]  # both kinds of element can be rejected
+        rest = len(self._current) - self._position
+        if self._batch is not None and rest > 0:
+            self._reject_rest(self._batch, rest)
         self._drop_waiting()
 
     def _drop_waiting(self) -> None:
@@ -278,12 +307,12 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     def _complete(self) -> None:
         downstream, self._downstream = self._downstream, None
         if downstream is not None:
-            downstream.on_complete()
+            self._m.call(downstream.on_complete)
 
     def _fail(self, error: Exception) -> None:
         downstream, self._downstream = self._downstream, None
         if downstream is not None:
-            downstream.on_error(error)
+            self._m.call(downstream.on_error, error)
 
     def _note_closed(self) -> None:
         self._ended = True
@@ -298,9 +327,16 @@ class DeliveryStage(ReceiverStage[Delivery]):
     def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
         return [Delivery(batch, index, payload) for index, payload in enumerate(batch.payloads())]
 
+    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:
+        batch.unsettled -= rest
+        self.session.reject(batch, batch.first + len(batch) - rest, rest, 0.0)
+
 
 class BatchStage(ReceiverStage[DeliveredBatch]):
     """One element a delivered batch."""
 
     def _elements(self, batch: DeliveredBatch) -> list[DeliveredBatch]:
         return [batch]
+
+    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:  # noqa: ARG002 - a batch is one element
+        batch.reject()

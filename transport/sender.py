@@ -130,9 +130,9 @@ class Sender:
         stage.start()
         return done
 
-    def attach_flow(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Confirmation]:  # noqa: ARG002 - the flow protocol's signature
+    def attach_flow(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Confirmation]:
         """Run as a flow; called when a stream is run."""
-        return ConfirmationPublisher(self, publisher)
+        return ConfirmationPublisher(self, publisher, materialization)
 
     def as_sink(self) -> Sink[Sendable, SendSummary]:
         """The same as a plain `Sink`, to compose with further stages."""

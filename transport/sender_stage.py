@@ -9,7 +9,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from streams import Publisher, Subscriber, Subscription
+from streams import (
+    Materialization,
+    Publisher,
+    StreamClosedError,
+    Subscriber,
+    Subscription,
+    add_demand,
+    invalid_demand,
+    null_element,
+    reject,
+)
 from transport.client import BrokerLink
 from transport.cumulative import CumulativeDemand
 from transport.errors import QueueFullError, RemoteProtocolError
@@ -69,20 +79,27 @@ class SenderStage(Subscriber[Sendable]):
         self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
 
     def start(self) -> None:
-        """Begin to connect; elements are requested when the broker grants demand."""
-        self.link.start()
+        """Begin to connect, unless cancelled already; elements are requested when the broker grants demand."""
+        if not self._done:
+            self.link.start()
 
     # Subscriber
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """Rule 2.5: a second subscription is cancelled."""
-        if self._upstream is not None:
+        """A second subscription is cancelled (2.5), and any when nothing can be sent any more."""
+        if subscription is None:
+            raise null_element("Sender")
+        if self._upstream is not None or self._done:
             subscription.cancel()
             return
         self._upstream = subscription
 
     def on_next(self, element: Sendable) -> None:
         """Take one element; the batch leaves at the end of the loop's turn, or when it is full."""
+        if self._done or element is None:
+            if element is None:
+                raise null_element("Sender")
+            return
         self._requested -= 1
         self._taken += 1
         session = self.session
@@ -102,7 +119,13 @@ class SenderStage(Subscriber[Sendable]):
 
     def on_error(self, error: BaseException) -> None:
         """Upstream failed: what it gave is still sent and confirmed, then the failure goes on."""
-        self._failure = error if isinstance(error, Exception) else RuntimeError(repr(error))
+        if error is None:
+            raise null_element("Sender")
+        if isinstance(error, Exception):
+            self._failure = error
+        else:
+            self._failure = RuntimeError(repr(error))
+            self._failure.__cause__ = error
         self._completed = True
         self._turn()
 
@@ -113,12 +136,13 @@ class SenderStage(Subscriber[Sendable]):
 
     def cancel(self) -> None:
         """Stop taking, and end the link."""
-        self._completed = True
-        if self._upstream is not None:
+        if self._done:
+            return
+        self._done = True
+        if self._upstream is not None and not self._completed:
             self._upstream.cancel()
-        if not self._done:
-            self._done = True
-            self.link.close()
+        self._completed = True
+        self.link.close()
 
     def hold_back(self, held: bool) -> None:
         """Take nothing more from upstream while ``held``: downstream has not taken the confirmations."""
@@ -196,7 +220,9 @@ class SenderStage(Subscriber[Sendable]):
     def _request(self) -> None:
         """Request upstream no more than the broker has granted beyond what is already taken."""
         session = self.session
-        if self._upstream is None or self.held_back or self._done or session.unsent_bytes > MAX_UNSENT_BYTES:
+        if self._upstream is None or self._completed or self.held_back or self._done:
+            return
+        if session.unsent_bytes > MAX_UNSENT_BYTES:
             return
         if session.unconfirmed_messages >= self._sender.max_in_flight or session.credit_bytes <= 0:
             return
@@ -252,7 +278,8 @@ class ConfirmationPublisher(Publisher[Confirmation], Subscription):
     Upstream is held back while a confirmation waits for demand, so what waits is bounded by what was in flight.
     """
 
-    def __init__(self, sender: Sender, upstream: Publisher[Sendable]) -> None:
+    def __init__(self, sender: Sender, upstream: Publisher[Sendable], materialization: Materialization) -> None:
+        self._m = materialization
         self._upstream = upstream
         self._stage = SenderStage(sender, self._confirmed, self._finished)
         self._waiting: deque[Confirmation] = deque()
@@ -260,49 +287,66 @@ class ConfirmationPublisher(Publisher[Confirmation], Subscription):
         self._ended = False
         self._error: Exception | None = None
         self._downstream: Subscriber[Confirmation] | None = None
+        self._subscribed = False
         self._emitting = False
 
     def subscribe(self, subscriber: Subscriber[Confirmation]) -> None:
-        """Start the sender for its one subscriber."""
-        if self._downstream is not None:
-            raise RuntimeError("a materialized sender flow has one subscriber")
+        """Start the sender for its one subscriber; another gets `StreamClosedError`."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        if self._subscribed:
+            reject(subscriber, StreamClosedError("a materialized sender flow has one subscriber"))
+            return
+        self._subscribed = True
         self._downstream = subscriber
         subscriber.on_subscribe(self)
         self._upstream.subscribe(self._stage)
         self._stage.start()
 
     def request(self, n: int) -> None:
-        """Rule 3.8: n more confirmations may come; rule 3.9: n <= 0 is an error signal."""
-        if n <= 0:
-            self._stage.cancel()
-            self._end(ValueError(f"request({n}): rule 3.9 of Reactive Streams wants a positive number"))
+        """N more confirmations may come; n < 1 fails the stream (3.9)."""
+        if self._downstream is None:
             return
-        self._wanted += n
+        if n < 1:
+            self._stop()
+            self._end(invalid_demand(n))
+            return
+        self._wanted = add_demand(self._wanted, n)
         self._emit()
 
     def cancel(self) -> None:
         """Stop sending; what was sent stays sent."""
-        self._downstream = None
+        if self._downstream is not None:
+            self._downstream = None
+            self._stop()
+
+    def _stop(self) -> None:
         self._waiting.clear()
         self._stage.cancel()
 
     def _confirmed(self, confirmation: Confirmation) -> None:
-        self._waiting.append(confirmation)
-        self._emit()
+        if self._downstream is not None:
+            self._waiting.append(confirmation)
+            self._m.call(self._emit)
 
     def _finished(self, error: Exception | None) -> None:
         self._ended = True
         self._error = error
-        self._emit()
+        self._m.call(self._emit)
 
     def _emit(self) -> None:
         if self._emitting:
             return
         self._emitting = True
-        while self._waiting and self._wanted > 0 and self._downstream is not None:
-            self._wanted -= 1
-            self._downstream.on_next(self._waiting.popleft())
-        self._emitting = False
+        try:
+            while self._waiting and self._wanted > 0 and self._downstream is not None:
+                self._wanted -= 1
+                self._downstream.on_next(self._waiting.popleft())
+        except Exception:
+            self.cancel()  # a subscriber that raises has cancelled (2.13)
+            raise
+        finally:
+            self._emitting = False
         self._stage.hold_back(bool(self._waiting))
         if self._ended and not self._waiting:
             self._end(self._error)

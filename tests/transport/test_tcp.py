@@ -14,7 +14,8 @@ import pytest
 from streams import Flow, Running, Sink, Source, SourceQueue
 from streams.testkit import settle
 from transport.errors import ConnectionLostError
-from transport.tcp import Binding, IncomingConnection, TcpWriter, bind, outgoing_connection
+from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
+from transport.tcp_flow import TcpWriter
 
 IDENTITY: Flow[bytes, bytes] = Flow(lambda publisher, _materialization: publisher)
 

@@ -16,8 +16,8 @@ from transport.wire import Welcome
 class WatchedStage(BatchStage):
     """A receiver's stage that tells when its connection comes and goes: silence counts only while there is one."""
 
-    def __init__(self, receiver: Receiver, on_connected: Callable[[bool], None]) -> None:
-        super().__init__(receiver)
+    def __init__(self, receiver: Receiver, run: Materialization, on_connected: Callable[[bool], None]) -> None:
+        super().__init__(receiver, run)
         self._on_connected = on_connected
 
     def link_opened(self, welcome: Welcome) -> None:
@@ -77,7 +77,7 @@ class Printer:
             self._running.cancel()
 
     def _materialize(self, receiver: Receiver, run: Materialization) -> tuple[Publisher[DeliveredBatch], None]:
-        stage = WatchedStage(receiver, self._connected)
+        stage = WatchedStage(receiver, run, self._connected)
         run.on_end(stage.finish)
         return stage, None
 
