@@ -11,6 +11,7 @@ from streams.graph import RunnableGraph
 from streams.keep import Combine, first
 from streams.materialize import Materialization
 from streams.operators.every import Operators
+from streams.rx.limits import MAX_EXPANSION
 from streams.shapes import FlowLike, SinkLike, create_flow, create_sink, expect_flow, expect_sink, name_of
 from streams.sink import Sink
 from streams.stages.relay import JoinedProcessor, PublisherSink, Relay
@@ -121,3 +122,21 @@ class Flow(Operators, Generic[I_contra, O_co]):
             return processor
 
         return Flow(attach, name)
+
+    @staticmethod
+    def rx(*operators: Callable[[Any], Any], trust: bool = False, max_expansion: int = MAX_EXPANSION) -> Flow[Any, Any]:
+        """Operators of reactivex, under demand: ``Flow.rx(ops.pairwise(), ops.map(f))``. See docs/reactivex.md for each.
+
+        Args:
+            operators: what ``reactivex.operators`` has, or compositions of it.
+            trust: accept operators that are not reactivex's as well. They must give what they make of an element before they return;
+                one that does not fails the stream with `NotSynchronousError`.
+            max_expansion: elements that may be made of one; more fail the stream with `ExpansionLimitError`.
+
+        Raises:
+            OperatorRefusedError: an operator is timed, hides a buffer, or needs a second source; the message names ours to use instead.
+        """
+        from streams.rx.flow import rx_flow  # noqa: PLC0415 - reactivex takes longer to import than all of this package
+
+        flow = rx_flow(operators, trust, max_expansion)
+        return Flow(flow.attach_flow, flow.name)

@@ -11,7 +11,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar
 
+from streams.blocked_loop import unwatch, watch
 from streams.errors import StreamClosedError, storable
+from streams.supervision import Decider
 
 M = TypeVar("M")
 
@@ -27,6 +29,7 @@ class Materialization:
 
     Attributes:
         loop: the event loop all signals of this run are calls on.
+        decider: what stages do when a user's function fails; None where no `with_supervision` holds.
     """
 
     __slots__ = (
@@ -35,19 +38,25 @@ class Materialization:
         "_cancelled",
         "_end_hooks",
         "_ended",
+        "_endings",
         "_failure",
+        "_parts",
         "_sink",
         "_tasks",
+        "decider",
         "loop",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop: Final = loop
+        self.decider: Decider | None = None
         self._cancel_hooks: list[Callable[[], None]] = []
         self._cancelled = False
-        self._end_hooks: list[Callable[[], Awaitable[None] | None]] = []
+        self._end_hooks: list[tuple[Callable[[], Awaitable[None] | None], str | None]] = []
         self._ended = False
+        self._endings: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self._parts: set[Part] = set()
         self._sink: asyncio.Future[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -67,24 +76,66 @@ class Materialization:
         Raises:
             StreamClosedError: the run has ended.
         """
-        if self._ended:
-            coro.close()
-            raise StreamClosedError(f"cannot start {name}: the run has ended")
-        task = self.loop.create_task(coro, name=name)
-        self._tasks.add(task)
+        return self.spawner(name, on_done)(coro)
+
+    def spawner(
+        self, name: str, on_done: Callable[[asyncio.Task[M]], None] | None = None
+    ) -> Callable[[Coroutine[Any, Any, M]], asyncio.Task[M]]:
+        """What `spawn` does, as a function of the coroutine alone: for stages that start a task for each element."""
+        tasks, create_task = self._tasks, self.loop.create_task
+        told = self._task_over if on_done is None else on_done
 
         def done(task: asyncio.Task[M]) -> None:
-            self._tasks.discard(task)
+            tasks.discard(task)
             if self._ended:
                 # Retrieves the outcome: after the end nobody is left to care for it.
                 _ = task.cancelled() or task.exception()
-            elif on_done is not None:
-                on_done(task)
-            elif not task.cancelled() and (error := task.exception()) is not None:
-                self.fail(error)
+            else:
+                told(task)
 
-        task.add_done_callback(done)
-        return task
+        def start_task(coro: Coroutine[Any, Any, M]) -> asyncio.Task[M]:
+            if self._ended:
+                coro.close()
+                raise StreamClosedError(f"cannot start {name}: the run has ended")
+            task = create_task(coro, name=name)
+            tasks.add(task)
+            task.add_done_callback(done)
+            return task
+
+        return start_task
+
+    def _task_over(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
+        """Begins a part of the run that may end before it: one life of a source that is restarted, or one substream.
+
+        What is created with the part instead of the run is let go of at the part's `end`, so that any number of them can come and go.
+
+        Args:
+            on_failure: called instead of `fail`; without it a failure of the part is one of the run.
+
+        Raises:
+            StreamClosedError: the run has ended.
+        """
+        if self._ended:
+            raise StreamClosedError("cannot begin a part of a run that has ended")
+        part = Part(self, on_failure or self.fail)
+        part.decider = self.decider
+        if self._cancelled:
+            part.cancel()
+        self._parts.add(part)
+        return part
+
+    @property
+    def ended(self) -> bool:
+        """The sink is done: the run's tasks are being cancelled, or gone."""
+        return self._ended
+
+    def supervised(self, decider: Decider) -> Materialization:
+        """This run as the stages see it that ``decider`` holds for."""
+        return _Supervised(self, decider)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Registers what stops a part of the graph: called once if the run is cancelled or fails, at once if it already is."""
@@ -93,12 +144,13 @@ class Materialization:
         elif not self._ended:
             self._cancel_hooks.append(callback)
 
-    def on_end(self, finish: Callable[[], Awaitable[None] | None]) -> None:
+    def on_end(self, finish: Callable[[], Awaitable[None] | None], name: str | None = None) -> None:
         """Registers last work that the handle waits for, whatever way the run ends: what a connection has still to say, for example.
 
         It is started when the sink is done and the run's tasks are over, and has `STOP_TIMEOUT`; a plain function is called then.
+        ``name`` is what it is called where it has not ended in time.
         """
-        self._end_hooks.append(finish)
+        self._end_hooks.append((finish, name))
 
     def fail(self, error: BaseException) -> None:
         """Ends the run with ``error``: upstream is cancelled and the handle raises it. The first failure counts."""
@@ -112,6 +164,8 @@ class Materialization:
         if self._cancelled or self._ended:
             return
         self._cancelled = True
+        for part in tuple(self._parts):
+            part.cancel()
         hooks, self._cancel_hooks = self._cancel_hooks, []
         for hook in hooks:
             try:
@@ -120,6 +174,10 @@ class Materialization:
                 self.report("a stage failed while it was being cancelled", error)
         if self._sink is not None:
             self._sink.cancel()
+
+    def owns(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the run, or a part of it, has started ``task`` and it is not done."""
+        return task in self._tasks or any(part.owns(task) for part in tuple(self._parts))
 
     def call(self, callback: Callable[..., object], *arguments: object) -> None:
         """Calls what signals downstream from a timer or a task: what a subscriber raises there, against rule 2.13, fails the run."""
@@ -136,12 +194,18 @@ class Materialization:
         """Ends the run: nothing may be started any more, and what was started is over when this returns."""
         self._ended = True
         self._cancel_hooks.clear()
+        for part in tuple(self._parts):
+            part.end()
         for task in self._tasks:
-            task.cancel()
+            if not task.cancelling():  # a second time would interrupt what its coroutine does about the first
+                task.cancel()
         await self._wait_for(self._tasks, "tasks")
+        if self._endings:
+            await asyncio.wait(tuple(self._endings))  # each has its own deadlines
         hooks, self._end_hooks = self._end_hooks, []
         if hooks:
-            await self._wait_for({self.loop.create_task(self._end(hook)) for hook in hooks}, "on_end callbacks")
+            endings = {self.loop.create_task(self._end(hook), name=name) for hook, name in hooks}
+            await self._wait_for(endings, "on_end callbacks")
 
     async def _end(self, hook: Callable[[], Awaitable[None] | None]) -> None:
         try:
@@ -159,6 +223,81 @@ class Materialization:
         if late:
             names = ", ".join(sorted(task.get_name() for task in late))
             self.report(f"{what} of a stream have not ended {STOP_TIMEOUT:g} s after it", TimeoutError(names))
+
+
+class Part(Materialization):
+    """A part of a run, with tasks, hooks and an end of its own; it ends with its run at the latest. Made by `Materialization.part`."""
+
+    __slots__ = ("_on_failure", "_run")
+
+    def __init__(self, run: Materialization, on_failure: Callable[[BaseException], None]) -> None:
+        super().__init__(run.loop)
+        self._run = run
+        self._on_failure = on_failure
+
+    def fail(self, error: BaseException) -> None:
+        """Cancels the part, and tells whoever began it."""
+        if not self._ended and not self._cancelled:
+            self.cancel()
+            self._on_failure(error)
+
+    def end(self) -> None:
+        """Stops the part's tasks and starts its last work, for which the run waits; the second time does nothing."""
+        run = self._run
+        if self not in run._parts:
+            return
+        run._parts.discard(self)
+        if self._tasks or self._end_hooks or self._parts or self._endings:
+            task = self.loop.create_task(self._settle(), name="the end of a part of a stream")
+            run._endings.add(task)
+            task.add_done_callback(run._endings.discard)
+        else:
+            self._ended = True
+            self._cancel_hooks.clear()
+
+
+class _Supervised(Materialization):
+    """A run seen by stages under supervision: everything is the run's but the decider."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Materialization, decider: Decider) -> None:
+        super().__init__(run.loop)
+        self._run = run
+        self.decider = decider
+
+    def spawner(
+        self, name: str, on_done: Callable[[asyncio.Task[M]], None] | None = None
+    ) -> Callable[[Coroutine[Any, Any, M]], asyncio.Task[M]]:
+        """As the run's."""
+        return self._run.spawner(name, on_done)
+
+    @property
+    def ended(self) -> bool:
+        """As the run's."""
+        return self._run.ended
+
+    def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
+        """As the run's, under the same decider."""
+        part = self._run.part(on_failure)
+        part.decider = self.decider
+        return part
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """As the run's."""
+        self._run.on_cancel(callback)
+
+    def on_end(self, finish: Callable[[], Awaitable[None] | None], name: str | None = None) -> None:
+        """As the run's."""
+        self._run.on_end(finish, name)
+
+    def fail(self, error: BaseException) -> None:
+        """As the run's."""
+        self._run.fail(error)
+
+    def cancel(self) -> None:
+        """As the run's."""
+        self._run.cancel()
 
 
 class Running(Generic[M]):
@@ -235,6 +374,8 @@ def start(
     if m._cancelled:
         sink.cancel()
     result: asyncio.Future[M] = loop.create_future()
+    if loop.get_debug():
+        watch(m)
     _keep(loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}"))
     return Running(m, result, value, name)
 
@@ -258,12 +399,15 @@ async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asynci
     try:
         await m._settle()
     finally:
-        _resolve(result, sink, m._failure, name)
+        unwatch(m)
+        _resolve(result, sink, m._failure, name, interrupted is not None)
     if interrupted is not None:
         raise interrupted
 
 
-def _resolve(result: asyncio.Future[M], sink: asyncio.Future[M], failure: BaseException | None, name: str) -> None:
+def _resolve(
+    result: asyncio.Future[M], sink: asyncio.Future[M], failure: BaseException | None, name: str, interrupted: bool
+) -> None:
     """Hands the outcome to those who await the handle."""
     if failure is None:
         if sink.cancelled():
@@ -275,6 +419,9 @@ def _resolve(result: asyncio.Future[M], sink: asyncio.Future[M], failure: BaseEx
             return
     elif not sink.cancelled():
         _ = sink.exception()  # retrieved: the run's failure stands for it
+    if interrupted and isinstance(failure, asyncio.CancelledError):
+        result.cancel()  # a stage's task was cancelled by the same shutdown: no failure to be reported
+        return
     failure = storable(failure)
     failure.add_note(f"in the stream {name}")
     result.set_exception(failure)

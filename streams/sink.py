@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
 from streams.materialize import Materialization
+from streams.operators.via import positive
+from streams.publishers.blocks import BinaryFile
 from streams.stages.map_async import MapAsyncUnordered
 from streams.stages.relay import PublisherSink
 from streams.stages.stage import StagePublisher, discard
+from streams.subscribers.file import FileSink, IOResult
+from streams.subscribers.fold_async import attach_fold_async
+from streams.subscribers.observable import observable_of
+from streams.subscribers.pull import PULL_PREFETCH, Prefetch, SinkQueue
+from streams.subscribers.select import Head, Last, Reduce, TakeLast
 from streams.subscribers.sinks import (
     Acknowledge,
     Acknowledgeable,
+    Cancelled,
     Collect,
     Fold,
     Foreach,
-    Head,
     Ignore,
-    Last,
+    OnComplete,
     SinkSubscriber,
-    Watched,
     attach,
 )
+from streams.subscribers.watched import Watched
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -104,6 +113,7 @@ class Sink(Generic[I_contra, M_co]):
     def foreach_async(parallelism: int, f: Callable[[T], Awaitable[object]]) -> Sink[T, int]:
         """Awaits ``f`` of each element, ``parallelism`` at a time; results in how many there were."""
 
+        @functools.wraps(f)  # for its name, in failures
         async def run(element: T) -> T:
             await f(element)
             return element
@@ -114,8 +124,7 @@ class Sink(Generic[I_contra, M_co]):
             )
             return attach(stage, Foreach(m, discard))
 
-        if parallelism < 1:
-            raise ValueError(f"foreach_async: parallelism must be at least 1, not {parallelism}")
+        positive("foreach_async", "parallelism", parallelism)
         return Sink(attach_stage, "foreach_async")
 
     @staticmethod
@@ -131,6 +140,16 @@ class Sink(Generic[I_contra, M_co]):
         return _sink(lambda m: Fold(m, zero, f), "fold")
 
     @staticmethod
+    def fold_async(zero: A, f: Callable[[A, T], Awaitable[A]]) -> Sink[T, A]:
+        """`fold` with a coroutine function: each step is awaited before the next element is asked for."""
+        return Sink(lambda publisher, m: attach_fold_async(publisher, m, zero, f), "fold_async")
+
+    @staticmethod
+    def reduce(f: Callable[[T, T], T]) -> Sink[T, T]:
+        """`fold` that begins with the first element; `EmptyStreamError` if there is none."""
+        return _sink(lambda m: Reduce(m, f), "reduce")
+
+    @staticmethod
     def ignore() -> Sink[object, None]:
         """Takes everything, keeps nothing."""
         return _sink(Ignore, "ignore")
@@ -141,9 +160,88 @@ class Sink(Generic[I_contra, M_co]):
         return _sink(Head[T], "head")
 
     @staticmethod
+    def head_option() -> Sink[T, T | None]:
+        """The first element, then cancels; None if there is none."""
+        return _sink(lambda m: Head[T](m, None), "head_option")
+
+    @staticmethod
     def last() -> Sink[T, T]:
         """The last element; `EmptyStreamError` if there is none."""
         return _sink(Last[T], "last")
+
+    @staticmethod
+    def last_option() -> Sink[T, T | None]:
+        """The last element; None if there is none."""
+        return _sink(lambda m: Last[T](m, None), "last_option")
+
+    @staticmethod
+    def take_last(count: int) -> Sink[T, list[T]]:
+        """The last ``count`` elements in a list, or as many as there were."""
+        positive("take_last", "count", count)
+        return _sink(lambda m: TakeLast[T](m, count), "take_last")
+
+    @staticmethod
+    def cancelled() -> Sink[object, None]:
+        """Cancels at once."""
+        return _sink(Cancelled, "cancelled")
+
+    @staticmethod
+    def on_complete(callback: Callable[[BaseException | None], object]) -> Sink[object, None]:
+        """Takes everything and calls ``callback`` once: with None at completion, the failure, or ``CancelledError`` of a cancelled run."""
+        return _sink(lambda m: OnComplete(m, callback), "on_complete")
+
+    @staticmethod
+    def queue(prefetch: int = PULL_PREFETCH) -> Sink[Any, None]:
+        """Materializes a `SinkQueue`, from which elements are pulled one by one (``running.value.pull()``), or with ``async for``.
+
+        Done when the stream has ended or the queue has been cancelled; what has come can still be pulled after the end.
+
+        Args:
+            prefetch: elements that wait in the queue at most.
+        """
+        return _pulled(prefetch, "queue")
+
+    @staticmethod
+    def as_async_iterator(prefetch: int = PULL_PREFETCH) -> Sink[Any, None]:
+        """Materializes an asynchronous iterator (a `SinkQueue`); its ``aclose()`` cancels the stream.
+
+        To iterate over a source alone, ``async for element in source`` does the same and needs no handle.
+
+        Args:
+            prefetch: elements asked for ahead of the loop's body at most.
+        """
+        return _pulled(prefetch, "async iterator")
+
+    @staticmethod
+    def as_observable() -> Sink[Any, None]:
+        """Materializes a reactivex ``Observable`` for one observer, which may subscribe and dispose on any thread.
+
+        It is the one run that materializes it: nothing moves before there is an observer, disposing cancels the stream, and a second
+        observer gets `StreamClosedError`. For an observable that runs the stream anew for each, ``reactivex.defer`` a run. An observer
+        has no demand: the stream runs without bound, as fast as the observer takes its calls on the loop's thread.
+        """
+
+        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
+            end: PublisherSink[Any] = PublisherSink(m)
+            publisher.subscribe(end)
+            return end.future, observable_of(end, m)
+
+        return Sink.valued(materialize, "observable")
+
+    @staticmethod
+    def file(
+        file: str | os.PathLike[str] | BinaryFile, *, append: bool = False, sync_at_end: bool = True
+    ) -> Sink[bytes, IOResult]:
+        """Writes bytes to a file, in a thread; results in how many there were, once they are written and the file is closed.
+
+        A run that fails or is cancelled leaves what it has written.
+
+        Args:
+            file: a path, opened for each run, its content replaced; or an open binary file, which is flushed and left open.
+            append: write behind the content of the file at that path instead.
+            sync_at_end: be done only when the file at that path is on the disk (``fsync``).
+        """
+        return _sink(lambda m: FileSink(m, file, append, sync_at_end), "file")
 
     @staticmethod
     def acknowledge() -> Sink[Acknowledgeable, int]:
@@ -153,6 +251,16 @@ class Sink(Generic[I_contra, M_co]):
 
 def _sink(make: Callable[[Materialization], SinkSubscriber[Any, Any]], name: str) -> Sink[Any, Any]:
     return Sink(lambda publisher, m: attach(publisher, make(m)), name)
+
+
+def _pulled(prefetch: int, name: str) -> Sink[Any, None]:
+    positive(name, "prefetch", prefetch)
+
+    def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
+        prefetched: Prefetch[Any] = Prefetch(m, prefetch, name)
+        return attach(publisher, prefetched), SinkQueue(prefetched)
+
+    return Sink.valued(materialize, name)
 
 
 def _its_own_value(future: asyncio.Future[A]) -> tuple[asyncio.Future[A], Any]:

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streams.contract import Publisher
 from streams.graph import RunnableGraph, connect
 from streams.keep import Combine, first
 from streams.materialize import Materialization, Running
 from streams.operators.every import Operators
+from streams.operators.via import positive
 from streams.publishers.async_iterable import AsyncIterablePublisher
-from streams.publishers.blocks import BinaryFile, BlockPublisher
+from streams.publishers.blocks import BLOCK_BYTES, BinaryFile, BlockPublisher
+from streams.publishers.future import Awaited, FuturePublisher, waiting
+from streams.publishers.generated import cycled, repeatable, unfolded, unfolded_async
 from streams.publishers.iterable import IterablePublisher, opener
-from streams.publishers.source_queue import SourceQueue
+from streams.publishers.lazy import LazyPublisher
+from streams.publishers.never import NeverPublisher
+from streams.publishers.observable import ObservablePublisher
+from streams.publishers.source_queue import MAX_WAITING_OFFERS, SourceQueue
 from streams.publishers.tick import TickPublisher
-from streams.shapes import FlowLike, SinkLike, create_flow, expect_flow, name_of
+from streams.shapes import FlowLike, SinkLike, SourceLike, create_flow, expect_flow, name_of
 from streams.sink import Sink
-from streams.stages.expand import MAX_LINE_BYTES, LineFraming
+from streams.stages.buffer import OverflowStrategy
 from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
+from streams.stages.framing import MAX_LINE_BYTES, LineFraming
 from streams.stages.relay import Relay
 from streams.stages.stage import StageFlow
 from streams.subscribers.iterate import ITERATION_PREFETCH, iterate
 
+if TYPE_CHECKING:
+    from reactivex.abc import ObservableBase, SchedulerBase
+
+S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 M = TypeVar("M")
@@ -159,9 +170,59 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (IterablePublisher(m, fail), None), "failed")
 
     @staticmethod
+    def never() -> Source[Any]:
+        """No element and no end; only a cancellation ends it."""
+        return Source(lambda _m: (NeverPublisher(), None), "never")
+
+    @staticmethod
     def repeat(element: T) -> Source[T]:
         """The same element without end."""
         return Source.from_iterable(lambda: itertools.repeat(element))
+
+    @staticmethod
+    def cycle(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+        """What an iterable gives, again and again without end.
+
+        Args:
+            iterable: one that can be gone through any number of times, or a function called for each turn that returns one. The stream
+                fails with ``ValueError`` where a turn gives no element.
+        """
+        opened = repeatable(iterable)
+        return Source(lambda m: (IterablePublisher(m, lambda: cycled(opened)), None), "cycle")
+
+    @staticmethod
+    def range(*bounds: int) -> Source[int]:
+        """The numbers of Python's ``range(*bounds)``: up to, and without, its stop."""
+        return Source.from_iterable(range(*bounds))
+
+    @staticmethod
+    def unfold(state: S, f: Callable[[S], tuple[S, T] | None]) -> Source[T]:
+        """The elements of ``state, element = f(state)``, one call for each, until ``f`` returns None."""
+        return Source(lambda m: (IterablePublisher(m, lambda: unfolded(state, f)), None), "unfold")
+
+    @staticmethod
+    def unfold_async(state: S, f: Callable[[S], Awaitable[tuple[S, T] | None]]) -> Source[T]:
+        """The elements of ``state, element = await f(state)``, one call for each as it is asked for, until that gives None."""
+        return Source(lambda m: (AsyncIterablePublisher(m, lambda: unfolded_async(state, f)), None), "unfold_async")
+
+    @staticmethod
+    def future(awaited: Awaited[T]) -> Source[T]:
+        """What an awaitable gives, waited for once it is asked for; completes with it, and fails with its failure.
+
+        Args:
+            awaited: a function called for each run that returns an awaitable, which is cancelled with the stream; a coroutine, for one
+                run; or an asyncio or concurrent future of somebody else's, which goes on when the stream is cancelled.
+        """
+        wait = waiting(awaited)
+        return Source(lambda m: (FuturePublisher(m, wait), None), "future")
+
+    @staticmethod
+    def lazy(factory: Callable[[], SourceLike[T]]) -> Source[T]:
+        """The source that ``factory`` returns, called once it is first asked for something.
+
+        What that source materializes comes too late for the run's handle: take it inside ``factory``, with `map_materialized`.
+        """
+        return Source(lambda m: (LazyPublisher(m, factory), None), "lazy")
 
     @staticmethod
     def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
@@ -197,16 +258,61 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (TickPublisher(m, seconds, initial_delay), None), "tick")
 
     @staticmethod
-    def queue(bound: int) -> Source[Any]:
-        """What is offered to the `SourceQueue` that a run materializes (``running.value``); ``bound`` elements wait in it at most."""
-        if bound < 1:
-            raise ValueError(f"queue: bound must be at least 1, not {bound}")
+    def queue(
+        bound: int,
+        overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE,
+        *,
+        max_waiting_offers: int = MAX_WAITING_OFFERS,
+    ) -> Source[Any]:
+        """What is offered to the `SourceQueue` that a run materializes (``running.value``).
+
+        Args:
+            bound: elements that wait in it at most.
+            overflow: what one more does. With BACKPRESSURE it is not taken: ``offer`` says so at once, ``offer_wait`` waits for room.
+            max_waiting_offers: calls of ``offer_wait`` that wait at a time; one more raises `TooManyWaitersError`.
+        """
+        positive("queue", "bound", bound)
+        positive("queue", "max_waiting_offers", max_waiting_offers)
 
         def create(m: Materialization) -> tuple[Publisher[Any], SourceQueue[Any]]:
-            queue: SourceQueue[Any] = SourceQueue(m, bound)
+            queue: SourceQueue[Any] = SourceQueue(m, bound, overflow, max_waiting_offers)
             return queue, queue
 
         return Source(create, "queue")
+
+    @staticmethod
+    def from_observable(
+        observable: ObservableBase[T], size: int, overflow: OverflowStrategy, *, scheduler: SchedulerBase | None = None
+    ) -> Source[T]:
+        """What a reactivex observable pushes, from whatever thread; subscribed to by each run, and disposed of at its end.
+
+        An observable does not wait, so what to do with what nobody has asked for yet must be said. An observable that pushes without
+        end from within its ``subscribe`` never lets the event loop run again; give it a ``scheduler`` that has a thread of its own.
+
+        Args:
+            observable: the observable.
+            size: elements that wait at most.
+            overflow: what one more does; anything but BACKPRESSURE, with which an observable cannot comply.
+            scheduler: what the observable is subscribed with; without it each of its operators uses its own.
+        """
+        positive("from_observable", "size", size)
+        if overflow is OverflowStrategy.BACKPRESSURE:
+            raise ValueError(
+                "from_observable: an observable cannot be held back, so BACKPRESSURE is no choice here: "
+                "say what may be dropped (DROP_HEAD, DROP_TAIL, DROP_NEW, DROP_BUFFER), or FAIL"
+            )
+        return Source(lambda m: (ObservablePublisher(m, observable, size, overflow, scheduler), None), "observable")
+
+    @staticmethod
+    def file(file: str | os.PathLike[str] | BinaryFile, *, chunk_bytes: int = BLOCK_BYTES) -> Source[bytes]:
+        """The bytes of a file, a pipe or standard input, in chunks, read in a thread as they are asked for, one chunk ahead.
+
+        Args:
+            file: a path, opened for each run; or an open binary file, read from where it stands and left open.
+            chunk_bytes: bytes in a chunk at most; it has fewer where no more has come.
+        """
+        positive("file", "chunk_bytes", chunk_bytes)
+        return Source(lambda m: (BlockPublisher(m, file, chunk_bytes, "stream file"), None), "file")
 
     @staticmethod
     def lines(file: str | os.PathLike[str] | BinaryFile, *, max_line_bytes: int = MAX_LINE_BYTES) -> Source[bytes]:
@@ -216,8 +322,7 @@ class Source(Operators, Generic[T_co]):
             file: a path, opened for each run; or an open binary file, read from where it stands and left open.
             max_line_bytes: a longer line fails the stream with `LineTooLongError`.
         """
-        if max_line_bytes < 1:
-            raise ValueError(f"lines: max_line_bytes must be at least 1, not {max_line_bytes}")
+        positive("lines", "max_line_bytes", max_line_bytes)
         blocks = Source(lambda m: (BlockPublisher(m, file), None), "lines")
         framing: StageFlow[bytes, bytes] = StageFlow(
             lambda downstream, m: LineFraming(downstream, m, max_line_bytes), "split"

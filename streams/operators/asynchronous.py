@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from streams.contract import Subscriber
+from streams.materialize import Materialization
 from streams.operators.via import Via, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.map_async import MapAsync, MapAsyncUnordered
+from streams.stages.map_async_partitioned import MapAsyncPartitioned, MapAsyncPartitionedUnordered
+from streams.stages.map_blocking import MapBlocking, MapBlockingUnordered
 from streams.stages.stage import StageFlow
 
 if TYPE_CHECKING:
@@ -17,10 +21,15 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
 R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
 
 
 class AsynchronousOperators(Via):
-    """Operators that wait for coroutines and threads."""
+    """Operators that wait for coroutines and threads.
+
+    Of each, elements that were asked for and have not come, that are being worked on, and whose results nobody has asked for are
+    together ``parallelism`` at most.
+    """
 
     @overload
     def map_async(self: SourceLike[T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Source[R]: ...
@@ -39,8 +48,109 @@ class AsynchronousOperators(Via):
     @overload
     def map_async_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R]: ...
     def map_async_unordered(self, parallelism: int, f: Callable[[Any], Awaitable[Any]]) -> Any:
-        """What awaiting ``f(element)`` gives, ``parallelism`` at a time, as it is done."""
+        """What awaiting ``f(element)`` gives, ``parallelism`` at a time, as it is done; a failure as soon as it is known."""
         positive("map_async_unordered", "parallelism", parallelism)
         return self.via(
             StageFlow(lambda downstream, m: MapAsyncUnordered(downstream, m, parallelism, f), "map_async_unordered")
+        )
+
+    @overload
+    def map_async_partitioned(
+        self: SourceLike[T],
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[T], K],
+        f: Callable[[T, K], Awaitable[R]],
+    ) -> Source[R]: ...
+    @overload
+    def map_async_partitioned(
+        self: FlowLike[I, T],
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[T], K],
+        f: Callable[[T, K], Awaitable[R]],
+    ) -> Flow[I, R]: ...
+    def map_async_partitioned(
+        self,
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[Any], Any],
+        f: Callable[[Any, Any], Awaitable[Any]],
+    ) -> Any:
+        """What awaiting ``f(element, partition(element))`` gives, in the order of the elements.
+
+        Args:
+            parallelism: elements under way, those that wait for their partition among them.
+            per_partition: elements of one partition that are worked on at once; with 1 they are worked on in their order.
+            partition: an element's partition; anything that can be a key of a dict.
+            f: gets the element and its partition.
+        """
+        positive("map_async_partitioned", "parallelism", parallelism)
+        positive("map_async_partitioned", "per_partition", per_partition)
+
+        def make(downstream: Subscriber[Any], m: Materialization) -> Subscriber[Any]:
+            return MapAsyncPartitioned(downstream, m, parallelism, per_partition, partition, f, "map_async_partitioned")
+
+        return self.via(StageFlow(make, "map_async_partitioned"))
+
+    @overload
+    def map_async_partitioned_unordered(
+        self: SourceLike[T],
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[T], K],
+        f: Callable[[T, K], Awaitable[R]],
+    ) -> Source[R]: ...
+    @overload
+    def map_async_partitioned_unordered(
+        self: FlowLike[I, T],
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[T], K],
+        f: Callable[[T, K], Awaitable[R]],
+    ) -> Flow[I, R]: ...
+    def map_async_partitioned_unordered(
+        self,
+        parallelism: int,
+        per_partition: int,
+        partition: Callable[[Any], Any],
+        f: Callable[[Any, Any], Awaitable[Any]],
+    ) -> Any:
+        """As `map_async_partitioned`, but results come as they are done; those of one partition in order if ``per_partition`` is 1."""
+        positive("map_async_partitioned_unordered", "parallelism", parallelism)
+        positive("map_async_partitioned_unordered", "per_partition", per_partition)
+
+        def make(downstream: Subscriber[Any], m: Materialization) -> Subscriber[Any]:
+            return MapAsyncPartitionedUnordered(
+                downstream, m, parallelism, per_partition, partition, f, "map_async_partitioned_unordered"
+            )
+
+        return self.via(StageFlow(make, "map_async_partitioned_unordered"))
+
+    @overload
+    def map_blocking(self: SourceLike[T], parallelism: int, f: Callable[[T], R]) -> Source[R]: ...
+    @overload
+    def map_blocking(self: FlowLike[I, T], parallelism: int, f: Callable[[T], R]) -> Flow[I, R]: ...
+    def map_blocking(self, parallelism: int, f: Callable[[Any], Any]) -> Any:
+        """What ``f(element)`` returns, which may block: each call is in a thread, ``parallelism`` at a time; results in order.
+
+        The threads are the run's own and see the context variables of the loop. A call that is under way cannot be interrupted: when
+        the stream is cancelled, the handle waits for it `STOP_TIMEOUT` seconds, then reports it and leaves it behind. It does not
+        keep the process from ending.
+        """
+        positive("map_blocking", "parallelism", parallelism)
+        return self.via(StageFlow(lambda downstream, m: MapBlocking(downstream, m, parallelism, f), "map_blocking"))
+
+    @overload
+    def map_blocking_unordered(self: SourceLike[T], parallelism: int, f: Callable[[T], R]) -> Source[R]: ...
+    @overload
+    def map_blocking_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], R]) -> Flow[I, R]: ...
+    def map_blocking_unordered(self, parallelism: int, f: Callable[[Any], Any]) -> Any:
+        """As `map_blocking`, but results come as they are done, and a failure as soon as it is known."""
+        positive("map_blocking_unordered", "parallelism", parallelism)
+        return self.via(
+            StageFlow(
+                lambda downstream, m: MapBlockingUnordered(downstream, m, parallelism, f, "map_blocking_unordered"),
+                "map_blocking_unordered",
+            )
         )

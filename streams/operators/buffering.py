@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.operators.via import Via, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.buffer import Buffer, OverflowStrategy
+from streams.stages.condense import Batch, Conflate, WeightedBatch
+from streams.stages.extrapolate import Expand
+from streams.stages.last_element import NONE
 from streams.stages.stage import StageFlow
 
 if TYPE_CHECKING:
@@ -15,6 +20,11 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+R = TypeVar("R")
+
+
+def _itself(element: Any) -> Any:
+    return element
 
 
 class BufferingOperators(Via):
@@ -28,3 +38,82 @@ class BufferingOperators(Via):
         """Lets upstream run ahead by ``size`` elements; ``overflow`` says what happens to more."""
         positive("buffer", "size", size)
         return self.via(StageFlow(lambda downstream, _m: Buffer(downstream, size, overflow), "buffer"))
+
+    @overload
+    def conflate(self: SourceLike[T], f: Callable[[T, T], T]) -> Source[T]: ...
+    @overload
+    def conflate(self: FlowLike[I, T], f: Callable[[T, T], T]) -> Flow[I, T]: ...
+    def conflate(self, f: Callable[[Any, Any], Any]) -> Any:
+        """Puts what downstream has not asked for together with ``f(together, element)``; upstream is never held back."""
+        return self.via(StageFlow(lambda downstream, _m: Conflate(downstream, _itself, f), "conflate"))
+
+    @overload
+    def conflate_with_seed(self: SourceLike[T], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R]: ...
+    @overload
+    def conflate_with_seed(self: FlowLike[I, T], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
+    def conflate_with_seed(self, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:
+        """As `conflate`, beginning with ``seed(element)``, also where nothing has to wait."""
+        return self.via(
+            StageFlow(lambda downstream, _m: Conflate(downstream, seed, f, "conflate_with_seed"), "conflate_with_seed")
+        )
+
+    @overload
+    def batch(self: SourceLike[T], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R]: ...
+    @overload
+    def batch(self: FlowLike[I, T], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
+    def batch(self, max: int, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:  # noqa: A002 - Akka's name for it
+        """As `conflate_with_seed`, for ``max`` elements at most; then upstream is held back."""
+        positive("batch", "max", max)
+        return self.via(StageFlow(lambda downstream, _m: Batch(downstream, max, seed, f), "batch"))
+
+    @overload
+    def batch_weighted(
+        self: SourceLike[T],
+        max: float,
+        cost: Callable[[T], float],
+        seed: Callable[[T], R],
+        f: Callable[[R, T], R],
+    ) -> Source[R]: ...
+    @overload
+    def batch_weighted(
+        self: FlowLike[I, T],
+        max: float,
+        cost: Callable[[T], float],
+        seed: Callable[[T], R],
+        f: Callable[[R, T], R],
+    ) -> Flow[I, R]: ...
+    def batch_weighted(
+        self,
+        max: float,  # noqa: A002 - as above
+        cost: Callable[[Any], float],
+        seed: Callable[[Any], Any],
+        f: Callable[[Any, Any], Any],
+    ) -> Any:
+        """As `batch`, for elements that cost ``max`` together at most; one that costs more goes alone. ``cost`` must not be negative."""
+        positive("batch_weighted", "max", max)
+        return self.via(
+            StageFlow(lambda downstream, _m: WeightedBatch(downstream, max, cost, seed, f), "batch_weighted")
+        )
+
+    @overload
+    def expand(self: SourceLike[T], f: Callable[[T], Iterable[R]]) -> Source[R]: ...
+    @overload
+    def expand(self: FlowLike[I, T], f: Callable[[T], Iterable[R]]) -> Flow[I, R]: ...
+    def expand(self, f: Callable[[Any], Iterable[Any]]) -> Any:
+        """Of ``f(element)``, which may be endless, at least one, then as many as are asked for until the next element comes."""
+        return self.via(StageFlow(lambda downstream, m: Expand(downstream, m, f), "expand"))
+
+    @overload
+    def extrapolate(self: SourceLike[T], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Source[T]: ...
+    @overload
+    def extrapolate(self: FlowLike[I, T], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Flow[I, T]: ...
+    def extrapolate(self, f: Callable[[Any], Iterable[Any]], initial: Any = None) -> Any:
+        """Each element, then as many of ``f(element)`` as are asked for until the next comes; ``initial`` stands in for a first element."""
+
+        def element_first(element: Any) -> Iterable[Any]:
+            return chain((element,), f(element))
+
+        first = NONE if initial is None else initial
+        return self.via(
+            StageFlow(lambda downstream, m: Expand(downstream, m, element_first, "extrapolate", first), "extrapolate")
+        )

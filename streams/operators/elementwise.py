@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.operators.via import Via, not_negative, not_none
 from streams.shapes import FlowLike, SourceLike
-from streams.stages.elementwise import Drop, Filter, Map, Scan, Take, TakeWhile
+from streams.stages.elementwise import Drop, DropWhile, Scan, Take, TakeWhile, ZipWithIndex
 from streams.stages.expand import MapConcat
+from streams.stages.fused import FusedFlow
+from streams.stages.intersperse import Intersperse
+from streams.stages.last_element import NONE, Fold, Reduce, StatefulMap
 from streams.stages.stage import StageFlow
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 class ElementwiseOperators(Via):
@@ -29,7 +33,7 @@ class ElementwiseOperators(Via):
     def map(self: FlowLike[I, T], f: Callable[[T], R]) -> Flow[I, R]: ...
     def map(self, f: Callable[[Any], Any]) -> Any:
         """``f`` of each element."""
-        return self.via(StageFlow(lambda downstream, _m: Map(downstream, f), "map"))
+        return self.via(FusedFlow("map", f))
 
     @overload
     def filter(self: SourceLike[T], predicate: Callable[[T], object]) -> Source[T]: ...
@@ -37,7 +41,15 @@ class ElementwiseOperators(Via):
     def filter(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
     def filter(self, predicate: Callable[[Any], object]) -> Any:
         """The elements for which ``predicate`` is true."""
-        return self.via(StageFlow(lambda downstream, _m: Filter(downstream, predicate), "filter"))
+        return self.via(FusedFlow("filter", predicate))
+
+    @overload
+    def filter_not(self: SourceLike[T], predicate: Callable[[T], object]) -> Source[T]: ...
+    @overload
+    def filter_not(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
+    def filter_not(self, predicate: Callable[[Any], object]) -> Any:
+        """The elements for which ``predicate`` is false."""
+        return self.via(FusedFlow("filter_not", predicate))
 
     @overload
     def map_concat(self: SourceLike[T], f: Callable[[T], Iterable[R]]) -> Source[R]: ...
@@ -46,6 +58,59 @@ class ElementwiseOperators(Via):
     def map_concat(self, f: Callable[[Any], Iterable[Any]]) -> Any:
         """The elements of ``f(element)``, for each element."""
         return self.via(StageFlow(lambda downstream, m: MapConcat(downstream, m, f), "map_concat"))
+
+    flat_map = map_concat
+    """Another name for `map_concat`."""
+
+    @overload
+    def stateful_map(
+        self: SourceLike[T],
+        create: Callable[[], S],
+        f: Callable[[S, T], tuple[S, R]],
+        on_complete: Callable[[S], R | None] | None = ...,
+    ) -> Source[R]: ...
+    @overload
+    def stateful_map(
+        self: FlowLike[I, T],
+        create: Callable[[], S],
+        f: Callable[[S, T], tuple[S, R]],
+        on_complete: Callable[[S], R | None] | None = ...,
+    ) -> Flow[I, R]: ...
+    def stateful_map(
+        self,
+        create: Callable[[], Any],
+        f: Callable[[Any, Any], tuple[Any, Any]],
+        on_complete: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """What ``f(state, element)`` gives beside the next state, the first state being ``create()``.
+
+        ``on_complete(state)`` is called once, however the stream ends; what it returns is the last element, before a failure too.
+        """
+        return self.via(
+            StageFlow(lambda downstream, m: StatefulMap(downstream, create, f, on_complete, m.report), "stateful_map")
+        )
+
+    @overload
+    def zip_with_index(self: SourceLike[T]) -> Source[tuple[T, int]]: ...
+    @overload
+    def zip_with_index(self: FlowLike[I, T]) -> Flow[I, tuple[T, int]]: ...
+    def zip_with_index(self) -> Any:
+        """Pairs of an element and its number, from 0."""
+        return self.via(StageFlow(lambda downstream, _m: ZipWithIndex(downstream), "zip_with_index"))
+
+    @overload
+    def intersperse(self: SourceLike[T], separator: T, *, start: T | None = ..., end: T | None = ...) -> Source[T]: ...
+    @overload
+    def intersperse(
+        self: FlowLike[I, T], separator: T, *, start: T | None = ..., end: T | None = ...
+    ) -> Flow[I, T]: ...
+    def intersperse(self, separator: Any, *, start: Any = None, end: Any = None) -> Any:
+        """``separator`` between the elements, ``start`` before the first and ``end`` after the last, also where there is none."""
+        not_none("intersperse", separator)
+        first, last = (NONE if edge is None else edge for edge in (start, end))
+        return self.via(
+            StageFlow(lambda downstream, _m: Intersperse(downstream, separator, first, last), "intersperse")
+        )
 
     @overload
     def take(self: SourceLike[T], count: int) -> Source[T]: ...
@@ -74,6 +139,14 @@ class ElementwiseOperators(Via):
         return self.via(StageFlow(lambda downstream, _m: Drop(downstream, count), "drop"))
 
     @overload
+    def drop_while(self: SourceLike[T], predicate: Callable[[T], object]) -> Source[T]: ...
+    @overload
+    def drop_while(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
+    def drop_while(self, predicate: Callable[[Any], object]) -> Any:
+        """The elements from the first for which ``predicate`` is false."""
+        return self.via(StageFlow(lambda downstream, _m: DropWhile(downstream, predicate), "drop_while"))
+
+    @overload
     def scan(self: SourceLike[T], zero: R, f: Callable[[R, T], R]) -> Source[R]: ...
     @overload
     def scan(self: FlowLike[I, T], zero: R, f: Callable[[R, T], R]) -> Flow[I, R]: ...
@@ -81,3 +154,20 @@ class ElementwiseOperators(Via):
         """``zero``, then after each element the state that ``f(state, element)`` gives."""
         not_none("scan", zero)
         return self.via(StageFlow(lambda downstream, m: Scan(downstream, m, zero, f), "scan"))
+
+    @overload
+    def fold(self: SourceLike[T], zero: R, f: Callable[[R, T], R]) -> Source[R]: ...
+    @overload
+    def fold(self: FlowLike[I, T], zero: R, f: Callable[[R, T], R]) -> Flow[I, R]: ...
+    def fold(self, zero: Any, f: Callable[[Any, Any], Any]) -> Any:
+        """One element: the state after the last, where ``zero`` is the first state and ``f(state, element)`` the next."""
+        not_none("fold", zero)
+        return self.via(StageFlow(lambda downstream, _m: Fold(downstream, zero, f), "fold"))
+
+    @overload
+    def reduce(self: SourceLike[T], f: Callable[[T, T], T]) -> Source[T]: ...
+    @overload
+    def reduce(self: FlowLike[I, T], f: Callable[[T, T], T]) -> Flow[I, T]: ...
+    def reduce(self, f: Callable[[Any, Any], Any]) -> Any:
+        """As `fold`, with the first element for a zero; fails with `EmptyStreamError` where there is none."""
+        return self.via(StageFlow(lambda downstream, _m: Reduce(downstream, f), "reduce"))

@@ -1,9 +1,168 @@
-"""Operators about time: pace, delay and time-outs."""
+"""Operators about time: pace, delay and time-outs. Seconds are those of the loop's clock."""
 
 from __future__ import annotations
 
-from streams.operators.via import Via
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from streams.materialize import Materialization
+from streams.operators.via import Via, not_negative, positive
+from streams.shapes import FlowLike, SourceLike
+from streams.stages.buffer import DELAY_SIZE, Delay, OverflowStrategy
+from streams.stages.keep_alive import KeepAlive
+from streams.stages.stage import StageFlow
+from streams.stages.throttle import Throttle, ThrottleMode
+from streams.stages.timed import DropWithin, InitialDelay, TakeWithin
+from streams.stages.timeouts import BackpressureTimeout, CompletionTimeout, IdleTimeout, InitialTimeout
+
+if TYPE_CHECKING:
+    from streams.contract import Subscriber
+    from streams.flow import Flow
+    from streams.source import Source
+
+I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
+T = TypeVar("T")
 
 
 class TimingOperators(Via):
     """Operators about time: pace, delay and time-outs."""
+
+    @overload
+    def throttle(
+        self: SourceLike[T],
+        elements: int,
+        per: float,
+        maximum_burst: int | None = ...,
+        cost: Callable[[T], float] | None = ...,
+        mode: ThrottleMode = ...,
+    ) -> Source[T]: ...
+    @overload
+    def throttle(
+        self: FlowLike[I, T],
+        elements: int,
+        per: float,
+        maximum_burst: int | None = ...,
+        cost: Callable[[T], float] | None = ...,
+        mode: ThrottleMode = ...,
+    ) -> Flow[I, T]: ...
+    def throttle(
+        self,
+        elements: int,
+        per: float,
+        maximum_burst: int | None = None,
+        cost: Callable[[Any], float] | None = None,
+        mode: ThrottleMode = ThrottleMode.SHAPING,
+    ) -> Any:
+        """At most ``elements`` in ``per`` seconds, evenly spread; after a pause ``maximum_burst`` of them may pass at once.
+
+        Args:
+            elements: how many, or what they may cost.
+            per: seconds.
+            maximum_burst: 0 spreads the first one too; None for what passes in a tenth of a second, at least 1.
+            cost: an element's cost, not negative; None for 1 each.
+            mode: whether one that comes too soon waits for its time, or fails the stream with `RateExceededError`.
+        """
+        positive("throttle", "elements", elements)
+        positive("throttle", "per", per)
+        if maximum_burst is not None:
+            not_negative("throttle", "maximum_burst", maximum_burst)
+            if mode is ThrottleMode.ENFORCING and not maximum_burst:
+                raise ValueError(
+                    "throttle: with ThrottleMode.ENFORCING maximum_burst must be at least 1, or nothing could pass"
+                )
+        return self.via(
+            StageFlow(
+                lambda downstream, m: Throttle(downstream, m, elements, per, maximum_burst, cost, mode), "throttle"
+            )
+        )
+
+    @overload
+    def delay(self: SourceLike[T], seconds: float, size: int = ..., overflow: OverflowStrategy = ...) -> Source[T]: ...
+    @overload
+    def delay(
+        self: FlowLike[I, T], seconds: float, size: int = ..., overflow: OverflowStrategy = ...
+    ) -> Flow[I, T]: ...
+    def delay(
+        self, seconds: float, size: int = DELAY_SIZE, overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE
+    ) -> Any:
+        """Every element ``seconds`` after it came; ``size`` of them can wait, ``overflow`` says what happens to more.
+
+        A failure does not wait. Where upstream is held back, no more than ``size`` elements pass in ``seconds``.
+        """
+        positive("delay", "seconds", seconds)
+        positive("delay", "size", size)
+        return self.via(StageFlow(lambda downstream, m: Delay(downstream, m, seconds, size, overflow), "delay"))
+
+    @overload
+    def initial_delay(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def initial_delay(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def initial_delay(self, seconds: float) -> Any:
+        """Asks upstream for nothing in the first ``seconds``."""
+        return self._timed("initial_delay", InitialDelay, seconds)
+
+    @overload
+    def take_within(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def take_within(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def take_within(self, seconds: float) -> Any:
+        """What comes in the first ``seconds``; then the stream ends."""
+        return self._timed("take_within", TakeWithin, seconds)
+
+    @overload
+    def drop_within(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def drop_within(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def drop_within(self, seconds: float) -> Any:
+        """Drops what comes in the first ``seconds``."""
+        return self._timed("drop_within", DropWithin, seconds)
+
+    @overload
+    def idle_timeout(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def idle_timeout(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def idle_timeout(self, seconds: float) -> Any:
+        """Fails with `StreamTimeoutError` when no element has come for ``seconds``, whether one was asked for or not."""
+        return self._timed("idle_timeout", IdleTimeout, seconds)
+
+    @overload
+    def completion_timeout(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def completion_timeout(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def completion_timeout(self, seconds: float) -> Any:
+        """Fails with `StreamTimeoutError` when the stream has not ended after ``seconds``."""
+        return self._timed("completion_timeout", CompletionTimeout, seconds)
+
+    @overload
+    def initial_timeout(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def initial_timeout(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def initial_timeout(self, seconds: float) -> Any:
+        """Fails with `StreamTimeoutError` when the first element has not come after ``seconds``."""
+        return self._timed("initial_timeout", InitialTimeout, seconds)
+
+    @overload
+    def backpressure_timeout(self: SourceLike[T], seconds: float) -> Source[T]: ...
+    @overload
+    def backpressure_timeout(self: FlowLike[I, T], seconds: float) -> Flow[I, T]: ...
+    def backpressure_timeout(self, seconds: float) -> Any:
+        """Fails with `StreamTimeoutError` when downstream has had all it asked for, and asks for no more for ``seconds``."""
+        return self._timed("backpressure_timeout", BackpressureTimeout, seconds)
+
+    @overload
+    def keep_alive(self: SourceLike[T], seconds: float, make: Callable[[], T]) -> Source[T]: ...
+    @overload
+    def keep_alive(self: FlowLike[I, T], seconds: float, make: Callable[[], T]) -> Flow[I, T]: ...
+    def keep_alive(self, seconds: float, make: Callable[[], Any]) -> Any:
+        """Emits ``make()`` when nothing has passed for ``seconds``; if downstream asks for nothing then, as soon as it does."""
+        positive("keep_alive", "seconds", seconds)
+        return self.via(StageFlow(lambda downstream, m: KeepAlive(downstream, m, seconds, make), "keep_alive"))
+
+    def _timed(
+        self,
+        name: str,
+        stage: Callable[[Subscriber[Any], Materialization, float], Subscriber[Any]],
+        seconds: float,
+    ) -> Any:
+        positive(name, "seconds", seconds)
+        return self.via(StageFlow(lambda downstream, m: stage(downstream, m, seconds), name))

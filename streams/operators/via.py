@@ -6,14 +6,15 @@ from abc import abstractmethod
 from typing import Any
 
 from streams.errors import null_element
+from streams.keep import Combine, first
 
 
 class Via:
     """What a stage can be put behind. The overloads of each operator say that a source stays a source and a flow a flow."""
 
     @abstractmethod
-    def via(self, flow: Any) -> Any:
-        """Itself with ``flow`` behind it."""
+    def via(self, flow: Any, combine: Combine = first) -> Any:
+        """Itself with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
 
 
 def positive(operator: str, name: str, value: float) -> None:

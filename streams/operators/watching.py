@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from streams.contract import Publisher
+from streams.keep import Combine, first
+from streams.materialize import Materialization
 from streams.operators.via import Via
 from streams.shapes import FlowLike, SourceLike
-from streams.stages.stage import StageFlow
-from streams.stages.termination import WatchTermination
+from streams.stages.monitor import FlowMonitor, Monitor
+from streams.stages.stage import StageFlow, StagePublisher
+from streams.stages.watching import Log, LogLevels, WatchTermination, watch_termination
 
 if TYPE_CHECKING:
     from streams.flow import Flow
@@ -17,14 +22,101 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
 
+LOGGER: Final = logging.getLogger("streams")
+"""Where log() writes unless it is given another."""
+LEVELS: Final = LogLevels()
+
+
+class _Watch:
+    """A flow that materializes something to watch it by: what `Flow.valued` gives, made here as that imports this."""
+
+    __slots__ = ("_create", "name")
+
+    def __init__(
+        self, create: Callable[[Publisher[Any], Materialization], tuple[Publisher[Any], Any]], name: str
+    ) -> None:
+        self._create = create
+        self.name = name
+
+    def attach_flow(self, publisher: Publisher[Any], m: Materialization) -> Publisher[Any]:
+        """Puts the watcher behind ``publisher``."""
+        return self._create(publisher, m)[0]
+
+    def create_flow(self, publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Any]:
+        """Puts the watcher behind ``publisher``; with what it materializes."""
+        return self._create(publisher, m)
+
+
+def _monitor(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], FlowMonitor[Any]]:
+    monitor: FlowMonitor[Any] = FlowMonitor()
+    return StagePublisher(publisher, lambda downstream: Monitor(downstream, m, monitor)), monitor
+
 
 class WatchingOperators(Via):
     """Operators that look on and change nothing."""
 
     @overload
-    def watch_termination(self: SourceLike[T], callback: Callable[[BaseException | None], object]) -> Source[T]: ...
+    def watch_termination(
+        self: SourceLike[T], callback: Callable[[BaseException | None], object] | None = ..., combine: Combine = ...
+    ) -> Source[T]: ...
     @overload
-    def watch_termination(self: FlowLike[I, T], callback: Callable[[BaseException | None], object]) -> Flow[I, T]: ...
-    def watch_termination(self, callback: Callable[[BaseException | None], object]) -> Any:
-        """Calls ``callback`` once: with None at completion, with the failure, or with ``CancelledError`` when downstream cancels."""
+    def watch_termination(
+        self: FlowLike[I, T], callback: Callable[[BaseException | None], object] | None = ..., combine: Combine = ...
+    ) -> Flow[I, T]: ...
+    def watch_termination(
+        self, callback: Callable[[BaseException | None], object] | None = None, combine: Combine = first
+    ) -> Any:
+        """Tells how the stream ends at this place.
+
+        Args:
+            callback: called once: with None at completion, with the failure, or with ``CancelledError`` when downstream cancels.
+                Without it, a future is materialized, of a `Termination` or the failure.
+            combine: whose materialized value is kept (`Keep`), this future's or that of what is before.
+        """
+        if callback is None:
+            return self.via(_Watch(watch_termination, "watch_termination"), combine)
         return self.via(StageFlow(lambda downstream, m: WatchTermination(downstream, m, callback), "watch_termination"))
+
+    @overload
+    def monitor(self: SourceLike[T], combine: Combine = ...) -> Source[T]: ...
+    @overload
+    def monitor(self: FlowLike[I, T], combine: Combine = ...) -> Flow[I, T]: ...
+    def monitor(self, combine: Combine = first) -> Any:
+        """Materializes a `FlowMonitor`, which tells what has passed here; ``combine`` says whose materialized value is kept (`Keep`)."""
+        return self.via(_Watch(_monitor, "monitor"), combine)
+
+    @overload
+    def log(
+        self: SourceLike[T],
+        name: str,
+        extract: Callable[[T], object] | None = ...,
+        *,
+        logger: logging.Logger = ...,
+        levels: LogLevels = ...,
+    ) -> Source[T]: ...
+    @overload
+    def log(
+        self: FlowLike[I, T],
+        name: str,
+        extract: Callable[[T], object] | None = ...,
+        *,
+        logger: logging.Logger = ...,
+        levels: LogLevels = ...,
+    ) -> Flow[I, T]: ...
+    def log(
+        self,
+        name: str,
+        extract: Callable[[Any], object] | None = None,
+        *,
+        logger: logging.Logger = LOGGER,
+        levels: LogLevels = LEVELS,
+    ) -> Any:
+        """Writes each element, the end and a failure to a log, with ``name``.
+
+        Args:
+            name: in front of each entry.
+            extract: what to write of an element; None for the whole of it. Not called where the log does not want it.
+            logger: where to; the logger ``streams`` if nothing else is given.
+            levels: at which levels; elements and the end at DEBUG, a failure at ERROR if nothing else is given.
+        """
+        return self.via(StageFlow(lambda downstream, _m: Log(downstream, name, extract, logger, levels), "log"))

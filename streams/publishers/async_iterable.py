@@ -11,6 +11,7 @@ from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET
+from streams.publishers.nobody import NOBODY
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -64,8 +65,9 @@ class _Puller(Subscription, Generic[T]):
         if self._done:
             return
         if n < 1:
+            subscriber = self._subscriber
             self.cancel()
-            self._subscriber.on_error(invalid_demand(n))
+            subscriber.on_error(invalid_demand(n))
             return
         self._demand = add_demand(self._demand, n)
         if self._wanted is not None and not self._wanted.done():
@@ -76,6 +78,7 @@ class _Puller(Subscription, Generic[T]):
         if self._done:
             return
         self._done = True
+        self._subscriber = NOBODY
         # From within on_next the task is the one that is running: it looks at ``_done`` when that returns.
         if self._task is not None and not self._pushing:
             self._task.cancel()

@@ -24,6 +24,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.publishers.nobody import NOBODY
 
 BLOCK_BYTES: Final = 64 * 1024
 """Bytes read at a time: what a pipe holds on Linux, and enough to make the change of threads cheap."""
@@ -33,24 +34,34 @@ BinaryFile = BinaryIO | io.RawIOBase | io.BufferedIOBase
 
 
 class BlockPublisher(Publisher[bytes]):
-    """Publishes a file block by block, each of 1 to `BLOCK_BYTES` bytes as they come.
+    """Publishes a file block by block, each of 1 to ``block_bytes`` bytes as they come.
 
     Args:
         m: the run.
         file: a path, opened for each subscriber and closed after it; or an open binary file, which stays open.
+        block_bytes: bytes read at a time.
+        thread_name: of the thread that reads.
     """
 
-    __slots__ = ("_file", "_m")
+    __slots__ = ("_block_bytes", "_file", "_m", "_thread_name")
 
-    def __init__(self, m: Materialization, file: str | os.PathLike[str] | BinaryFile) -> None:
+    def __init__(
+        self,
+        m: Materialization,
+        file: str | os.PathLike[str] | BinaryFile,
+        block_bytes: int = BLOCK_BYTES,
+        thread_name: str = "stream lines",
+    ) -> None:
         self._m = m
         self._file = file
+        self._block_bytes = block_bytes
+        self._thread_name = thread_name
 
     def subscribe(self, subscriber: Subscriber[bytes]) -> None:
         """Starts the thread; it reads when something is requested."""
         if subscriber is None:
             raise null_element("subscribe")
-        blocks = _Blocks(self._m, subscriber, self._file)
+        blocks = _Blocks(self._m, subscriber, _Reader(self._m.loop, self._file, self._block_bytes, self._thread_name))
         self._m.on_end(blocks.cancel)
         subscriber.on_subscribe(blocks)
 
@@ -71,12 +82,11 @@ class _Blocks(Subscription):
         "_waiting",
     )
 
-    def __init__(
-        self, m: Materialization, subscriber: Subscriber[bytes], file: str | os.PathLike[str] | BinaryFile
-    ) -> None:
+    def __init__(self, m: Materialization, subscriber: Subscriber[bytes], reader: _Reader) -> None:
         self._m = m
         self._subscriber = subscriber
-        self._reader = _Reader(m.loop, file, self._arrived)
+        self._reader = reader
+        reader.deliver = self._arrived
         self._demand = 0
         self._waiting: deque[bytes] = deque()
         self._reading = False
@@ -90,8 +100,7 @@ class _Blocks(Subscription):
         if self._done:
             return
         if n < 1:
-            self.cancel()
-            self._subscriber.on_error(invalid_demand(n))
+            self._end(invalid_demand(n))
             return
         self._demand = add_demand(self._demand, n)
         self._drain()
@@ -100,8 +109,18 @@ class _Blocks(Subscription):
         """Ends the thread."""
         if not self._done:
             self._done = True
+            self._subscriber = NOBODY
             self._waiting.clear()
             self._reader.stop()
+
+    def _end(self, error: BaseException | None) -> None:
+        """The last signal."""
+        subscriber = self._subscriber
+        self.cancel()
+        if error is None:
+            subscriber.on_complete()
+        else:
+            subscriber.on_error(error)
 
     def _arrived(self, block: bytes, error: BaseException | None) -> None:
         """The reader has a block, the end (an empty one) or a failure; on the loop's thread."""
@@ -127,11 +146,7 @@ class _Blocks(Subscription):
             self._read_ahead()
             self._pass_on(block)
         if self._ended and not self._waiting and not self._done:
-            self.cancel()
-            if self._error is None:
-                self._subscriber.on_complete()
-            else:
-                self._subscriber.on_error(self._error)
+            self._end(self._error)
         self._busy = False
 
     def _read_ahead(self) -> None:
@@ -157,20 +172,34 @@ class _Reader:
     Args:
         loop: where ``deliver`` is called.
         file: what to read.
+        block_bytes: bytes to read at a time.
+        name: the thread's.
+
+    Attributes:
         deliver: called with a block and None, or with an empty block and None (the end) or what went wrong.
     """
 
-    __slots__ = ("_commands", "_deliver", "_file", "_loop", "_stopped", "_thread", "_wake_reader", "_wake_writer")
+    __slots__ = (
+        "_block_bytes",
+        "_commands",
+        "_file",
+        "_loop",
+        "_name",
+        "_stopped",
+        "_thread",
+        "_wake_reader",
+        "_wake_writer",
+        "deliver",
+    )
 
     def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        file: str | os.PathLike[str] | BinaryFile,
-        deliver: Callable[[bytes, BaseException | None], None],
+        self, loop: asyncio.AbstractEventLoop, file: str | os.PathLike[str] | BinaryFile, block_bytes: int, name: str
     ) -> None:
         self._loop = loop
         self._file = file
-        self._deliver = deliver
+        self._block_bytes = block_bytes
+        self._name = name
+        self.deliver: Callable[[bytes, BaseException | None], None] = _drop
         self._commands: SimpleQueue[bool] = SimpleQueue()
         self._stopped = False
         self._thread: threading.Thread | None = None
@@ -180,7 +209,7 @@ class _Reader:
         """Has one block read; one at a time."""
         if self._thread is None:
             self._wake_reader, self._wake_writer = os.pipe()
-            self._thread = threading.Thread(target=self._run, name="stream lines", daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
         self._commands.put(True)
 
@@ -189,7 +218,7 @@ class _Reader:
         if self._stopped:
             return
         self._stopped = True
-        self._deliver = _drop  # a thread that is stuck in a read must not keep the stream alive (3.13)
+        self.deliver = _drop  # a thread that is stuck in a read must not keep the stream alive (3.13)
         if self._thread is not None:
             self._commands.put(False)
             # Closing the pipe's end wakes a thread in poll(); that closes the other.
@@ -217,7 +246,7 @@ class _Reader:
         more = True
         while more and not self._stopped:
             if wait is None or wait():
-                block = read(BLOCK_BYTES)
+                block = read(self._block_bytes)
                 if block is None:
                     raise BlockingIOError("the file is in non-blocking mode and cannot be waited for")
                 self._hand_over(block, None)
@@ -246,4 +275,4 @@ class _Reader:
             return
         # The loop may close between the look and the call: then nobody waits for the block.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._deliver, block, error)
+            self._loop.call_soon_threadsafe(self.deliver, block, error)

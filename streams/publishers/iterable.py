@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, repeat
-from typing import Final, Generic, TypeVar
+from itertools import chain, islice, repeat
+from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.stages.fused import BulkSource, Fused
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -50,24 +51,43 @@ class _Emitter(Subscription, Generic[T]):
     ``_busy`` is held while elements are being emitted and while a turn to emit is scheduled: requests that come meanwhile only add
     up, so a subscriber that requests in on_next does not deepen the stack (3.3). Every ``EMIT_BUDGET`` elements the loop gets a turn,
     however the demand for them came.
+
+    Attributes:
+        done: the stream has ended, or the subscriber has cancelled.
     """
 
-    __slots__ = ("_budget", "_busy", "_demand", "_done", "_iterator", "_m", "_opened", "_sized", "_subscriber")
+    __slots__ = (
+        "_budget",
+        "_bulk",
+        "_busy",
+        "_demand",
+        "_elements",
+        "_end",
+        "_iterator",
+        "_m",
+        "_opened",
+        "_sized",
+        "_subscriber",
+        "done",
+    )
 
     def __init__(self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], Iterable[T]]) -> None:
         self._m = m
         self._subscriber = subscriber
         self._opened = opened
         self._iterator: Iterator[T] = iter(())
+        self._end = _End()
+        self._elements: Iterator[T] = iter(())
         self._sized = False
         self._demand = 0
         self._budget = EMIT_BUDGET
         self._busy = True
-        self._done = False
+        self._bulk: Callable[[Iterator[T], BulkSource], int] | None = None
+        self.done = False
 
     def request(self, n: int) -> None:
         """Adds to the demand, and meets it unless that is happening already."""
-        if self._done:
+        if self.done:
             return
         if n < 1:
             self._fail(invalid_demand(n))
@@ -79,14 +99,14 @@ class _Emitter(Subscription, Generic[T]):
 
     def cancel(self) -> None:
         """No element follows."""
-        if not self._done:
-            self._done = True
+        if not self.done:
+            self.done = True
             if not self._busy:
                 self._close()
 
     def start(self) -> None:
         """The first turn: opens the iterable and emits what was requested since."""
-        if self._done:
+        if self.done:
             return
         try:
             iterable = self._opened()
@@ -95,11 +115,14 @@ class _Emitter(Subscription, Generic[T]):
             self._fail(error)
             return
         self._sized = type(iterable) in SIZED
+        if isinstance(self._subscriber, Fused):
+            self._bulk = self._subscriber.run
+            self._elements = self._iterator if self._sized else chain(self._iterator, self._end)
         self._drain()
 
     def _drain(self) -> None:
         """Emits under demand until that, the budget or the iterable is used up."""
-        if self._done:
+        if self.done:
             self._close()
             return
         try:
@@ -107,12 +130,12 @@ class _Emitter(Subscription, Generic[T]):
                 batch = min(self._budget, self._demand)
                 self._budget -= batch
                 self._demand -= batch
-                if not self._emit(batch):
+                if not (self._emit(batch) if self._bulk is None else self._emit_in_bulk(batch, self._bulk)):
                     return
         except (
             BaseException
         ) as error:  # a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
-            self._done = True
+            self.done = True
             self._m.fail(error)
             self._close()
             if not isinstance(error, Exception):
@@ -122,12 +145,36 @@ class _Emitter(Subscription, Generic[T]):
             self._m.loop.call_soon(self._next_turn)
         else:
             self._busy = False
-            if self._sized and self._iterator.__length_hint__() == 0:  # type: ignore[attr-defined]  # SIZED iterators have it
+            if self._nothing_left():
                 self._complete()
+
+    def _nothing_left(self) -> bool:
+        """The end is known without another element being taken."""
+        return self._sized and self._iterator.__length_hint__() == 0  # type: ignore[attr-defined]  # SIZED iterators have it
 
     def _next_turn(self) -> None:
         self._budget = EMIT_BUDGET
         self._drain()
+
+    def refuse_none(self) -> None:
+        """The iterable has given None."""
+        self._fail(null_element("the iterable of the source"))
+
+    def iterable_failed(self, error: Exception) -> None:
+        """The iterable has raised."""
+        self._fail(error)
+
+    def _emit_in_bulk(self, count: int, run: Callable[[Iterator[T], BulkSource], int]) -> bool:
+        """Has a fused stage take ``count`` elements by itself; False once the stream is over."""
+        dropped = run(islice(self._elements, count), self)
+        self._demand = add_demand(self._demand, dropped)
+        if self.done:
+            self._close()
+            return False
+        if self._end.reached or self._nothing_left():
+            self._complete()
+            return False
+        return True
 
     def _emit(self, count: int) -> bool:
         """Emits ``count`` elements; False once the stream is over."""
@@ -143,20 +190,20 @@ class _Emitter(Subscription, Generic[T]):
                 self._fail(error)
                 return False
             if element is None:
-                self._fail(null_element("the iterable of the source"))
+                self.refuse_none()
                 return False
             push(element)
-            if self._done:
+            if self.done:
                 self._close()
                 return False
         return True
 
     def _complete(self) -> None:
-        self._done = True
+        self.done = True
         self._subscriber.on_complete()
 
     def _fail(self, error: BaseException) -> None:
-        self._done = True
+        self.done = True
         if not self._busy:
             self._close()
         self._subscriber.on_error(error)
@@ -171,6 +218,23 @@ class _Emitter(Subscription, Generic[T]):
             close()
         except Exception as error:  # noqa: BLE001 - nobody is subscribed any more
             self._m.report("the iterable of a source failed while it was being closed", error)
+
+
+class _End(Iterator[Any]):
+    """Chained behind an iterator, it notes that this has come to its end; asking for another element would be more than was requested.
+
+    Attributes:
+        reached: the end was come to.
+    """
+
+    __slots__ = ("reached",)
+
+    def __init__(self) -> None:
+        self.reached = False
+
+    def __next__(self) -> Any:
+        self.reached = True
+        raise StopIteration
 
 
 def opener(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Callable[[], Iterable[T]]:

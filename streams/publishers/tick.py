@@ -9,6 +9,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.publishers.nobody import NOBODY
 
 
 class TickPublisher(Publisher[int]):
@@ -56,8 +57,9 @@ class _Ticker(Subscription):
         if self._done:
             return
         if n < 1:
+            subscriber = self._subscriber
             self.cancel()
-            self._subscriber.on_error(invalid_demand(n))
+            subscriber.on_error(invalid_demand(n))
             return
         self._demand = add_demand(self._demand, n)
         if self._timer is None:
@@ -67,6 +69,7 @@ class _Ticker(Subscription):
     def cancel(self) -> None:
         """Stops the clock."""
         self._done = True
+        self._subscriber = NOBODY
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

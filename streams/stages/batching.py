@@ -1,15 +1,15 @@
-"""grouped and grouped_within: many elements become one list."""
+"""grouped, sliding and grouped_within: many elements become one list."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Generic, TypeVar
 
-from streams.contract import Subscriber
-from streams.demand import multiply_demand
+from streams.contract import UNBOUNDED, Subscriber
+from streams.demand import add_demand, multiply_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.stages.stage import ControlledStage
+from streams.stages.timed import TimedStage
 
 T = TypeVar("T")
 
@@ -50,23 +50,79 @@ class Grouped(ControlledStage[T, list[T]], Generic[T]):
         self._group = []
 
 
-class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
+class Sliding(ControlledStage[T, list[T]], Generic[T]):
+    """Lists of ``size`` elements, each of which begins ``step`` elements after the one before.
+
+    The first request asks for ``size`` elements for its first list; every other list takes ``step`` more. At the end there is a shorter
+    list if there are elements that no list has had.
+    """
+
+    __slots__ = ("_keep", "_kept", "_opened", "_size", "_skip", "_skipping", "_step", "_window")
+
+    def __init__(self, downstream: Subscriber[list[T]], size: int, step: int) -> None:
+        super().__init__(downstream, "sliding")
+        self._size = size
+        self._step = step
+        self._keep = max(0, size - step)
+        """Elements of one list that are the next one's as well."""
+        self._skip = max(0, step - size)
+        """Elements between two lists, which are in neither."""
+        self._window: list[T] = []
+        self._kept = 0
+        """Elements at hand that a list has had already."""
+        self._skipping = 0
+        self._opened = False
+
+    def on_next(self, element: T) -> None:
+        """Adds to the window, and passes it on when it is full."""
+        if element is None:
+            raise null_element(self._name)
+        if self._skipping:
+            self._skipping -= 1
+            return
+        window = self._window
+        window.append(element)
+        if len(window) >= self._size:
+            self._window = window[self._step :]
+            self._kept = self._keep
+            self._skipping = self._skip
+            self._push(window)
+
+    def on_complete(self) -> None:
+        """Passes on what no list has had, with what goes before it: it was asked for as part of a full list."""
+        window = self._window
+        if len(window) > self._kept and not self._done:
+            self._window = []
+            self._push(window)
+        super().on_complete()
+
+    def _demanded(self, n: int) -> None:
+        elements = multiply_demand(n, self._step)
+        if not self._opened:
+            self._opened = True
+            if elements < UNBOUNDED:
+                elements = add_demand(elements, self._size - self._step)
+        self._upstream.request(elements)
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._window = []
+
+
+class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
     """Lists of ``size`` elements, or of fewer once ``seconds`` have passed since the first of them came.
 
     From downstream's first request on, one group is collected ahead of demand: what was asked for and what waits are ``size`` together. The
     clock runs only while elements wait.
     """
 
-    __slots__ = ("_busy", "_completed", "_due", "_group", "_loop", "_m", "_seconds", "_size", "_started", "_timer")
+    __slots__ = ("_busy", "_completed", "_due", "_group", "_seconds", "_size", "_started")
 
     def __init__(self, downstream: Subscriber[list[T]], m: Materialization, size: int, seconds: float) -> None:
-        super().__init__(downstream, "grouped_within")
-        self._m = m
-        self._loop = m.loop
+        super().__init__(downstream, m, "grouped_within")
         self._size = size
         self._seconds = seconds
         self._group: list[T] = []
-        self._timer: asyncio.TimerHandle | None = None
         self._due = False
         self._started = False
         self._completed = False
@@ -84,19 +140,18 @@ class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
             self._due = True
             self._drain()
         elif len(group) == 1:
-            self._timer = self._loop.call_at(self._loop.time() + self._seconds, self._time_is_up)
+            self._arm(self._loop.time() + self._seconds)
 
     def on_complete(self) -> None:
         """Ends once what waits is out."""
         self._completed = True
         self._due = bool(self._group)
-        self._stop_timer()
+        self._disarm()
         self._drain()
 
     def _time_is_up(self) -> None:
-        self._timer = None
         self._due = True
-        self._m.call(self._drain)
+        self._drain()
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         if not self._started:
@@ -112,7 +167,7 @@ class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
         while not self._done and self._due and self._demand:
             group, self._group = self._group, []
             self._due = False
-            self._stop_timer()
+            self._disarm()
             self._demand -= 1
             self._push(group)
             if not self._done and not self._completed:
@@ -125,9 +180,3 @@ class GroupedWithin(ControlledStage[T, list[T]], Generic[T]):
         super()._finish()
         self._group = []
         self._due = False
-        self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

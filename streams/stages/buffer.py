@@ -1,16 +1,21 @@
-"""buffer: lets upstream run ahead of downstream, by a bounded number of elements."""
+"""buffer and delay: upstream may run ahead of downstream, by a bounded number of elements."""
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import BufferOverflowError, null_element
+from streams.materialize import Materialization
 from streams.stages.stage import ControlledStage
+from streams.stages.timed import TIMER_SLACK, TimedStage
 
 T = TypeVar("T")
+
+DELAY_SIZE: Final = 16
+"""Elements that delay() holds unless it is told otherwise, as many as Akka's."""
 
 
 class OverflowStrategy(Enum):
@@ -30,31 +35,75 @@ class OverflowStrategy(Enum):
     """The stream fails with `BufferOverflowError`."""
 
 
+class _Room:
+    """How much of upstream may be asked for, and what to do with an element too many.
+
+    Args:
+        size: elements that may wait.
+        overflow: what to do with more.
+    """
+
+    __slots__ = ("freed", "overflow", "size", "step")
+
+    def __init__(self, size: int, overflow: OverflowStrategy) -> None:
+        self.size = size
+        self.overflow = overflow
+        self.step = max(1, size // 2) if overflow is OverflowStrategy.BACKPRESSURE else UNBOUNDED
+        """Room is asked for in steps of half: a request for each element would cost as much as the element."""
+        self.freed = 0
+
+    def first_request(self) -> int:
+        """What to ask for at the beginning; where elements may be lost, that is all there is."""
+        return self.size if self.overflow is OverflowStrategy.BACKPRESSURE else UNBOUNDED
+
+    def make(self, elements: deque[Any]) -> bool:
+        """Deals with an element too many; True if there is room for it in ``elements`` now.
+
+        Raises:
+            BufferOverflowError: for FAIL, and for an upstream that sends more than was requested.
+        """
+        match self.overflow:
+            case OverflowStrategy.DROP_HEAD:
+                elements.popleft()
+            case OverflowStrategy.DROP_TAIL:
+                elements.pop()
+            case OverflowStrategy.DROP_BUFFER:
+                elements.clear()
+            case OverflowStrategy.DROP_NEW:
+                return False
+            case _:
+                raise BufferOverflowError(self.size)
+        return True
+
+
 class Buffer(ControlledStage[T, T], Generic[T]):
     """Holds up to ``size`` elements that downstream has not asked for yet."""
 
-    __slots__ = ("_busy", "_completed", "_elements", "_freed", "_overflow", "_size", "_step")
+    __slots__ = ("_busy", "_completed", "_elements", "_freed", "_room", "_size", "_step")
 
     def __init__(self, downstream: Subscriber[T], size: int, overflow: OverflowStrategy) -> None:
         super().__init__(downstream, "buffer")
+        self._room = _Room(size, overflow)
         self._size = size
-        self._overflow = overflow
+        self._step = self._room.step
         self._elements: deque[T] = deque()
-        self._step = max(1, size // 2)
-        """Room is asked for in steps of half: a request for each element would cost as much as the element."""
         self._freed = 0
         self._completed = False
         self._busy = False
 
     def on_next(self, element: T) -> None:
-        """Keeps ``element``, or passes it straight on."""
+        """Passes ``element`` straight on if it is wanted and nothing waits, or keeps it."""
         if element is None:
             raise null_element(self._name)
-        if self._done:
-            return
-        if len(self._elements) < self._size or self._make_room():
-            self._elements.append(element)
-            self._drain()
+        elements = self._elements
+        if self._demand and not elements and not self._busy:
+            self._demand -= 1
+            self._push(element)
+            self._freed += 1
+            if self._freed >= self._step:
+                self._refill()
+        elif not self._done and (len(elements) < self._size or self._make_room()):
+            elements.append(element)
 
     def on_complete(self) -> None:
         """Ends once what waits is out."""
@@ -64,7 +113,7 @@ class Buffer(ControlledStage[T, T], Generic[T]):
     def _subscribed(self) -> None:
         super()._subscribed()
         if not self._done:
-            self._upstream.request(self._size if self._overflow is OverflowStrategy.BACKPRESSURE else UNBOUNDED)
+            self._upstream.request(self._room.first_request())
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         self._drain()
@@ -87,25 +136,99 @@ class Buffer(ControlledStage[T, T], Generic[T]):
 
     def _refill(self) -> None:
         freed, self._freed = self._freed, 0
-        if self._overflow is OverflowStrategy.BACKPRESSURE and not self._completed and not self._done:
+        if not self._completed and not self._done:
             self._upstream.request(freed)
 
     def _make_room(self) -> bool:
-        """Deals with an element too many; True if there is room for it now."""
-        match self._overflow:
-            case OverflowStrategy.DROP_HEAD:
-                self._elements.popleft()
-            case OverflowStrategy.DROP_TAIL:
-                self._elements.pop()
-            case OverflowStrategy.DROP_BUFFER:
-                self._elements.clear()
-            case OverflowStrategy.DROP_NEW:
-                return False
-            case _:  # FAIL, and an upstream that sends more than was requested
-                self._fail(BufferOverflowError(self._size))
-                return False
-        return True
+        try:
+            return self._room.make(self._elements)
+        except BufferOverflowError as error:
+            self._fail(error)
+            return False
 
     def _finish(self) -> None:
         super()._finish()
         self._elements.clear()
+
+
+class Delay(TimedStage[T, T], Generic[T]):
+    """Every element ``seconds`` after it came, in the same order; up to ``size`` of them wait, for their time or for demand.
+
+    Where upstream is held back, its elements come no faster than ``size`` in ``seconds``.
+    """
+
+    __slots__ = ("_busy", "_completed", "_room", "_seconds", "_waiting")
+
+    def __init__(
+        self, downstream: Subscriber[T], m: Materialization, seconds: float, size: int, overflow: OverflowStrategy
+    ) -> None:
+        super().__init__(downstream, m, "delay")
+        self._seconds = seconds
+        self._room = _Room(size, overflow)
+        self._waiting: deque[tuple[float, T]] = deque()
+        """Each with the time that it is due at."""
+        self._completed = False
+        self._busy = False
+
+    def on_next(self, element: T) -> None:
+        """Keeps ``element`` until its time has come."""
+        if element is None:
+            raise null_element(self._name)
+        if self._done:
+            return
+        waiting = self._waiting
+        if len(waiting) >= self._room.size:
+            try:
+                if not self._room.make(waiting):
+                    return
+            except BufferOverflowError as error:
+                self._fail(error)
+                return
+        due = self._loop.time() + self._seconds
+        waiting.append((due, element))
+        if self._timer is None and self._demand and len(waiting) == 1:
+            self._arm(due)
+
+    def on_complete(self) -> None:
+        """Ends once what waits is out, each in its time."""
+        self._completed = True
+        self._drain()
+
+    def _subscribed(self) -> None:
+        super()._subscribed()
+        if not self._done:
+            self._upstream.request(self._room.first_request())
+
+    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
+        self._drain()
+
+    def _time_is_up(self) -> None:
+        self._drain()
+
+    def _drain(self) -> None:
+        """Emits what is due and wanted, and sets the timer for what is next; a call from within only leaves its mark."""
+        if self._busy:
+            return
+        self._busy = True
+        waiting = self._waiting
+        now = self._loop.time() + TIMER_SLACK
+        while self._demand and waiting and waiting[0][0] <= now:
+            self._demand -= 1
+            self._push(waiting.popleft()[1])
+            self._refill()
+        self._busy = False
+        if self._completed and not waiting:
+            super().on_complete()
+        elif self._demand and waiting and self._timer is None:
+            self._arm(waiting[0][0])
+
+    def _refill(self) -> None:
+        room = self._room
+        room.freed += 1
+        if room.freed >= room.step and not self._completed and not self._done:
+            freed, room.freed = room.freed, 0
+            self._upstream.request(freed)
+
+    def _finish(self) -> None:
+        super()._finish()
+        self._waiting.clear()

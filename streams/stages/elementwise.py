@@ -121,9 +121,15 @@ class TakeWhile(Stage[T, T], Generic[T]):
         if keep:
             self._push(element)
             return
-        if self._inclusive:
-            self._push(element)
-        self._complete_early()
+        if not self._inclusive:
+            self._complete_early()
+        elif not self._done:
+            # As in Take: decided before the push, signalled after it.
+            push = self._push
+            self._upstream.cancel()
+            push(element)
+            self._finish()
+            self._downstream.on_complete()
 
 
 class Drop(Stage[T, T], Generic[T]):
@@ -146,14 +152,62 @@ class Drop(Stage[T, T], Generic[T]):
             self._push(element)
 
 
+class DropWhile(Stage[T, T], Generic[T]):
+    """Elements from the first that the predicate rejects; each dropped one is replaced in the demand."""
+
+    __slots__ = ("_open", "_predicate")
+
+    def __init__(self, downstream: Subscriber[T], predicate: Callable[[T], object]) -> None:
+        super().__init__(downstream, "drop_while")
+        self._predicate = predicate
+        self._open = False
+
+    def on_next(self, element: T) -> None:
+        """Drops ``element`` or passes it on."""
+        if element is None:
+            raise null_element(self._name)
+        if self._open:
+            self._push(element)
+            return
+        try:
+            drop = self._predicate(element)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._function_failed(error, self._predicate)
+            return
+        if drop:
+            self._upstream.request(1)
+        else:
+            self._open = True
+            self._push(element)
+
+
+class ZipWithIndex(Stage[T, tuple[T, int]], Generic[T]):
+    """Each element with its number, counted from 0."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, downstream: Subscriber[tuple[T, int]]) -> None:
+        super().__init__(downstream, "zip_with_index")
+        self._count = 0
+
+    def on_next(self, element: T) -> None:
+        """Passes on ``element`` with its number."""
+        if element is None:
+            raise null_element(self._name)
+        count = self._count
+        self._count = count + 1
+        self._push((element, count))
+
+
 class Scan(ControlledStage[I, O], Generic[I, O]):
     """The zero, then the result of each step; the zero answers the first request."""
 
-    __slots__ = ("_completed", "_f", "_m", "_opened", "_opening", "_state")
+    __slots__ = ("_completed", "_f", "_m", "_opened", "_opening", "_state", "_zero")
 
     def __init__(self, downstream: Subscriber[O], m: Materialization, zero: O, f: Callable[[O, I], O]) -> None:
         super().__init__(downstream, "scan")
         self._m = m
+        self._zero = zero
         self._state = zero
         self._f = f
         self._opening = False
@@ -165,13 +219,14 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
         if element is None:
             raise null_element(self._name)
         try:
-            state = self._state = self._f(self._state, element)
+            state = self._f(self._state, element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         if state is None:
             self._function_failed(null_element("the function has returned None"), self._f)
             return
+        self._state = state
         self._push(state)
 
     def on_complete(self) -> None:
@@ -196,3 +251,8 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
             super().on_complete()
         elif self._demand > 1 and not self._done:
             self._upstream.request(self._demand - 1)
+
+    def _restarted(self) -> None:
+        """Begins anew with the zero, which takes the element's place in the demand."""
+        self._state = self._zero
+        self._push(self._zero)

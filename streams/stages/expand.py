@@ -1,18 +1,15 @@
-"""One element in, any number out: map_concat, and the splitting of blocks of bytes into lines."""
+"""One element in, any number out: map_concat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Generic
+from typing import Generic
 
 from streams.contract import Subscriber
-from streams.errors import LineTooLongError, null_element
+from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET, SIZED
 from streams.stages.stage import ControlledStage, I, O
-
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
-"""Bytes in one line at most: what may have to be held until its end comes. The same as a message's bound."""
 
 
 class MapConcat(ControlledStage[I, O], Generic[I, O]):
@@ -67,6 +64,9 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
         return None
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
+        self._drain()
+
+    def _dropped(self) -> None:
         self._drain()
 
     def _finish(self) -> None:
@@ -126,58 +126,14 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
                 self._results = None
                 return left
             except Exception as error:  # noqa: BLE001 - the iterable is user code
+                self._results = None
                 self._function_failed(error, self._f)
                 return left
             if result is None:
+                self._results = None
                 self._function_failed(null_element("the iterable has given None"), self._f)
                 return left
             self._push(result)
             if self._done:
                 return left
         return 0
-
-
-class LineFraming(MapConcat[bytes, bytes]):
-    """Blocks of bytes in, lines out, without their newline; a last line needs none.
-
-    Args:
-        downstream: where the lines go.
-        m: the run.
-        limit: bytes in one line, at most.
-    """
-
-    __slots__ = ("_held", "_held_bytes", "_limit")
-
-    def __init__(self, downstream: Subscriber[bytes], m: Materialization, limit: int) -> None:
-        super().__init__(downstream, m, self._split, "lines")
-        self._limit = limit
-        self._held: list[bytes] = []
-        """The beginning of a line whose end has not come, in pieces: joined once, so a long line costs no more than its length."""
-        self._held_bytes = 0
-
-    def _split(self, block: bytes) -> list[bytes]:
-        lines = block.split(b"\n")
-        rest = lines.pop()
-        if lines:
-            self._hold(lines[0])
-            lines[0] = b"".join(self._held)
-            self._held.clear()
-            self._held_bytes = 0
-            if len(max(lines, key=len)) > self._limit:
-                raise LineTooLongError(self._limit)
-        if rest:
-            self._hold(rest)
-        return lines
-
-    def _hold(self, piece: bytes) -> None:
-        self._held.append(piece)
-        self._held_bytes += len(piece)
-        if self._held_bytes > self._limit:
-            raise LineTooLongError(self._limit)
-
-    def _last_results(self) -> Iterator[bytes] | None:
-        if not self._held:
-            return None
-        line = b"".join(self._held)
-        self._held.clear()
-        return iter((line,))

@@ -1,18 +1,22 @@
-"""Several publishers become one: merge and zip."""
+"""Several publishers become one: what every fan-in does alike. How the inputs meet is all that differs, in `merges`, `zips` and `concat`.
+
+A hub is the publisher of what comes out and has a subscriber for each input; the two sides are joined in any order.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import null_element
+from streams.errors import StreamClosedError, null_element
+from streams.keep import first
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
-from streams.stages.stage import UNSUBSCRIBED, discard
+from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
 
 T = TypeVar("T")
 
@@ -20,42 +24,56 @@ FAN_IN_PREFETCH: Final = 16
 """Elements asked of each input ahead of demand: so one that is slow does not hold up the others."""
 
 
-class _Inlet(Subscriber[T], Generic[T]):
-    """One input of a fan-in: counts what has left, and asks for as much again in steps of half."""
+class Inlet(Subscriber[T], Generic[T]):
+    """One input of a fan-in: counts what has left, and asks for as much again in steps of half.
 
-    __slots__ = ("_freed", "_hub", "completed", "upstream", "waiting")
+    Attributes:
+        index: its place among the inputs.
+        completed: it has ended, or is of no interest any more.
+        upstream: its subscription.
+        waiting: what has come in and not gone on; `FAN_IN_PREFETCH` elements at most, for no more are asked for.
+    """
 
-    def __init__(self, hub: _FanIn[Any]) -> None:
+    __slots__ = ("_freed", "_hub", "completed", "index", "upstream", "waiting")
+
+    def __init__(self, hub: FanIn[Any], index: int) -> None:
         self._hub = hub
         self._freed = 0
-        self.upstream: Subscription = UNSUBSCRIBED
+        self.index = index
         self.completed = False
+        self.upstream: Subscription = UNSUBSCRIBED
         self.waiting: deque[T] = deque()
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """Begins to ask, if downstream has."""
-        if self.upstream is not UNSUBSCRIBED or self._hub.done:
+        """Begins to ask, if downstream has; a second subscription is cancelled (2.5), and one that comes after the end."""
+        if subscription is None:
+            raise null_element(self._hub.name)
+        if self.upstream is not UNSUBSCRIBED or self.completed or self._hub.done:
             subscription.cancel()
             return
         self.upstream = subscription
-        if self._hub.started:
-            subscription.request(FAN_IN_PREFETCH)
+        self._hub.subscribed(self)
 
     def on_next(self, element: T) -> None:
         """Hands ``element`` to the hub."""
         if element is None:
             raise null_element(self._hub.name)
-        if not self._hub.done:
+        if not self.completed:
             self._hub.arrived(self, element)
 
     def on_error(self, error: BaseException) -> None:
         """Fails the whole."""
-        self._hub.fail(error)
+        if error is None:
+            raise null_element(self._hub.name)
+        if not self.completed:
+            self.completed = True  # its subscription is over, and not cancelled with the others (2.3)
+            self._hub.fail(error)
 
     def on_complete(self) -> None:
-        """This input has ended."""
-        self.completed = True
-        self._hub.drain()
+        """This input has ended; what waits still goes on."""
+        if not self.completed:
+            self.completed = True
+            self._hub.ended(self)
 
     def left(self) -> None:
         """One element has gone on."""
@@ -64,33 +82,53 @@ class _Inlet(Subscriber[T], Generic[T]):
             freed, self._freed = self._freed, 0
             self.upstream.request(freed)
 
+    def stop(self) -> None:
+        """Nothing more is wanted of this input; what waits stays."""
+        if not self.completed:
+            self.completed = True
+            self.upstream.cancel()
 
-class _FanIn(Subscription, Generic[T]):
-    """The downstream side of a fan-in.
+
+class FanIn(Publisher[T], Subscription, Generic[T]):
+    """The downstream side of a fan-in. Subclasses give `_emit_next` and `_exhausted`.
+
+    Args:
+        inputs: how many.
 
     Attributes:
+        inlets: the inputs' subscribers.
         done: it has ended, or was cancelled.
-        started: downstream has asked for something.
     """
 
-    __slots__ = ("_busy", "_demand", "_downstream", "_inlets", "_push", "done", "started")
+    __slots__ = ("_again", "_busy", "_demand", "_downstream", "_error", "_push", "_started", "done", "inlets")
 
-    name = "fan_in"
+    name: ClassVar[str] = "fan_in"
 
-    def __init__(self, downstream: Subscriber[T], inputs: int) -> None:
-        self._downstream = downstream
-        self._push: Callable[[T], None] = downstream.on_next
-        self._inlets: tuple[_Inlet[Any], ...] = tuple(_Inlet(self) for _ in range(inputs))
-        self._demand = 0
-        self._busy = False
-        self.started = False
+    def __init__(self, inputs: int) -> None:
+        self.inlets: tuple[Inlet[Any], ...] = tuple(Inlet(self, index) for index in range(inputs))
         self.done = False
+        self._downstream: Subscriber[T] | None = None
+        self._push: Callable[[T], None] = discard
+        self._demand = 0
+        self._started = False
+        self._busy = False
+        self._again = False
+        self._error: BaseException | None = None
+        """The failure that came before the subscriber."""
 
-    def open(self, publishers: Sequence[Publisher[Any]]) -> None:
-        """Signals on_subscribe, then subscribes to every input."""
-        self._downstream.on_subscribe(self)
-        for publisher, inlet in zip(publishers, self._inlets, strict=True):
-            publisher.subscribe(inlet)
+    # What downstream does
+
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Serves one subscriber; another gets `StreamClosedError` (1.9)."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        if self.done or self._downstream is not None:
+            error, self._error = self._error, None
+            reject(subscriber, error or StreamClosedError(f"the output of {self.name} has, or had, its one subscriber"))
+            return
+        self._downstream = subscriber
+        self._push = subscriber.on_next
+        subscriber.on_subscribe(self)
         self.drain()
 
     def request(self, n: int) -> None:
@@ -101,44 +139,91 @@ class _FanIn(Subscription, Generic[T]):
             self.fail(invalid_demand(n))
             return
         self._demand = add_demand(self._demand, n)
-        if not self.started:
-            self.started = True
-            for inlet in self._inlets:
-                inlet.upstream.request(FAN_IN_PREFETCH)
-        self.drain()
+        self._demanded(n)
 
     def cancel(self) -> None:
-        """Cancels every input."""
-        if self.done:
-            return
-        self.done = True
-        self._push = discard
-        for inlet in self._inlets:
-            inlet.waiting.clear()
-            inlet.upstream.cancel()
+        """Cancels every input and forgets downstream (3.13)."""
+        if not self.done:
+            self._finish()
+
+    # What the inputs do
+
+    def subscribed(self, inlet: Inlet[Any]) -> None:
+        """``inlet`` has its subscription."""
+        if self._started:
+            inlet.upstream.request(FAN_IN_PREFETCH)
+
+    def arrived(self, inlet: Inlet[Any], element: Any) -> None:
+        """``element`` has come in at ``inlet``."""
+        inlet.waiting.append(element)
+        self.drain()
+
+    def ended(self, inlet: Inlet[Any]) -> None:  # noqa: ARG002 - which one matters to subclasses
+        """``inlet`` has ended."""
+        self.drain()
 
     def fail(self, error: BaseException) -> None:
-        """Ends the whole with ``error``."""
-        if not self.done:
-            self.cancel()
-            self._downstream.on_error(error)
+        """Ends the whole with ``error``: the inputs are cancelled."""
+        if self.done:
+            return
+        downstream = self._downstream
+        self._finish()
+        if downstream is None:
+            self._error = error
+        else:
+            downstream.on_error(error)
+
+    # What goes between
 
     def drain(self) -> None:
         """Emits what waits, under demand; a call from within only leaves its mark."""
         if self._busy:
+            self._again = True
+            return
+        if self._downstream is None:
             return
         self._busy = True
+        self._again = False
         while self._demand and not self.done and self._emit_next():
             pass
-        if not self.done and self._exhausted():
-            self.cancel()
-            self._downstream.on_complete()
         self._busy = False
+        if not self.done and self._exhausted():
+            self._complete()
 
-    def arrived(self, inlet: _Inlet[Any], element: Any) -> None:
-        """``element`` has come in at ``inlet``."""
-        inlet.waiting.append(element)
+    def _complete(self) -> None:
+        downstream = self._downstream
+        assert downstream is not None, "drained for a subscriber"
+        self._finish()
+        downstream.on_complete()
+
+    def _finish(self) -> None:
+        """It is over; subclasses that hold something let go of it here. Called once."""
+        self.done = True
+        self._push = discard
+        self._downstream = None
+        for inlet in self.inlets:
+            inlet.waiting.clear()
+            inlet.stop()
+
+    def _demanded(self, n: int) -> None:  # noqa: ARG002 - subclasses that ask for just as much need it
+        """Downstream has asked for ``n`` more; ``self._demand`` says so already."""
+        if not self._started:
+            self._start()
         self.drain()
+
+    def _start(self) -> None:
+        """The first request to every input. What comes at once waits until all have been asked, so none is served before its turn."""
+        self._started = True
+        busy, self._busy = self._busy, True
+        for inlet in self.inlets:
+            if not inlet.completed:
+                inlet.upstream.request(FAN_IN_PREFETCH)
+        self._busy = busy
+
+    def _function_failed(self, error: BaseException, function: Any) -> None:
+        """A function that the user gave has raised ``error``, or has returned what is no element."""
+        error.add_note(f"in the stage {describe(self.name, function)}")
+        self.fail(error)
 
     @abstractmethod
     def _emit_next(self) -> bool:
@@ -149,103 +234,60 @@ class _FanIn(Subscription, Generic[T]):
         """No element can follow."""
 
 
-class Merge(_FanIn[T], Generic[T]):
-    """Elements as they come, in the order in which they came; ends when all inputs have."""
+class FanInPublisher(Publisher[T], Generic[T]):
+    """What a fan-in makes of its inputs: each subscriber gets a hub of its own."""
 
-    __slots__ = ("_order",)
+    __slots__ = ("_inputs", "_make")
 
-    name = "merge"
-
-    def __init__(self, downstream: Subscriber[T], inputs: int) -> None:
-        super().__init__(downstream, inputs)
-        self._order: deque[_Inlet[T]] = deque()
-
-    def arrived(self, inlet: _Inlet[T], element: T) -> None:
-        """Passes it straight on when nothing waits."""
-        if self._demand and not self._busy and not self._order:
-            self._busy = True
-            self._demand -= 1
-            self._push(element)
-            inlet.left()
-            self._busy = False
-            self.drain()
-        else:
-            inlet.waiting.append(element)
-            self._order.append(inlet)
-            self.drain()
-
-    def cancel(self) -> None:
-        """Cancels every input."""
-        self._order.clear()
-        super().cancel()
-
-    def _emit_next(self) -> bool:
-        if not self._order:
-            return False
-        inlet = self._order.popleft()
-        self._demand -= 1
-        self._push(inlet.waiting.popleft())
-        inlet.left()
-        return True
-
-    def _exhausted(self) -> bool:
-        return not self._order and all(inlet.completed for inlet in self._inlets)
-
-
-class Zip(_FanIn[tuple[Any, ...]]):
-    """The first of each, the second of each ...; ends when one input has and its elements are used up."""
-
-    __slots__ = ()
-
-    name = "zip"
-
-    def _emit_next(self) -> bool:
-        inlets = self._inlets
-        for inlet in inlets:
-            if not inlet.waiting:
-                return False
-        row = tuple([inlet.waiting.popleft() for inlet in inlets])
-        self._demand -= 1
-        self._push(row)
-        for inlet in inlets:
-            inlet.left()
-        return not self._exhausted()
-
-    def _exhausted(self) -> bool:
-        return any(inlet.completed and not inlet.waiting for inlet in self._inlets)
-
-
-class _FanInPublisher(Publisher[Any]):
-    """What a fan-in makes of its inputs."""
-
-    __slots__ = ("_hub", "_inputs")
-
-    def __init__(self, hub: type[_FanIn[Any]], inputs: Sequence[Publisher[Any]]) -> None:
-        self._hub = hub
+    def __init__(self, make: Callable[[int], FanIn[T]], inputs: Sequence[Publisher[Any]]) -> None:
+        self._make = make
         self._inputs = inputs
 
-    def subscribe(self, subscriber: Subscriber[Any]) -> None:
-        """Subscribes to every input."""
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Signals on_subscribe, then subscribes to every input."""
         if subscriber is None:
             raise null_element("subscribe")
-        self._hub(subscriber, len(self._inputs)).open(self._inputs)
+        hub = self._make(len(self._inputs))
+        hub.subscribe(subscriber)
+        for publisher, inlet in zip(self._inputs, hub.inlets, strict=True):
+            publisher.subscribe(inlet)
 
 
 class FanInFlow:
-    """A flow whose elements meet those of other sources.
+    """A flow whose elements meet those of other sources. Its materialized value is that of the first of them that has one.
 
     Args:
-        hub: how they meet.
+        make: makes the hub for so many inputs.
         others: the other sources.
+        name: seen in the names of graphs.
+        own_last: the flow's own input is the hub's last, not its first.
     """
 
-    __slots__ = ("_hub", "_others", "name")
+    __slots__ = ("_make", "_others", "_own_last", "name")
 
-    def __init__(self, hub: type[_FanIn[Any]], others: Sequence[SourceLike[Any]]) -> None:
-        self._hub = hub
+    def __init__(
+        self,
+        make: Callable[[int], FanIn[Any]],
+        others: Sequence[SourceLike[Any]],
+        name: str,
+        own_last: bool = False,
+    ) -> None:
+        self._make = make
         self._others = others
-        self.name = hub.name
+        self._own_last = own_last
+        self.name = name
 
     def attach_flow(self, publisher: Publisher[Any], m: Materialization) -> Publisher[Any]:
         """Creates the other sources in the same run."""
-        return _FanInPublisher(self._hub, (publisher, *(other.create(m)[0] for other in self._others)))
+        return self.create_flow(publisher, m)[0]
+
+    def create_flow(self, publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Any]:
+        """Creates the other sources in the same run; with their materialized value."""
+        publishers: list[Publisher[Any]] = []
+        value = None
+        for other in self._others:
+            created, its_value = other.create(m)
+            publishers.append(created)
+            value = first(value, its_value)
+        publishers.insert(len(publishers) if self._own_last else 0, publisher)
+        return FanInPublisher(self._make, publishers), value

@@ -1,6 +1,6 @@
-"""One publisher feeds several sinks: broadcast, balance and partition.
+"""One publisher feeds several subscribers: broadcast, balance, partition and unzip.
 
-None of them has a queue: upstream is asked for what the sinks together can take at once. What that is differs, and is all that differs.
+None of them has a queue: upstream is asked for what the outputs together can take at once. What that is differs, and is all that differs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
 from streams.materialize import Materialization
 from streams.shapes import SinkLike
-from streams.stages.stage import UNSUBSCRIBED, describe, reject
+from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
 
 T = TypeVar("T")
 
@@ -29,26 +29,28 @@ class Outlet(Publisher[T], Subscription, Generic[T]):
 
     Attributes:
         demand: what its sink has asked for and not got.
-        open: its sink has not cancelled.
-        subscriber: its sink, once that has subscribed.
+        open: its sink has neither cancelled nor been told the end.
+        push: gives an element to the sink; one that is not asked for must not be given.
     """
 
-    __slots__ = ("_hub", "demand", "open", "subscriber")
+    __slots__ = ("_hub", "_subscriber", "demand", "open", "push")
 
-    def __init__(self, hub: FanOut[T]) -> None:
+    def __init__(self, hub: FanOut[Any]) -> None:
         self._hub = hub
+        self._subscriber: Subscriber[T] | None = None
         self.demand = 0
         self.open = True
-        self.subscriber: Subscriber[T] | None = None
+        self.push: Callable[[T], None] = discard
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Serves the one sink this outlet is for."""
         if subscriber is None:
             raise null_element("subscribe")
-        if self.subscriber is not None:
-            reject(subscriber, StreamClosedError("an outlet of a fan-out has one subscriber"))
+        if self._subscriber is not None or not self.open:
+            reject(subscriber, StreamClosedError(f"an output of {self._hub.name} has, or had, its one subscriber"))
             return
-        self.subscriber = subscriber
+        self._subscriber = subscriber
+        self.push = subscriber.on_next
         subscriber.on_subscribe(self)
         self._hub.joined(self)
 
@@ -63,10 +65,27 @@ class Outlet(Publisher[T], Subscription, Generic[T]):
         self._hub.demanded()
 
     def cancel(self) -> None:
-        """This sink takes no more; the others go on."""
+        """This sink takes no more, and is forgotten (3.13); the others go on."""
         if self.open:
-            self.open = False
+            self._close()
             self._hub.left(self)
+
+    def end(self, error: BaseException | None) -> None:
+        """Tells the sink the end; one that has not come yet is told when it does."""
+        subscriber = self._subscriber
+        if not self.open or subscriber is None:
+            return
+        self._close()
+        if error is None:
+            subscriber.on_complete()
+        else:
+            subscriber.on_error(error)
+
+    def _close(self) -> None:
+        self.open = False
+        self.demand = 0
+        self.push = discard
+        self._subscriber = None
 
 
 class FanOut(Subscriber[T], Generic[T]):
@@ -74,26 +93,41 @@ class FanOut(Subscriber[T], Generic[T]):
 
     Args:
         outputs: how many sinks.
+        eager_cancel: the first sink that cancels ends the whole: upstream is cancelled, the others are told the end. Else the last does.
     """
 
-    __slots__ = ("_again", "_busy", "_completed", "_done", "_outstanding", "_upstream", "outlets")
+    __slots__ = (
+        "_again",
+        "_busy",
+        "_completed",
+        "_done",
+        "_eager_cancel",
+        "_error",
+        "_outstanding",
+        "_upstream",
+        "outlets",
+    )
 
-    name = "fan_out"
+    name: ClassVar[str] = "fan_out"
     refill_at: ClassVar[int] = 0
     """Elements on their way at which more is asked for, even if no sink has said anything new."""
 
-    def __init__(self, outputs: int) -> None:
-        self.outlets: tuple[Outlet[T], ...] = tuple(Outlet(self) for _ in range(outputs))
+    def __init__(self, outputs: int, eager_cancel: bool = False) -> None:
+        self.outlets: tuple[Outlet[Any], ...] = tuple(Outlet(self) for _ in range(outputs))
+        self._eager_cancel = eager_cancel
         self._upstream: Subscription = UNSUBSCRIBED
         self._outstanding = 0
         self._again = False
         self._busy = False
         self._completed = False
         self._done = False
+        self._error: BaseException | None = None
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """Asks for what the sinks have asked for already."""
-        if self._upstream is not UNSUBSCRIBED or self._done:
+        """Asks for what the sinks have asked for already; a second subscription is cancelled (2.5)."""
+        if subscription is None:
+            raise null_element(self.name)
+        if self._upstream is not UNSUBSCRIBED or self._completed:
             subscription.cancel()
             return
         self._upstream = subscription
@@ -103,78 +137,89 @@ class FanOut(Subscriber[T], Generic[T]):
         """Hands on one."""
         if element is None:
             raise null_element(self.name)
-        if self._done:
+        if self._completed:
             return
         self._outstanding -= 1
-        self._busy = True
+        busy, self._busy = self._busy, True
         self._hand_on(element)
-        self._busy = False
+        self._busy = busy
         if self._again or self._outstanding <= self.refill_at:
             self.demanded()
 
     def on_error(self, error: BaseException) -> None:
         """Every sink learns of the failure."""
-        self._end(lambda subscriber: subscriber.on_error(error))
+        if error is None:
+            raise null_element(self.name)
+        if not self._completed:
+            self._end(error)
 
     def on_complete(self) -> None:
         """Every sink learns of the end, once nothing waits for one of them."""
         self._completed = True
+        self._upstream = UNSUBSCRIBED  # it is over, and must not be used any more (2.4)
         self.demanded()
 
     def fail(self, error: BaseException) -> None:
         """A failure here: upstream is cancelled and every sink learns of it."""
         self._upstream.cancel()
-        self.on_error(error)
+        self._end(error)
 
-    def joined(self, outlet: Outlet[T]) -> None:
-        """A sink has subscribed; after the end it learns at once that there is nothing."""
-        if self._done and outlet.open and outlet.subscriber is not None:
-            outlet.open = False
-            outlet.subscriber.on_complete()
+    def joined(self, outlet: Outlet[Any]) -> None:
+        """A sink has subscribed; after the end it learns at once how it ended."""
+        if self._done:
+            outlet.end(self._error)
 
-    def left(self, _outlet: Outlet[T]) -> None:
+    def left(self, _outlet: Outlet[Any]) -> None:
         """A sink has cancelled; when all have, so has this."""
-        if not any(outlet.open for outlet in self.outlets):
-            self._done = True
+        if self._done:
+            return
+        if self._eager_cancel or not any(outlet.open for outlet in self.outlets):
             self._upstream.cancel()
-        else:
-            self.demanded()
+            self._finish()
+            self._completed = True  # and not ended: others may still have to get the element that is being handed on
+        self.demanded()
 
     def demanded(self) -> None:
-        """Asks upstream for what can be handed on now and is not on its way."""
+        """Asks upstream for what can be handed on now and is not on its way; a call from within only leaves its mark."""
         if self._busy or self._done:
             self._again = True
             return
-        self._busy = True
-        self._again = False
-        while not self._done and self._settle():
-            pass
+        self._busy = self._again = True
+        while self._again and not self._done:
+            self._again = False
+            while not self._done and self._settle():
+                pass
+            self._ask()
         self._busy = False
-        if self._done or self._upstream is UNSUBSCRIBED:
+
+    def _ask(self) -> None:
+        if self._done:
             return
         if self._completed:
             if not self._holds():
-                self._end(lambda subscriber: subscriber.on_complete())
+                self._end(None)
             return
         more = self._capacity() - self._outstanding
-        if more > 0:
+        if more > 0 and self._upstream is not UNSUBSCRIBED:
             self._outstanding += more
             self._upstream.request(more)
 
-    def _end(self, signal: Callable[[Subscriber[T]], None]) -> None:
+    def _end(self, error: BaseException | None) -> None:
         if self._done:
             return
-        self._done = True
+        self._done = self._completed = True
+        self._error = error
+        self._finish()
         for outlet in self.outlets:
-            if outlet.open:
-                outlet.open = False
-                if outlet.subscriber is not None:
-                    signal(outlet.subscriber)
+            outlet.end(error)
 
-    def _give(self, outlet: Outlet[T], element: T) -> None:
-        outlet.demand -= 1
-        assert outlet.subscriber is not None, "demand comes from a subscriber"
-        outlet.subscriber.on_next(element)
+    def _finish(self) -> None:
+        """It is over; subclasses that hold something let go of it here. May be called twice."""
+
+    def _function_failed(self, error: BaseException, function: Any) -> None:
+        """A function that the user gave has raised ``error``, or has returned what cannot be handed on."""
+        error.add_note(f"in the stage {describe(self.name, function)}")
+        self.fail(error)
 
     def _settle(self) -> bool:
         """Hands on one element that waits for demand; False if none can move."""
@@ -203,39 +248,83 @@ class Broadcast(FanOut[T], Generic[T]):
     def _hand_on(self, element: T) -> None:
         for outlet in self.outlets:
             if outlet.open:
-                self._give(outlet, element)
+                outlet.demand -= 1
+                outlet.push(element)
 
     def _capacity(self) -> int:
         return min((outlet.demand for outlet in self.outlets if outlet.open), default=0)
 
 
-class Balance(FanOut[T], Generic[T]):
-    """Each element goes to one sink that has asked for it, in turn."""
+class UnzipWith(Broadcast[T], Generic[T]):
+    """Each sink gets its part of every element, at the pace of the slowest that is still there.
 
-    __slots__ = ("_turn", "_waiting")
+    Args:
+        outputs: how many sinks.
+        f: gives the parts of an element, as many as there are sinks; None for an element that is those parts.
+        eager_cancel: the first sink that cancels ends the whole.
+    """
+
+    __slots__ = ("_f",)
+
+    name = "unzip_with"
+
+    def __init__(self, outputs: int, f: Callable[[T], Sequence[Any]] | None, eager_cancel: bool = False) -> None:
+        super().__init__(outputs, eager_cancel)
+        self._f = f
+
+    def _hand_on(self, element: T) -> None:
+        f = self._f
+        try:
+            parts: Any = element if f is None else f(element)
+            if len(parts) != len(self.outlets):
+                raise ValueError(f"an element of {len(parts)} parts came for {len(self.outlets)} outputs")
+            for part in parts:
+                if part is None:
+                    raise null_element(self.name)
+        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+            self._function_failed(error, f or tuple)
+            return
+        for part, outlet in zip(parts, self.outlets, strict=True):
+            if outlet.open:
+                outlet.demand -= 1
+                outlet.push(part)
+
+
+class Balance(FanOut[T], Generic[T]):
+    """Each element goes to one sink that has asked for it, in turn.
+
+    Args:
+        outputs: how many sinks.
+        wait_for_all: upstream is asked for nothing before every sink has asked for something.
+        eager_cancel: the first sink that cancels ends the whole.
+    """
+
+    __slots__ = ("_turn", "_waited_for", "_waiting")
 
     name = "balance"
     refill_at = BALANCE_PREFETCH // 2
 
-    def __init__(self, outputs: int) -> None:
-        super().__init__(outputs)
+    def __init__(self, outputs: int, wait_for_all: bool = False, eager_cancel: bool = False) -> None:
+        super().__init__(outputs, eager_cancel)
         self._turn = deque(self.outlets)
+        self._waited_for = wait_for_all
         self._waiting: deque[T] = deque()
         """Elements whose sink has cancelled since they were asked for."""
 
     def _hand_on(self, element: T) -> None:
-        outlet = self._next_outlet()
-        if outlet is None or self._waiting:
+        outlet = None if self._waiting else self._next_outlet()
+        if outlet is None:
             self._waiting.append(element)
         else:
-            self._give(outlet, element)
+            outlet.demand -= 1
+            outlet.push(element)
 
     def _next_outlet(self) -> Outlet[T] | None:
         turn = self._turn
         for _ in range(len(turn)):
             outlet = turn[0]
             turn.rotate(-1)
-            if outlet.open and outlet.demand:
+            if outlet.demand:
                 return outlet
         return None
 
@@ -245,15 +334,22 @@ class Balance(FanOut[T], Generic[T]):
         outlet = self._next_outlet()
         if outlet is None:
             return False
-        self._give(outlet, self._waiting.popleft())
+        outlet.demand -= 1
+        outlet.push(self._waiting.popleft())
         return True
 
     def _holds(self) -> bool:
         return bool(self._waiting)
 
     def _capacity(self) -> int:
-        wanted = sum(outlet.demand for outlet in self.outlets if outlet.open)
-        return min(wanted, BALANCE_PREFETCH)
+        if self._waited_for:
+            if any(outlet.open and not outlet.demand for outlet in self.outlets):
+                return 0
+            self._waited_for = False
+        return min(sum(outlet.demand for outlet in self.outlets), BALANCE_PREFETCH)
+
+    def _finish(self) -> None:
+        self._waiting.clear()
 
 
 class Partition(FanOut[T], Generic[T]):
@@ -262,14 +358,15 @@ class Partition(FanOut[T], Generic[T]):
     Args:
         outputs: how many sinks.
         f: gives the index of the sink.
+        eager_cancel: the first sink that cancels ends the whole; else elements for it are dropped.
     """
 
     __slots__ = ("_f", "_place", "_waiting")
 
     name = "partition"
 
-    def __init__(self, outputs: int, f: Callable[[T], int]) -> None:
-        super().__init__(outputs)
+    def __init__(self, outputs: int, f: Callable[[T], int], eager_cancel: bool = False) -> None:
+        super().__init__(outputs, eager_cancel)
         self._f = f
         self._waiting: T | None = None
         self._place: Outlet[T] | None = None
@@ -280,16 +377,15 @@ class Partition(FanOut[T], Generic[T]):
             if not 0 <= index < len(self.outlets):
                 raise IndexError(f"the function has returned {index!r} for one of {len(self.outlets)} sinks")
         except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
-            error.add_note(f"in the stage {describe(self.name, self._f)}")
-            self.fail(error)
+            self._function_failed(error, self._f)
             return
         outlet = self.outlets[index]
-        if not outlet.open:
-            return  # its sink has cancelled: nobody else wants this element
         if outlet.demand:
-            self._give(outlet, element)
-        else:
+            outlet.demand -= 1
+            outlet.push(element)
+        elif outlet.open:
             self._waiting, self._place = element, outlet
+        # Else its sink has cancelled: nobody else wants this element.
 
     def _settle(self) -> bool:
         element, outlet = self._waiting, self._place
@@ -297,7 +393,8 @@ class Partition(FanOut[T], Generic[T]):
             return False
         self._waiting = self._place = None
         if outlet.open:
-            self._give(outlet, element)
+            outlet.demand -= 1
+            outlet.push(element)
         return True
 
     def _holds(self) -> bool:
@@ -310,6 +407,9 @@ class Partition(FanOut[T], Generic[T]):
         demands = [outlet.demand for outlet in self.outlets if outlet.open]
         return max(min(demands, default=0), 1 if any(demands) else 0)
 
+    def _finish(self) -> None:
+        self._waiting = self._place = None
+
 
 def attach_fan_out(
     publisher: Publisher[T], m: Materialization, hub: FanOut[T], sinks: Sequence[SinkLike[T, Any]]
@@ -317,10 +417,11 @@ def attach_fan_out(
     """Attaches ``sinks`` to ``hub`` and that to ``publisher``; the future is done when all sinks are, or one has failed."""
     results = [sink.attach_sink(outlet, m) for sink, outlet in zip(sinks, hub.outlets, strict=True)]
     publisher.subscribe(hub)
-    return _all_done(m, results)
+    return all_done(m, results)
 
 
-def _all_done(m: Materialization, results: Sequence[asyncio.Future[Any]]) -> asyncio.Future[list[Any]]:
+def all_done(m: Materialization, results: Sequence[asyncio.Future[Any]]) -> asyncio.Future[list[Any]]:
+    """A future of all the results, in their order: done when all are, or one has failed or was cancelled."""
     together: asyncio.Future[list[Any]] = m.loop.create_future()
     left = len(results)
 

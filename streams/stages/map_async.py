@@ -1,20 +1,24 @@
 """map_async: an asynchronous function over the elements, several at a time, in their order or as they are done.
 
-What was asked for and has not come, what is being worked on and what is done but not emitted are together ``parallelism`` at most.
+A coroutine that never waits is not worth a task of its own. So a worker, which is one task, goes on from element to element as long
+as their coroutines do not wait; when one does, the worker stays with it, and others are started for what else there is to do. Each
+element's coroutine has a copy of the context variables to itself, as if it were a task.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from types import CoroutineType, coroutine
+from typing import Any, Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, I, O
+from streams.publishers.iterable import EMIT_BUDGET
+from streams.stages.in_flight import InFlight, Place
+from streams.stages.stage import I, O, describe
 
 T = TypeVar("T")
 
@@ -23,175 +27,142 @@ async def _await(awaitable: Awaitable[T]) -> T:
     return await awaitable
 
 
-class _MapAsync(ControlledStage[I, O], Generic[I, O]):
-    """What both orders share: starting, demand upstream, stopping. Subclasses keep the results."""
+@coroutine
+def _turn() -> Generator[None, None, None]:
+    """Gives the loop a turn."""
+    yield
 
-    __slots__ = ("_busy", "_completed", "_f", "_m", "_parallelism", "_started", "_tasks")
 
-    def __init__(
-        self,
-        downstream: Subscriber[O],
-        m: Materialization,
-        parallelism: int,
-        f: Callable[[I], Awaitable[O]],
-        name: str,
-    ) -> None:
-        super().__init__(downstream, name)
-        self._m = m
-        self._parallelism = parallelism
-        self._f = f
-        self._tasks: set[asyncio.Task[O]] = set()
-        self._started = False
-        self._completed = False
-        self._busy = False
-
-    def on_next(self, element: I) -> None:
-        """Starts work on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        if self._done:
-            return
+@coroutine
+def _rest(context: Context, work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    """Runs ``work``, which waits for ``awaited``, to its end; ``yield from work``, but in ``context``."""
+    while True:
+        step: Callable[[Any], Any] = work.send
+        value: Any
         try:
-            awaitable = self._f(element)
-            coroutine = awaitable if isinstance(awaitable, Coroutine) else _await(awaitable)
-            task = self._m.spawn(coroutine, self._name, self._task_done)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._broken(error)
-            return
-        self._tasks.add(task)
-        self._working(task)
-
-    def on_complete(self) -> None:
-        """Ends once everything under way is out."""
-        self._completed = True
-        self._drain()
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        if not self._started:
-            self._started = True
-            self._upstream.request(self._parallelism)
-        self._drain()
-
-    def _finish(self) -> None:
-        super()._finish()
-        tasks, self._tasks = self._tasks, set()
-        for task in tasks:
-            task.cancel()
-
-    def _task_done(self, task: asyncio.Task[O]) -> None:
-        if self._done:
-            _ = task.cancelled() or task.exception()
-            return
-        self._tasks.discard(task)
-        self._worked(task)
-        self._m.call(self._drain)
-
-    def _drain(self) -> None:
-        """Emits what is done, under demand, and asks for as much again; a call from within only leaves its mark."""
-        if self._busy:
-            return
-        self._busy = True
-        while not self._done:
-            task = self._next_done()
-            if task is None:
-                if self._completed and self._idle():
-                    super().on_complete()
-                break
-            if task.cancelled():
-                self._fail_at(asyncio.CancelledError("the function's task was cancelled"))
-            elif (error := task.exception()) is not None:
-                self._fail_at(error)
-            elif not self._demand:
-                break
-            else:
-                self._taken()
-                self._emit(task.result())
-        self._busy = False
-
-    def _emit(self, result: O) -> None:
-        if result is None:
-            self._fail_at(null_element("the function has returned None"))
-            return
-        self._demand -= 1
-        self._push(result)
-        if not self._done and not self._completed:
-            self._upstream.request(1)
-
-    def _fail_at(self, error: BaseException) -> None:
-        self._function_failed(error, self._f)
-
-    @abstractmethod
-    def _broken(self, error: Exception) -> None:
-        """The function itself has raised instead of returning an awaitable."""
-
-    @abstractmethod
-    def _working(self, task: asyncio.Task[O]) -> None:
-        """Work on an element has started."""
-
-    @abstractmethod
-    def _worked(self, task: asyncio.Task[O]) -> None:
-        """Work on an element has ended."""
-
-    @abstractmethod
-    def _next_done(self) -> asyncio.Task[O] | None:
-        """The task whose result comes next, if it is done."""
-
-    @abstractmethod
-    def _taken(self) -> None:
-        """The result of `_next_done` is being emitted."""
-
-    @abstractmethod
-    def _idle(self) -> bool:
-        """Nothing is under way."""
+            value = yield awaited
+        except BaseException as error:  # noqa: BLE001 - cancellation above all: it is the coroutine's to deal with
+            step, value = work.throw, error
+        try:
+            awaited = context.run(step, value)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
 
-class MapAsync(_MapAsync[I, O], Generic[I, O]):
+class MapAsync(InFlight[I, O], Generic[I, O]):
     """Results in the order of the elements; a failure comes in its element's place, after everything before it."""
 
-    __slots__ = ("_order",)
+    __slots__ = ("_f", "_spawn", "_starting", "_tasks", "_waiting", "_working")
 
     def __init__(
         self,
         downstream: Subscriber[O],
         m: Materialization,
         parallelism: int,
-        f: Callable[[I], Awaitable[O]],
+        f: Callable[..., Awaitable[O]],
         name: str = "map_async",
     ) -> None:
-        super().__init__(downstream, m, parallelism, f, name)
-        self._order: deque[asyncio.Task[O]] = deque()
+        super().__init__(downstream, m, parallelism, name)
+        self._f = f
+        self._spawn = m.spawner(describe(name, f), self._worker_over)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: deque[tuple[Place, I]] = deque()
+        """Elements that no worker has taken yet; never for longer than a turn of the loop."""
+        self._starting = 0
+        """Workers that have not had their first turn."""
+        self._working = False
+        """A worker is at work right now, and will look for more."""
 
-    def _broken(self, error: Exception) -> None:
-        async def fail() -> O:
-            raise error
+    def _begin(self, place: Place, element: I) -> None:
+        self._waiting.append((place, element))
+        if not self._working and not self._starting:
+            self._start_workers()
 
-        self._working(self._m.spawn(fail(), self._name, self._task_done))
-
-    def _working(self, task: asyncio.Task[O]) -> None:
-        self._order.append(task)
-
-    def _worked(self, task: asyncio.Task[O]) -> None:
-        """It keeps its place."""
-
-    def _next_done(self) -> asyncio.Task[O] | None:
-        order = self._order
-        return order[0] if order and order[0].done() else None
-
-    def _taken(self) -> None:
-        self._order.popleft()
-
-    def _idle(self) -> bool:
-        return not self._order
+    def _blamed(self) -> Callable[..., Any]:
+        return self._f
 
     def _finish(self) -> None:
         super()._finish()
-        self._order.clear()
+        self._waiting.clear()
+        tasks, self._tasks = self._tasks, set()
+        if tasks:
+            # The worker that the stage's end was caused by is at its own end anyway.
+            tasks.discard(asyncio.current_task(self._m.loop))
+            for task in tasks:
+                task.cancel()
+
+    def _start_workers(self) -> None:
+        """Starts a worker for each element that waits for one."""
+        while self._starting < len(self._waiting):
+            self._starting += 1
+            try:
+                self._tasks.add(self._spawn(self._work()))
+            except Exception as error:  # noqa: BLE001 - the run has ended, or the loop is closed
+                self._fail(error)
+
+    def _worker_over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._m.fail(error)
+
+    async def _work(self) -> None:
+        """A worker: takes elements until there are no more, or one's coroutine has waited."""
+        self._starting -= 1
+        self._working = True
+        waiting = self._waiting
+        budget = EMIT_BUDGET
+        try:
+            while waiting:
+                place, element = waiting.popleft()
+                if not await self._work_on(place, element):
+                    return
+                self._m.call(self._settled, place)
+                budget -= 1
+                if not budget:
+                    budget = EMIT_BUDGET
+                    self._working = False
+                    await _turn()
+                    self._working = True
+        finally:
+            self._working = False
+            self._start_workers()
+
+    async def _work_on(self, place: Place, element: I) -> bool:
+        """Brings about the outcome of one element; False if the worker was cancelled meanwhile."""
+        context = copy_context()
+        try:
+            awaitable = context.run(self._call, place, element)
+            work = awaitable if type(awaitable) is CoroutineType else _await(awaitable)
+            try:
+                awaited = context.run(work.send, None)
+            except StopIteration as stop:
+                place.result = stop.value
+                return True
+            self._working = False
+            self._start_workers()
+            place.result = await _rest(context, work, awaited)
+            self._working = True
+        except asyncio.CancelledError:
+            if not self._done and not self._m.ended:
+                place.fail(asyncio.CancelledError("the function's task was cancelled"), self._f)
+                self._m.call(self._settled, place)
+            return False
+        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            self._working = True
+            place.fail(error, self._f)
+        return True
+
+    def _call(self, _place: Place, element: I) -> Any:
+        return self._f(element)
 
 
-class MapAsyncUnordered(_MapAsync[I, O], Generic[I, O]):
+class MapAsyncUnordered(MapAsync[I, O], Generic[I, O]):
     """Results as they are done; a failure ends the stream as soon as it is known."""
 
-    __slots__ = ("_results",)
+    __slots__ = ()
+
+    ordered = False
 
     def __init__(
         self,
@@ -202,29 +173,3 @@ class MapAsyncUnordered(_MapAsync[I, O], Generic[I, O]):
         name: str = "map_async_unordered",
     ) -> None:
         super().__init__(downstream, m, parallelism, f, name)
-        self._results: deque[asyncio.Task[O]] = deque()
-
-    def _broken(self, error: Exception) -> None:
-        self._fail_at(error)
-
-    def _working(self, task: asyncio.Task[O]) -> None:
-        """It has no place yet."""
-
-    def _worked(self, task: asyncio.Task[O]) -> None:
-        if task.cancelled() or task.exception() is not None:
-            self._results.appendleft(task)
-        else:
-            self._results.append(task)
-
-    def _next_done(self) -> asyncio.Task[O] | None:
-        return self._results[0] if self._results else None
-
-    def _taken(self) -> None:
-        self._results.popleft()
-
-    def _idle(self) -> bool:
-        return not self._results and not self._tasks
-
-    def _finish(self) -> None:
-        super()._finish()
-        self._results.clear()

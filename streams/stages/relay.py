@@ -78,10 +78,17 @@ class Relay(Processor[T, T], Subscription, Generic[T]):
             self._join()
 
     def on_next(self, element: T) -> None:
-        """Hands ``element`` on."""
+        """Hands ``element`` on; a subscriber that raises is considered cancelled (2.13)."""
         if element is None:
             raise null_element("on_next")
-        self._push(element)
+        try:
+            self._push(element)
+        except BaseException as error:
+            if not self._done:
+                self._let_go()
+                self._upstream.cancel()
+                self._ended(error)
+            raise
 
     def on_error(self, error: BaseException) -> None:
         """Hands the failure on, now or to the subscriber that comes."""

@@ -13,6 +13,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
+from streams.supervision import Decider, Directive, decide
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 I_contra = TypeVar("I_contra", contravariant=True)
@@ -42,6 +43,8 @@ class _Unsubscribed(Subscription):
 
 
 UNSUBSCRIBED: Final = _Unsubscribed()
+OVER: Final = _Unsubscribed()
+"""Stands for a subscription that has ended (2.4) where work goes on; unlike `UNSUBSCRIBED`, no other takes its place (2.5)."""
 
 
 def reject(subscriber: Subscriber[Any], error: BaseException) -> None:
@@ -58,7 +61,7 @@ class Stage(Subscriber[I], Generic[I, O]):
         name: names it in failures.
     """
 
-    __slots__ = ("_done", "_downstream", "_name", "_push", "_upstream")
+    __slots__ = ("_decider", "_done", "_downstream", "_name", "_push", "_upstream")
 
     def __init__(self, downstream: Subscriber[O], name: str) -> None:
         self._downstream = downstream
@@ -66,6 +69,7 @@ class Stage(Subscriber[I], Generic[I, O]):
         self._upstream: Subscription = UNSUBSCRIBED
         self._done = False
         self._name = name
+        self._decider: Decider | None = None
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """Passes the subscription on; a second one is cancelled (2.5)."""
@@ -113,8 +117,34 @@ class Stage(Subscriber[I], Generic[I, O]):
         self._downstream.on_error(error)
 
     def _function_failed(self, error: BaseException, function: Any) -> None:
-        """A function that the user gave has raised ``error``, or has returned what is no element."""
-        self._fail(error, describe(self._name, function))
+        """A function that the user gave has raised ``error``, or has returned what is no element.
+
+        Without a decider that ends the stage. A stage that goes on has left the element behind when this returns.
+        """
+        directive = Directive.STOP
+        if self._decider is not None and not self._done and isinstance(error, Exception):
+            try:
+                directive = decide(self._decider, error)
+            except Exception as fault:  # noqa: BLE001 - a decider that fails cannot have wanted the stream to go on
+                error, function = fault, self._decider
+        if directive is Directive.STOP:
+            self._fail(error, describe(self._name, function))
+        elif directive is Directive.RESUME:
+            self._dropped()
+        else:
+            self._restarted()
+
+    def _dropped(self) -> None:
+        """The element at hand is left out under supervision: asks for another in its place, where that is how demand goes here."""
+        self._upstream.request(1)
+
+    def _restarted(self) -> None:
+        """The stage begins anew under supervision, without the element at hand."""
+        self._reset()
+        self._dropped()
+
+    def _reset(self) -> None:
+        """Forgets what was gathered from elements, as at the beginning; stages that have such a state say how."""
 
     def _complete_early(self) -> None:
         """Ends the stage before its upstream does."""
@@ -161,6 +191,13 @@ class ControlledStage(Stage[I, O], Subscription, Generic[I, O]):
         raise NotImplementedError
 
 
+def supervised(stage: Subscriber[I], m: Materialization) -> Subscriber[I]:
+    """``stage``, under the decider that holds at its place in the graph, if there is one."""
+    if m.decider is not None and isinstance(stage, Stage):
+        stage._decider = m.decider
+    return stage
+
+
 class StagePublisher(Publisher[O_co], Generic[I, O_co]):
     """What a stage makes of a publisher: each subscriber gets a stage of its own."""
 
@@ -195,4 +232,6 @@ class StageFlow(Generic[I_contra, O_co]):
     def attach_flow(self, publisher: Publisher[I_contra], m: Materialization) -> Publisher[O_co]:
         """Puts the stage behind ``publisher``."""
         make = self._make
-        return StagePublisher(publisher, lambda downstream: make(downstream, m))
+        if m.decider is None:
+            return StagePublisher(publisher, lambda downstream: make(downstream, m))
+        return StagePublisher(publisher, lambda downstream: supervised(make(downstream, m), m))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from streams.contract import UNBOUNDED, Publisher, Subscriber, Subscription
-from streams.errors import EmptyStreamError, LimitExceededError, null_element, storable
+from streams.errors import LimitExceededError, null_element, storable
 from streams.materialize import Materialization
+from streams.stages.fused import InlineEnd
 from streams.stages.stage import UNSUBSCRIBED, I, describe, discard
 
 A = TypeVar("A")
 M = TypeVar("M")
-MISSING: Final[Any] = object()
-"""No element yet."""
 
 
 class Acknowledgeable(Protocol):
@@ -109,6 +108,9 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
     __slots__ = ("_count", "_f")
 
     name = "foreach"
+    inline_end = InlineEnd(
+        "foreach", enter="count = 0; f = sink._f", each="f(x)\ncount += 1", leave="sink._count += count"
+    )
 
     def __init__(self, m: Materialization, f: Callable[[I], object]) -> None:
         super().__init__(m)
@@ -122,9 +124,13 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
         try:
             self._f(element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
-            self._fail(error, describe(self.name, self._f))
+            self.inline_failed(error)
             return
         self._count += 1
+
+    def inline_failed(self, error: Exception) -> None:
+        """The function has raised."""
+        self._fail(error, describe(self.name, self._f))
 
     def _result(self) -> int:
         return self._count
@@ -136,16 +142,19 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
 class Acknowledge(SinkSubscriber[Acknowledgeable, int]):
     """Acknowledges each element; the result is how many there were."""
 
-    __slots__ = ("_count",)
+    __slots__ = ("_count", "_stopped")
 
     name = "acknowledge"
 
     def __init__(self, m: Materialization) -> None:
         super().__init__(m)
         self._count = 0
+        self._stopped = False
 
     def on_next(self, element: Acknowledgeable) -> None:
-        """One acknowledgement."""
+        """One acknowledgement; none for what was still on its way when the sink was over: it has not been dealt with."""
+        if self._stopped and element is not None:
+            return
         try:
             element.acknowledge()
         except Exception as error:  # noqa: BLE001 - whatever the element raises is the stream's failure
@@ -166,6 +175,9 @@ class Acknowledge(SinkSubscriber[Acknowledgeable, int]):
 
     def _result(self) -> int:
         return self._count
+
+    def _stop(self) -> None:
+        self._stopped = True
 
 
 class Collect(SinkSubscriber[I, list[I]], Generic[I]):
@@ -199,6 +211,9 @@ class Fold(SinkSubscriber[I, A], Generic[I, A]):
     __slots__ = ("_f", "_state")
 
     name = "fold"
+    inline_end = InlineEnd(
+        "fold", enter="state = sink._state; f = sink._f", each="state = f(state, x)", leave="sink._state = state"
+    )
 
     def __init__(self, m: Materialization, zero: A, f: Callable[[A, I], A]) -> None:
         super().__init__(m)
@@ -212,7 +227,11 @@ class Fold(SinkSubscriber[I, A], Generic[I, A]):
         try:
             self._state = self._f(self._state, element)
         except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
-            self._fail(error, describe(self.name, self._f))
+            self.inline_failed(error)
+
+    def inline_failed(self, error: Exception) -> None:
+        """The function has raised."""
+        self._fail(error, describe(self.name, self._f))
 
     def _result(self) -> A:
         return self._state
@@ -228,6 +247,7 @@ class Ignore(SinkSubscriber[object, None]):
     __slots__ = ()
 
     name = "ignore"
+    inline_end = InlineEnd("ignore", enter="pass", each="", leave="pass")
 
     def on_next(self, element: object) -> None:
         """Nothing."""
@@ -238,112 +258,78 @@ class Ignore(SinkSubscriber[object, None]):
         return None
 
 
-class Head(SinkSubscriber[I, I], Generic[I]):
-    """The first element; upstream is cancelled then, having been asked for one."""
+class Cancelled(SinkSubscriber[object, None]):
+    """Cancels its subscription at once."""
 
     __slots__ = ()
 
-    name = "head"
-
-    def on_next(self, element: I) -> None:
-        """The result."""
-        if element is None:
-            raise null_element(self.name)
-        if not self.future.done():
-            self._finish(element)
-            self._subscription.cancel()
-
-    def _first_request(self) -> int:
-        return 1
-
-    def _result(self) -> I:
-        raise EmptyStreamError("Sink.head: the stream ended without an element")
-
-
-class Last(SinkSubscriber[I, I], Generic[I]):
-    """The last element."""
-
-    __slots__ = ("_element",)
-
-    name = "last"
-
-    def __init__(self, m: Materialization) -> None:
-        super().__init__(m)
-        self._element: I = MISSING
-
-    def on_next(self, element: I) -> None:
-        """The result so far."""
-        if element is None:
-            raise null_element(self.name)
-        self._element = element
-
-    def _result(self) -> I:
-        if self._element is MISSING:
-            raise EmptyStreamError("Sink.last: the stream ended without an element")
-        return self._element
-
-
-class Watched(SinkSubscriber[I, None], Generic[I]):
-    """A subscriber of somebody else's as a sink: done when it has been told the end, or has cancelled."""
-
-    __slots__ = ("_inner",)
-
-    name = "subscriber"
-
-    def __init__(self, m: Materialization, inner: Subscriber[I]) -> None:
-        super().__init__(m)
-        self._inner = inner
+    name = "cancelled"
 
     def on_subscribe(self, subscription: Subscription) -> None:
-        """Hands on a subscription of its own, so that it sees the subscriber cancel."""
-        if self._subscription is not UNSUBSCRIBED or self.future.done():
-            subscription.cancel()
-            return
-        self._subscription = subscription
-        self._inner.on_subscribe(_Link(self))
-
-    def on_next(self, element: I) -> None:
-        """Hands on one."""
-        self._inner.on_next(element)
-
-    def on_error(self, error: BaseException) -> None:
-        """Hands on the failure, which is the sink's as well."""
+        """Cancels, the first subscription like any other."""
+        if subscription is None:
+            raise null_element(self.name)
         if not self.future.done():
-            super().on_error(error)
-            self._inner.on_error(error)
-
-    def on_complete(self) -> None:
-        """Hands on the end."""
-        if not self.future.done():
-            super().on_complete()
-            self._inner.on_complete()
-
-    def request(self, n: int) -> None:
-        """The subscriber's demand."""
-        self._subscription.request(n)
-
-    def leave(self) -> None:
-        """The subscriber has cancelled: a sink that wants no more is done."""
-        if not self.future.done():
+            self._subscription = subscription
             self._finish(None)
-        self._subscription.cancel()
+        subscription.cancel()
+
+    def on_next(self, element: object) -> None:
+        """Nothing was asked for."""
+        if element is None:
+            raise null_element(self.name)
 
     def _result(self) -> None:
         return None
 
 
-class _Link(Subscription):
-    """The subscription a watched subscriber holds."""
+class OnComplete(SinkSubscriber[object, None]):
+    """Takes everything, and calls a function once with how the stream ended."""
 
-    __slots__ = ("_watched",)
+    __slots__ = ("_callback", "_m")
 
-    def __init__(self, watched: Watched[Any]) -> None:
-        self._watched = watched
+    name = "on_complete"
 
-    def request(self, n: int) -> None:
-        """As asked."""
-        self._watched.request(n)
+    def __init__(self, m: Materialization, callback: Callable[[BaseException | None], object]) -> None:
+        super().__init__(m)
+        self._m = m
+        self._callback = callback
+
+    def on_next(self, element: object) -> None:
+        """Nothing."""
+        if element is None:
+            raise null_element(self.name)
+
+    def on_error(self, error: BaseException) -> None:
+        """Tells the failure."""
+        if error is None:
+            raise null_element(self.name)
+        if not self.future.done():
+            callback = self._callback
+            super().on_error(error)
+            self._tell(callback, error)
 
     def cancel(self) -> None:
-        """Seen, and passed on."""
-        self._watched.leave()
+        """Tells of the cancellation."""
+        if not self.future.done():
+            callback = self._callback
+            super().cancel()
+            self._tell(callback, asyncio.CancelledError("the stream was cancelled"))
+
+    def _result(self) -> None:
+        callback, self._callback = self._callback, discard
+        try:
+            callback(None)
+        except Exception as error:
+            error.add_note(f"in the sink {describe(self.name, callback)}")
+            raise
+
+    def _stop(self) -> None:
+        self._callback = discard
+
+    def _tell(self, callback: Callable[[BaseException | None], object], error: BaseException) -> None:
+        """Calls ``callback``; how the stream ended is settled, so a fault of the function is only reported."""
+        try:
+            callback(error)
+        except Exception as fault:  # noqa: BLE001 - see above
+            self._m.report(f"{describe(self.name, callback)} failed", fault)

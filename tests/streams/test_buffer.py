@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from streams import UNBOUNDED, BufferOverflowError, OverflowStrategy, Sink, Source
 from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
@@ -132,5 +137,67 @@ def test_unbounded_demand_that_comes_late_leaves_the_loop_its_turns() -> None:
         await settle()
         assert not running.done()
         running.cancel()
+
+    run_in_virtual_time(main())
+
+
+@given(
+    st.lists(st.one_of(st.integers(1, 6), st.integers(-4, -1)), max_size=30),
+    st.integers(1, 5),
+    st.sampled_from(list(OverflowStrategy)),
+)
+def test_a_buffer_follows_its_model(script: list[int], size: int, overflow: OverflowStrategy) -> None:
+    """n > 0 elements come or -n are asked for, against a deque."""
+
+    async def main() -> None:
+        source, sink = TestSource[int](), TestSink[int]()
+        running = source.buffer(size, overflow).to(sink).run()
+        await source.probe.expect_request(size if overflow is OverflowStrategy.BACKPRESSURE else UNBOUNDED)
+        waiting: deque[int] = deque()
+        numbers = itertools.count()
+        demand = 0
+
+        async def expect() -> None:
+            nonlocal demand
+            while demand and waiting:
+                demand -= 1
+                await sink.expect_next(waiting.popleft())
+
+        for n in script:
+            for _ in range(min(n, source.probe.demand.outstanding)):
+                number = next(numbers)
+                source.probe.send_next(number)
+                if len(waiting) == size:
+                    match overflow:
+                        case OverflowStrategy.DROP_HEAD:
+                            waiting.popleft()
+                        case OverflowStrategy.DROP_TAIL:
+                            waiting.pop()
+                        case OverflowStrategy.DROP_BUFFER:
+                            waiting.clear()
+                        case OverflowStrategy.DROP_NEW:
+                            continue
+                        case _:
+                            assert overflow is OverflowStrategy.FAIL
+                            await sink.expect_error(BufferOverflowError)
+                            running.abandon()
+                            return
+                waiting.append(number)
+                await expect()
+            if n < 0:
+                sink.request(-n)
+                demand -= n
+                await expect()
+            if overflow is OverflowStrategy.BACKPRESSURE:
+                ahead = len(waiting) + source.probe.demand.outstanding
+                assert size - max(1, size // 2) < ahead <= size
+            else:
+                assert source.probe.demand.outstanding == UNBOUNDED
+        await sink.expect_no_message()
+        source.probe.send_complete()
+        if waiting:
+            await sink.expect_no_message()
+            await sink.request_next(*waiting)
+        await sink.expect_complete()
 
     run_in_virtual_time(main())

@@ -1,8 +1,6 @@
-"""recover and watch_termination."""
+"""recover."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
@@ -41,45 +39,3 @@ def test_recover_that_raises_fails_the_stream_with_that() -> None:
 
     with pytest.raises(KeyError, match="worse"):
         Source.failed(OSError("broken")).recover(burst).to(Sink.collect()).run_blocking()
-
-
-@pytest.mark.parametrize("end", ["complete", "error", "cancel", "bad request"])
-def test_watch_termination_tells_once_how_the_stream_ended(end: str) -> None:
-    async def main() -> None:
-        told: list[BaseException | None] = []
-        source, sink = TestSource[int](), TestSink[int]()
-        running = source.watch_termination(told.append).to(sink).run()
-        sink.request(1)
-        source.probe.send_next(1)
-        await sink.expect_next(1)
-        failure = OSError("broken")
-        if end == "complete":
-            source.probe.send_complete()
-            await running
-            assert told == [None]
-        elif end == "error":
-            source.probe.send_error(failure)
-            with pytest.raises(OSError, match="broken"):
-                await running
-            assert told == [failure]
-        elif end == "cancel":
-            sink.cancel()
-            await running
-            assert [type(error) for error in told] == [asyncio.CancelledError]
-        else:
-            sink.request(0)
-            with pytest.raises(ValueError, match=r"3\.9"):
-                await running
-            assert [type(error) for error in told] == [ValueError]
-        source.probe.send_complete()
-        assert len(told) == 1
-
-    run_in_virtual_time(main())
-
-
-def test_a_watcher_that_fails_is_reported_and_changes_nothing(loop_reports: list[str]) -> None:
-    def burst(_error: BaseException | None) -> None:
-        raise KeyError("watcher")
-
-    assert Source.of(1).watch_termination(burst).to(Sink.collect()).run_blocking() == [1]
-    assert "burst" in loop_reports[0]

@@ -1,0 +1,102 @@
+"""The ports of a graph that is being built, and the parts that they belong to."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from streams.errors import GraphError
+
+I_contra = TypeVar("I_contra", contravariant=True)
+O_co = TypeVar("O_co", covariant=True)
+
+
+class Kind(Enum):
+    """What a part is, by the method that puts it into a run."""
+
+    SOURCE = "source"
+    FLOW = "flow"
+    SINK = "sink"
+    JUNCTION = "junction"
+
+
+class InPort(Generic[I_contra]):
+    """Where elements go into a part.
+
+    Attributes:
+        part: whose port it is.
+        index: its place among the part's inputs.
+    """
+
+    __slots__ = ("index", "part")
+
+    def __init__(self, part: GraphPart[I_contra, Any], index: int) -> None:
+        self.part = part
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"{self.part.name}.inlet" if len(self.part.inlets) == 1 else f"{self.part.name}.inlets[{self.index}]"
+
+
+class OutPort(Generic[O_co]):
+    """Where elements come out of a part.
+
+    Attributes:
+        part: whose port it is.
+        index: its place among the part's outputs.
+    """
+
+    __slots__ = ("index", "part")
+
+    def __init__(self, part: GraphPart[Any, O_co], index: int) -> None:
+        self.part = part
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"{self.part.name}.outlet" if len(self.part.outlets) == 1 else f"{self.part.name}.outlets[{self.index}]"
+
+
+class GraphPart(Generic[I_contra, O_co]):
+    """A part of the graph that a `GraphBuilder` builds, for use once in it. Made by `GraphBuilder.add`.
+
+    Attributes:
+        description: what was added.
+        kind: what it is.
+        name: unique in its graph, for errors.
+        inlets: its inputs: one of a flow or sink, none of a source.
+        outlets: its outputs: one of a source or flow, none of a sink.
+    """
+
+    __slots__ = ("description", "inlets", "kind", "name", "outlets")
+
+    def __init__(self, description: Any, kind: Kind, name: str, inputs: int, outputs: int) -> None:
+        self.description = description
+        self.kind = kind
+        self.name = name
+        self.inlets: tuple[InPort[I_contra], ...] = tuple(InPort(self, index) for index in range(inputs))
+        self.outlets: tuple[OutPort[O_co], ...] = tuple(OutPort(self, index) for index in range(outputs))
+
+    @property
+    def inlet(self) -> InPort[I_contra]:
+        """The one input.
+
+        Raises:
+            GraphError: it has none, or several.
+        """
+        if len(self.inlets) != 1:
+            raise GraphError(f"{self.name} has {len(self.inlets)} inputs: name one, as {self.name}.inlets[i]")
+        return self.inlets[0]
+
+    @property
+    def outlet(self) -> OutPort[O_co]:
+        """The one output.
+
+        Raises:
+            GraphError: it has none, or several.
+        """
+        if len(self.outlets) != 1:
+            raise GraphError(f"{self.name} has {len(self.outlets)} outputs: name one, as {self.name}.outlets[i]")
+        return self.outlets[0]
+
+    def __repr__(self) -> str:
+        return f"<GraphPart {self.name}>"

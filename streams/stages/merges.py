@@ -1,0 +1,257 @@
+"""Fan-ins that let the elements of several inputs through one by one: they differ in which input is next."""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from streams.stages.fan_in import FanIn, Inlet
+
+T = TypeVar("T")
+MISSING: Final[Any] = object()
+"""No element yet."""
+
+
+class EagerFanIn(FanIn[T], Generic[T]):
+    """A fan-in that ends when all its inputs have and nothing waits, or as soon as one has.
+
+    Args:
+        inputs: how many.
+        eager_complete: the first input that ends is the end: the others are cancelled, and only what waits still goes out.
+    """
+
+    __slots__ = ("_eager_complete", "_open")
+
+    def __init__(self, inputs: int, eager_complete: bool = False) -> None:
+        super().__init__(inputs)
+        self._eager_complete = eager_complete
+        self._open = inputs
+
+    def ended(self, inlet: Inlet[Any]) -> None:
+        """Counts; the last to end, or the first if that is enough, ends the whole."""
+        self._open -= 1
+        if self._eager_complete and self._open:
+            self._stop_inputs()
+        super().ended(inlet)
+
+    def _stop_inputs(self) -> None:
+        self._open = 0
+        for inlet in self.inlets:
+            inlet.stop()
+
+    def _exhausted(self) -> bool:
+        return not self._open and not any(inlet.waiting for inlet in self.inlets)
+
+    def _pass_on(self, inlet: Inlet[T]) -> bool:
+        """Emits the first that waits at ``inlet``."""
+        self._demand -= 1
+        self._push(inlet.waiting.popleft())
+        inlet.left()
+        return True
+
+
+class InOrderOfArrival(EagerFanIn[T], Generic[T]):
+    """Keeps elements that wait in the order in which they came, whichever the input."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self, inputs: int, eager_complete: bool = False) -> None:
+        super().__init__(inputs, eager_complete)
+        self._order: deque[Inlet[Any]] = deque()
+
+    def arrived(self, inlet: Inlet[Any], element: Any) -> None:
+        """Queues ``element`` behind all that wait."""
+        inlet.waiting.append(element)
+        self._order.append(inlet)
+        self.drain()
+
+    def _exhausted(self) -> bool:
+        return not self._open and not self._order
+
+    def _finish(self) -> None:
+        self._order.clear()
+        super()._finish()
+
+
+class Merge(InOrderOfArrival[T], Generic[T]):
+    """Elements as they come."""
+
+    __slots__ = ()
+
+    name = "merge"
+
+    def arrived(self, inlet: Inlet[T], element: T) -> None:
+        """Passes it straight on when nothing waits."""
+        if not self._demand or self._busy:
+            super().arrived(inlet, element)
+            return
+        # There is demand and nobody is draining: so nothing waits.
+        self._busy = True
+        self._again = False
+        self._demand -= 1
+        self._push(element)
+        inlet.left()
+        self._busy = False
+        if self._again:
+            self.drain()
+
+    def _emit_next(self) -> bool:
+        return bool(self._order) and self._pass_on(self._order.popleft())
+
+
+class MergePreferred(EagerFanIn[T], Generic[T]):
+    """Elements as they come; where several inputs have one, the preferred input's goes first, then the others in turn.
+
+    Args:
+        inputs: how many.
+        eager_complete: the first input that ends is the end.
+        preferred: the index of the preferred input.
+    """
+
+    __slots__ = ("_preferred", "_turn")
+
+    name = "merge_preferred"
+
+    def __init__(self, inputs: int, eager_complete: bool = False, preferred: int = 0) -> None:
+        super().__init__(inputs, eager_complete)
+        self._preferred = self.inlets[preferred]
+        self._turn = deque(inlet for inlet in self.inlets if inlet is not self._preferred)
+
+    def _emit_next(self) -> bool:
+        if self._preferred.waiting:
+            return self._pass_on(self._preferred)
+        turn = self._turn
+        for _ in range(len(turn)):
+            inlet = turn[0]
+            turn.rotate(-1)
+            if inlet.waiting:
+                return self._pass_on(inlet)
+        return False
+
+
+class MergePrioritized(EagerFanIn[T], Generic[T]):
+    """Elements as they come; inputs that have some wait are served in proportion to their weights, evenly spread.
+
+    Every input that could be next gains its weight, the richest goes on and pays for all. So over any stretch in which the same inputs
+    have elements, each gets its share to within one.
+
+    Args:
+        weights: one for each input.
+        eager_complete: the first input that ends is the end.
+    """
+
+    __slots__ = ("_credit", "_weights")
+
+    name = "merge_prioritized"
+
+    def __init__(self, weights: Sequence[int], eager_complete: bool = False) -> None:
+        super().__init__(len(weights), eager_complete)
+        self._weights = tuple(weights)
+        self._credit = [0] * len(weights)
+
+    def _emit_next(self) -> bool:
+        credit, total, richest = self._credit, 0, None
+        for inlet, weight in zip(self.inlets, self._weights, strict=True):
+            if inlet.waiting:
+                total += weight
+                credit[inlet.index] += weight
+                if richest is None or credit[inlet.index] > credit[richest.index]:
+                    richest = inlet
+        if richest is None:
+            return False
+        credit[richest.index] -= total
+        return self._pass_on(richest)
+
+
+class Interleave(EagerFanIn[T], Generic[T]):
+    """``segment_size`` elements of each input in turn; an input that has ended is passed over.
+
+    Args:
+        inputs: how many.
+        segment_size: elements in a turn.
+        eager_close: it ends where the next element is an input's that has ended.
+    """
+
+    __slots__ = ("_eager_close", "_in_segment", "_segment_size", "_turn")
+
+    name = "interleave"
+
+    def __init__(self, inputs: int, segment_size: int, eager_close: bool = False) -> None:
+        super().__init__(inputs)
+        self._segment_size = segment_size
+        self._eager_close = eager_close
+        self._turn = 0
+        self._in_segment = 0
+
+    def _emit_next(self) -> bool:
+        inlet = self.inlets[self._turn]
+        while not inlet.waiting:
+            if not inlet.completed or self._exhausted():
+                return False
+            inlet = self._next_turn()
+        self._in_segment += 1
+        if self._in_segment == self._segment_size:
+            self._next_turn()
+        return self._pass_on(inlet)
+
+    def _next_turn(self) -> Inlet[T]:
+        self._in_segment = 0
+        self._turn = (self._turn + 1) % len(self.inlets)
+        return self.inlets[self._turn]
+
+    def _exhausted(self) -> bool:
+        inlet = self.inlets[self._turn]
+        if self._eager_close and inlet.completed and not inlet.waiting:
+            return True
+        return super()._exhausted()
+
+
+class MergeSorted(EagerFanIn[T], Generic[T]):
+    """The smallest of the inputs' next elements, so sorted inputs make a sorted output; of equal ones the earlier input's.
+
+    Args:
+        inputs: how many.
+        key: gives what is compared; None compares the elements.
+    """
+
+    __slots__ = ("_heads", "_key")
+
+    name = "merge_sorted"
+
+    def __init__(self, inputs: int, key: Callable[[T], Any] | None = None) -> None:
+        super().__init__(inputs)
+        self._key = key
+        self._heads: list[Any] = [MISSING] * inputs
+        """The key of each input's next element: made once for each element."""
+
+    def _emit_next(self) -> bool:
+        try:
+            inlet = self._smallest()
+        except Exception as error:  # noqa: BLE001 - keys and comparisons are user code
+            self._function_failed(error, self._key or operator.lt)
+            return False
+        if inlet is None:
+            return False
+        self._heads[inlet.index] = MISSING
+        return self._pass_on(inlet)
+
+    def _smallest(self) -> Inlet[T] | None:
+        """The input whose next element goes out; None while one may still bring a smaller."""
+        heads, key, smallest = self._heads, self._key, None
+        for inlet in self.inlets:
+            if not inlet.waiting:
+                if not inlet.completed:
+                    return None
+                continue
+            head = heads[inlet.index]
+            if head is MISSING:
+                head = heads[inlet.index] = inlet.waiting[0] if key is None else key(inlet.waiting[0])
+            if smallest is None or head < heads[smallest.index]:
+                smallest = inlet
+        return smallest
+
+    def _finish(self) -> None:
+        self._heads = [MISSING] * len(self._heads)
+        super()._finish()

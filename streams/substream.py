@@ -1,0 +1,216 @@
+"""`SubSource` and `SubFlow`: what group_by and its like make of a source and of a flow, until the substreams are put together again.
+
+Operators on them are operators on each of the substreams. Nothing runs apart from the stream: a `SubSource` is a description as a
+`Source` is, and becomes one with `merge_substreams` or `concat_substreams`, or a whole graph with `to`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from streams.contract import Publisher
+from streams.keep import Combine, first
+from streams.materialize import Materialization
+from streams.operators.every import Operators
+from streams.operators.via import positive
+from streams.shapes import FlowLike, SinkLike, SourceLike, expect_flow, expect_sink, name_of
+from streams.sink import Sink
+from streams.stages.flatten import FlatMapConcat, FlatMapMerge
+from streams.stages.stage import StageFlow
+from streams.subscribers.sinks import attach
+from streams.subscribers.substream_sink import SubstreamSink
+from streams.supervision import Decider
+
+if TYPE_CHECKING:
+    from streams.flow import Flow
+    from streams.graph import RunnableGraph
+    from streams.source import Source
+
+    class _EveryOperator:
+        """To the type checker, whatever is called on substreams gives substreams; the operators' overloads know sources and flows only."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _EveryOperator = Operators
+
+I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
+T = TypeVar("T")
+R = TypeVar("R")
+
+SPLIT_BREADTH: Final = 16
+"""Substreams of split_when and split_after that are at work at once: one is open, the others still have something under way."""
+
+
+class _Continued(Generic[T]):
+    """A substream with the operators behind it: what is run for each."""
+
+    __slots__ = ("_flows", "_substream")
+
+    def __init__(self, substream: SourceLike[Any], flows: tuple[FlowLike[Any, Any], ...]) -> None:
+        self._substream = substream
+        self._flows = flows
+
+    def create(self, m: Materialization, /) -> tuple[Publisher[T], Any]:
+        """The publisher for one run."""
+        publisher, value = self._substream.create(m)
+        for flow in self._flows:
+            publisher = flow.attach_flow(publisher, m)
+        return publisher, value
+
+
+class _Supervised:
+    """A flow whose stages go by a decider."""
+
+    __slots__ = ("_decider", "_flow", "name")
+
+    def __init__(self, flow: FlowLike[Any, Any], decider: Decider) -> None:
+        self._flow = flow
+        self._decider = decider
+        self.name = name_of(flow)
+
+    def attach_flow(self, publisher: Publisher[Any], m: Materialization, /) -> Publisher[Any]:
+        """Puts the flow behind ``publisher``."""
+        return self._flow.attach_flow(publisher, m.supervised(self._decider))
+
+
+class Substreams(_EveryOperator, Generic[T]):
+    """What `SubSource` and `SubFlow` share.
+
+    Args:
+        parent: the source or flow, or the substreams, that this was made of.
+        splitter: the flow that makes a stream of substreams of it.
+        breadth: substreams that may be at work at once.
+        flows: the operators on each substream.
+    """
+
+    def __init__(
+        self,
+        parent: Any,
+        splitter: FlowLike[Any, SourceLike[Any]],
+        breadth: int,
+        flows: tuple[FlowLike[Any, Any], ...] = (),
+    ) -> None:
+        self._parent = parent
+        self._splitter = splitter
+        self._breadth = breadth
+        self._flows = flows
+        self.name = " -> ".join(map(name_of, (splitter, *flows)))
+
+    def _behind(self, flow: FlowLike[Any, Any]) -> Any:
+        expect_flow(flow)
+        return type(self)(self._parent, self._splitter, self._breadth, (*self._flows, flow))
+
+    def _supervised(self, decider: Decider) -> Any:
+        flows = tuple(_Supervised(flow, decider) for flow in self._flows)
+        return type(self)(self._parent, _Supervised(self._splitter, decider), self._breadth, flows)
+
+    def _merged(self, breadth: int, name: str) -> Any:
+        merge: StageFlow[Any, T] = StageFlow(
+            lambda downstream, m: FlatMapMerge(downstream, m, breadth, self._continued, name), name
+        )
+        return self._parent.via(self._splitter).via(merge)
+
+    def _concatenated(self) -> Any:
+        name = "concat_substreams"
+        concat: StageFlow[Any, T] = StageFlow(
+            lambda downstream, m: FlatMapConcat(downstream, m, self._continued, name), name
+        )
+        return self._parent.via(self._splitter).via(concat)
+
+    def _into(self, sink: SinkLike[T, Any], combine: Combine) -> Any:
+        expect_sink(sink)
+        each: Sink[Any, int] = Sink(
+            lambda publisher, m: attach(publisher, SubstreamSink(m, self._breadth, self._continued, sink)),
+            f"substreams to {name_of(sink)}",
+        )
+        return self._parent.via(self._splitter).to(each, combine)
+
+    def _continued(self, substream: SourceLike[Any]) -> SourceLike[T]:
+        return _Continued(substream, self._flows)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class SubSource(Substreams[T], Generic[T]):
+    """The substreams of a source. It has every operator, for each substream."""
+
+    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubSource[R]:  # noqa: ARG002 - the operators' signature
+        """Each substream with ``flow`` behind it; what that materializes is lost, for there are many."""
+        behind: SubSource[R] = self._behind(flow)
+        return behind
+
+    def with_supervision(self, decider: Decider) -> SubSource[T]:
+        """The same, but where a user's function fails in a substream, or in what makes them, ``decider(failure)`` says what is done."""
+        supervised: SubSource[T] = self._supervised(decider)
+        return supervised
+
+    def merge_substreams(self) -> Source[T]:
+        """The elements of all substreams, as they come."""
+        source: Source[T] = self._merged(self._breadth, "merge_substreams")
+        return source
+
+    def merge_substreams_with_parallelism(self, parallelism: int) -> Source[T]:
+        """As `merge_substreams`, of ``parallelism`` substreams at a time.
+
+        After group_by that is a trap: a substream that is not yet merged holds up the stream at its first element, and the others with
+        it, so unless substreams end by themselves (take, say) nothing ever moves once there are more than ``parallelism``.
+        """
+        positive("merge_substreams_with_parallelism", "parallelism", parallelism)
+        source: Source[T] = self._merged(parallelism, "merge_substreams_with_parallelism")
+        return source
+
+    def concat_substreams(self) -> Source[T]:
+        """The elements of one substream after the other: for split_when and split_after.
+
+        After group_by it is a trap, as `merge_substreams_with_parallelism` of 1 is.
+        """
+        source: Source[T] = self._concatenated()
+        return source
+
+    def to(self, sink: SinkLike[T, Any], combine: Combine = first) -> RunnableGraph[int]:
+        """The whole graph, in which each substream goes into ``sink``; results in how many there were."""
+        graph: RunnableGraph[int] = self._into(sink, combine)
+        return graph
+
+
+class SubFlow(Substreams[T], Generic[I, T]):
+    """The substreams of a flow. It has every operator, for each substream."""
+
+    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubFlow[I, R]:  # noqa: ARG002 - the operators' signature
+        """Each substream with ``flow`` behind it; what that materializes is lost, for there are many."""
+        behind: SubFlow[I, R] = self._behind(flow)
+        return behind
+
+    def with_supervision(self, decider: Decider) -> SubFlow[I, T]:
+        """As `SubSource.with_supervision`."""
+        supervised: SubFlow[I, T] = self._supervised(decider)
+        return supervised
+
+    def merge_substreams(self) -> Flow[I, T]:
+        """As `SubSource.merge_substreams`."""
+        flow: Flow[I, T] = self._merged(self._breadth, "merge_substreams")
+        return flow
+
+    def merge_substreams_with_parallelism(self, parallelism: int) -> Flow[I, T]:
+        """As `SubSource.merge_substreams_with_parallelism`."""
+        positive("merge_substreams_with_parallelism", "parallelism", parallelism)
+        flow: Flow[I, T] = self._merged(parallelism, "merge_substreams_with_parallelism")
+        return flow
+
+    def concat_substreams(self) -> Flow[I, T]:
+        """As `SubSource.concat_substreams`."""
+        flow: Flow[I, T] = self._concatenated()
+        return flow
+
+    def to(self, sink: SinkLike[T, Any], combine: Combine = first) -> Sink[I, int]:
+        """A sink with this flow in front, in which each substream goes into ``sink``; results in how many there were."""
+        into: Sink[I, int] = self._into(sink, combine)
+        return into
+
+
+def split(parent: Any, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> Any:
+    """The substreams that ``splitter`` makes of ``parent``: a `SubFlow` of a flow or of one's substreams, else a `SubSource`."""
+    of_flow = isinstance(parent, SubFlow) or hasattr(parent, "attach_flow")
+    return (SubFlow if of_flow else SubSource)(parent, splitter, breadth)

@@ -1,0 +1,330 @@
+"""Sources made of a function, a state or an awaitable: unfold, cycle, range, future, lazy, never."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import gc
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from streams import Keep, Sink, Source, Subscriber
+from streams.testkit import TestPublisher, TestSink, elapse, run_in_virtual_time, settle
+
+
+def taken(source: Source[Any], count: int = 1000) -> list[Any]:
+    return source.take(count).to(Sink.collect()).run_blocking()
+
+
+def fibonacci(state: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
+    a, b = state
+    return ((b, a + b), a) if a < 50 else None
+
+
+# unfold
+
+
+def test_unfold_gives_the_elements_of_its_states_until_none() -> None:
+    source = Source.unfold((0, 1), fibonacci)
+    assert taken(source) == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]
+    assert taken(source, 3) == [0, 1, 1]  # anew for each run
+
+
+def test_unfold_async_gives_the_elements_of_its_states_until_none() -> None:
+    async def later(state: tuple[int, int]) -> tuple[tuple[int, int], int] | None:
+        await asyncio.sleep(0)
+        return fibonacci(state)
+
+    assert taken(Source.unfold_async((0, 1), later)) == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]
+
+
+def test_unfold_calls_its_function_only_for_what_is_asked_for() -> None:
+    async def main() -> None:
+        calls: list[int] = []
+
+        def step(state: int) -> tuple[int, int]:
+            calls.append(state)
+            return state + 1, state
+
+        sink = TestSink[int]()
+        running = Source.unfold(0, step).to(sink).run()
+        await sink.expect_no_message()
+        assert calls == []
+        await sink.request_next(0, 1)
+        assert calls == [0, 1]
+        running.abandon()
+
+    run_in_virtual_time(main())
+
+
+def test_a_function_of_unfold_that_raises_fails_the_stream_and_is_named() -> None:
+    def broken(state: int) -> tuple[int, int]:
+        return state - 1, 1 // state
+
+    async def broken_later(state: int) -> tuple[int, int]:
+        return broken(state)
+
+    for source, name in ((Source.unfold(2, broken), "unfold"), (Source.unfold_async(2, broken_later), "unfold_async")):
+        with pytest.raises(ZeroDivisionError) as caught:
+            source.to(Sink.collect()).run_blocking()
+        assert caught.value.__notes__[0].startswith(f"in the source {name}(test_a_function_of_unfold")
+    with pytest.raises(TypeError, match="unpack"):
+        Source.unfold(0, lambda state: state).to(Sink.collect()).run_blocking()  # type: ignore[arg-type, return-value]
+
+
+# cycle and range
+
+
+def test_cycle_repeats_an_iterable_without_end() -> None:
+    assert taken(Source.cycle([1, 2, 3]), 7) == [1, 2, 3, 1, 2, 3, 1]
+    turns = iter([[1], [2, 3], []])
+    source = Source.cycle(lambda: next(turns))
+    with pytest.raises(ValueError, match="nothing to repeat"):
+        taken(source)
+
+
+def test_cycle_closes_the_generator_it_has_opened() -> None:
+    closed: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield 1
+            yield 2
+        finally:
+            closed.append(1)
+
+    assert taken(Source.cycle(numbers), 4) == [1, 2, 1, 2]
+    assert closed == [1, 1]
+
+
+def test_what_cannot_be_gone_through_twice_is_refused_by_cycle() -> None:
+    with pytest.raises(TypeError, match="list_iterator can be gone through once only"):
+        Source.cycle(iter([1]))
+    with pytest.raises(TypeError, match="not int"):
+        Source.cycle(3)  # type: ignore[arg-type]  # what is tested
+
+
+def test_range_is_python_s() -> None:
+    assert taken(Source.range(3)) == [0, 1, 2]
+    assert taken(Source.range(5, 0, -2)) == [5, 3, 1]
+    with pytest.raises(ValueError, match="zero"):
+        Source.range(1, 2, 0)
+
+
+# future
+
+
+def test_future_gives_what_it_waits_for_and_completes_with_it() -> None:
+    async def main() -> None:
+        async def answer() -> int:
+            await elapse(1)
+            return 42
+
+        sink = TestSink[int]()
+        running = Source.future(answer).to(sink).run()
+        await sink.expect_no_message(5)
+        sink.request(1)
+        await sink.expect_no_message(0.5)
+        await sink.expect_next(42)
+        await sink.expect_complete()
+        await running
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[int] = loop.create_future()
+        done.set_result(1)
+        in_thread: concurrent.futures.Future[int] = concurrent.futures.Future()
+        in_thread.set_result(2)
+        for awaited, result in ((done, 1), (in_thread, 2), (answer(), 42)):
+            assert await Source.future(awaited).run_with(Sink.collect()) == [result]
+
+    run_in_virtual_time(main())
+
+
+def test_a_future_that_fails_or_gives_none_fails_the_stream() -> None:
+    async def broken() -> int:
+        raise OSError("broken")
+
+    async def none() -> None:
+        return None
+
+    with pytest.raises(OSError, match="broken") as caught:
+        taken(Source.future(broken))
+    assert "in the source future" in caught.value.__notes__
+    with pytest.raises(TypeError, match=r"2\.13"):
+        taken(Source.future(none))
+    with pytest.raises(TypeError, match="not int"):
+        Source.future(3)  # type: ignore[arg-type]  # what is tested
+    with pytest.raises(TypeError, match="await"):
+        taken(Source.future(lambda: 3))  # type: ignore[arg-type, return-value]  # what is tested
+
+
+def test_cancelling_the_stream_cancels_its_own_coroutine_and_no_future_of_others() -> None:
+    async def main() -> None:
+        cancelled = asyncio.Event()
+
+        async def own() -> int:
+            try:
+                return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+            finally:
+                cancelled.set()
+
+        of_others = asyncio.get_running_loop().create_future()
+        in_thread: concurrent.futures.Future[int] = concurrent.futures.Future()
+        for awaited in (own, of_others, in_thread):
+            running = Source.future(awaited).to(Sink.collect()).run()
+            await settle()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert cancelled.is_set()
+        assert not of_others.cancelled()
+        assert not in_thread.cancelled()
+        in_thread.set_exception(OSError("nobody waits"))
+        of_others.set_result(1)
+        await settle()
+        gc.collect()
+
+    run_in_virtual_time(main())
+
+
+def test_a_coroutine_that_is_cancelled_before_it_has_begun_is_closed_and_a_function_not_even_called() -> None:
+    async def never_begun() -> int:
+        raise AssertionError("it has begun")
+
+    def never_called() -> Any:
+        raise AssertionError("it was called")
+
+    async def main() -> None:
+        coroutine = never_begun()
+        for awaited in (coroutine, never_called):
+            sink = TestSink[int]()
+            running = Source.future(awaited).to(sink).run()
+            sink.request(1)
+            sink.cancel()
+            await running
+        assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+        with pytest.raises(RuntimeError, match="already awaited"):
+            await Source.future(coroutine).run_with(Sink.ignore())
+
+    run_in_virtual_time(main())
+
+
+def test_a_future_that_is_cancelled_by_its_owner_fails_the_stream() -> None:
+    async def main() -> None:
+        future = asyncio.get_running_loop().create_future()
+        running = Source.future(future).recover(lambda error: type(error).__name__).to(Sink.collect()).run()
+        await settle()
+        future.cancel()
+        assert await running == ["CancelledError"]
+
+    run_in_virtual_time(main())
+
+
+# lazy and never
+
+
+def test_lazy_makes_its_source_when_it_is_first_asked_for_something() -> None:
+    async def main() -> None:
+        made: list[int] = []
+
+        def make() -> Source[int]:
+            made.append(1)
+            return Source.of(1, 2, 3)
+
+        sink = TestSink[int]()
+        running = Source.lazy(make).to(sink).run()
+        await sink.expect_no_message()
+        assert made == []
+        sink.request(1)
+        sink.request(1)
+        await sink.expect_next(1, 2)
+        await sink.request_next(3)
+        await sink.expect_complete()
+        await running
+        assert made == [1]
+
+    run_in_virtual_time(main())
+
+
+def test_a_lazy_source_that_is_not_asked_is_not_made_and_one_that_is_cancelled_is_cancelled() -> None:
+    async def main() -> None:
+        ended: list[Any] = []
+        source = Source.lazy(lambda: Source.never().watch_termination(ended.append))
+        await source.run_with(Sink.cancelled())
+        assert ended == []
+        running = source.to(Sink.ignore()).run()
+        await settle()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert [type(end) for end in ended] == [asyncio.CancelledError]
+
+    run_in_virtual_time(main())
+
+
+def test_a_lazy_source_whose_subscription_comes_after_the_cancellation_cancels_that() -> None:
+    class Late(TestPublisher[int]):
+        def subscribe(self, subscriber: Subscriber[int]) -> None:
+            self._subscriber = subscriber
+
+    async def main() -> None:
+        late, sink = Late(), TestSink[int]()
+        running = Source.lazy(lambda: Source.from_publisher(lambda: late)).to(sink).run()
+        sink.request(1)
+        sink.cancel()
+        late.subscriber.on_subscribe(late)
+        assert late.cancelled
+        await running
+
+    run_in_virtual_time(main())
+
+
+def test_a_function_of_lazy_that_raises_or_returns_no_source_fails_the_stream() -> None:
+    def broken() -> Source[int]:
+        raise OSError("broken")
+
+    with pytest.raises(OSError, match="broken") as caught:
+        taken(Source.lazy(broken))
+    assert any("lazy" in note and "broken" in note for note in caught.value.__notes__)
+    with pytest.raises(TypeError, match="must return a source, not int"):
+        taken(Source.lazy(lambda: 3))  # type: ignore[arg-type, return-value]  # what is tested
+
+
+def test_the_handle_of_a_lazy_source_can_be_taken_in_its_function() -> None:
+    async def main() -> None:
+        handles: list[Any] = []
+        lazy = Source.lazy(lambda: Source.queue(1).map_materialized(handles.append))
+        running = lazy.to(Sink.collect(), Keep.left).run()
+        await settle()
+        assert running.value is None
+        handles[0].complete()
+        assert await running == []
+
+    run_in_virtual_time(main())
+
+
+def test_never_neither_gives_nor_ends() -> None:
+    async def main() -> None:
+        sink = TestSink[int]()
+        running = Source.never().to(sink).run()
+        sink.request(1)
+        await sink.expect_no_message(1e6)
+        sink.cancel()
+        sink.request(1)
+        await running
+
+    run_in_virtual_time(main())
+
+
+def test_a_request_for_less_than_one_ends_these_sources_as_well() -> None:
+    async def main() -> None:
+        for source in (Source.never(), Source.lazy(lambda: Source.of(1)), Source.future(settle)):
+            sink = TestSink[Any]()
+            running = source.to(sink).run()
+            sink.request(0)
+            assert "3.9" in str(await sink.expect_error(ValueError))
+            running.abandon()
+
+    run_in_virtual_time(main())
