@@ -312,6 +312,19 @@ def spark_write(
     _finish(run(rows, warm_up_rows, size, batch, rows_per_batch, rounds, cores, uvloop, data), json)
 
 
+@app.command()
+def streams(
+    elements: Annotated[int, typer.Option(min=1, metavar="N", help="Elements of a chain.")] = 300_000,
+    coroutines: Annotated[int, typer.Option(min=1, metavar="N", help="Elements of a map_async.")] = 30_000,
+    rounds: Rounds = 7,
+    json: Json = None,
+) -> None:
+    """Time an element and stage, beside generators, async for, RxPY and aiostream."""
+    from benchmarks.streams_stages import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(elements, coroutines, rounds), json)
+
+
 def _finish(report: Report, json: Path | None) -> None:
     report.show()
     if json is not None:
