@@ -70,7 +70,7 @@ class Relay(Processor[T, T], Subscription, Generic[T]):
         """Takes one subscription; another is cancelled (2.5)."""
         if subscription is None:
             raise null_element("on_subscribe")
-        if self._upstream is not UNSUBSCRIBED or self._done:
+        if self._upstream is not UNSUBSCRIBED or self._upstream_ended or self._done:
             subscription.cancel()
             return
         self._upstream = subscription
@@ -112,6 +112,7 @@ class Relay(Processor[T, T], Subscription, Generic[T]):
         if self._done or self._upstream_ended:
             return
         self._upstream_ended = True
+        self._upstream = UNSUBSCRIBED  # rule 2.4: nothing goes up after the end
         self._error = error
         if self._downstream is not None:
             self._end(error)

@@ -84,6 +84,8 @@ class SlowSubscriber(Subscriber[Any]):
     async def ask(self, n: int) -> None:
         """Asks for ``n`` and waits until they are there, or the stream has ended."""
         assert self._subscription is not None, "not subscribed"
+        if self.ended:
+            return
         self.asked += n
         self._served.clear()
         self._subscription.request(n)
