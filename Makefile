@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency backlog backpressure idle fairness spark spark_latency spark_write \
-	spark_backpressure streams
+	spark_backpressure streams operators
 TESTS ?=
 LOCK ?=
 export PYTHON INPUT TESTS

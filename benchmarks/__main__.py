@@ -325,6 +325,18 @@ def streams(
     _finish(run(elements, coroutines, rounds), json)
 
 
+@app.command()
+def operators(
+    elements: Annotated[int, typer.Option(min=1, metavar="N", help="Elements through each operator.")] = 100_000,
+    rounds: Rounds = 5,
+    json: Json = None,
+) -> None:
+    """What each operator adds to an element."""
+    from benchmarks.streams_operators import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(elements, rounds), json)
+
+
 def _finish(report: Report, json: Path | None) -> None:
     report.show()
     if json is not None:
