@@ -30,7 +30,8 @@ from streams.graph import RunnableGraph
 from streams.graph_builder import GraphBuilder
 from streams.keep import Keep
 from streams.kill_switch import KillSwitches, SharedKillSwitch, UniqueKillSwitch
-from streams.materialize import Materialization, Running
+from streams.materialize import Materialization
+from streams.overflow import OverflowStrategy
 from streams.ports import GraphPart, InPort, OutPort
 from streams.publishers.source_queue import QueueOfferResult, SourceQueue
 from streams.request_strategy import (
@@ -41,10 +42,10 @@ from streams.request_strategy import (
     ZeroRequestStrategy,
 )
 from streams.restart import RestartFlow, RestartSettings, RestartSink, RestartSource
+from streams.running import Running
 from streams.shapes import FlowLike, SinkLike, SourceLike
 from streams.sink import Sink
 from streams.source import Source
-from streams.stages.buffer import OverflowStrategy
 from streams.stages.monitor import FlowMonitor, FlowPhase, FlowState
 from streams.stages.stage import reject
 from streams.stages.throttle import ThrottleMode

@@ -139,7 +139,8 @@ def _stage_of(frame: FrameType) -> str | None:
     """The stage or sink that a frame belongs to, by its name."""
     local = frame.f_locals
     owner: Any = local.get("self", local.get("stage"))
-    if owner is None or not hasattr(owner, "on_next"):
+    # Of its class: what a user's object answers to is code of the user's, and has no business in this thread.
+    if owner is None or not hasattr(type(owner), "on_next"):
         return None
     # A fused stage is several operators; which of them is at work, the line of its compiled text tells.
     step = getattr(owner, "_step_at", {}).get(frame.f_lineno, -1)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+from typing import Final
+
+FAILURES: Final = (Exception, CancelledError)
+"""What a stream fails with if a user's function raises it. CancelledError is among them: it says that what the function waited for is
+no more, not that the stream is to stop without a word. KeyboardInterrupt and SystemExit go through to the loop, which they are to end."""
+
 
 class StreamError(Exception):
     """Root of every error that this package raises of its own."""
@@ -191,7 +198,9 @@ class SubscriptionTimeoutError(StreamError, TimeoutError):
     """
 
     def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(f"{what} was not subscribed to within {seconds:g} s: run it sooner, or raise subscription_timeout")
+        super().__init__(
+            f"{what} was not subscribed to within {seconds:g} s: run it sooner, or raise subscription_timeout"
+        )
         self.seconds = seconds
 
 
@@ -218,4 +227,6 @@ def storable(error: BaseException) -> BaseException:
         return error
     stand_in = RuntimeError("a function in the stream raised StopIteration")
     stand_in.__cause__ = error
+    for note in getattr(error, "__notes__", ()):
+        stand_in.add_note(note)
     return stand_in

@@ -1,18 +1,37 @@
 """Frames out of blocks of bytes, however those are cut: pure decoders, in time and memory that grow with the bytes and no faster.
 
 Each has ``feed(block)``, which returns the frames that are whole with that block, and ``finish()``, which returns what is left as frames
-or raises `TruncatedFrameError`. After a failure a decoder is of no use: nobody knows where the next frame begins.
+or raises `TruncatedFrameError`. Of a block with a frame that cannot be read, those before it come first, as they would if the block had
+been cut there. After a failure a decoder is of no use: nobody knows where the next frame begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from streams.errors import FrameTooLongError, FramingError, TruncatedFrameError
 
 ByteOrder = Literal["big", "little"]
 """Which end of a length comes first."""
+
+
+def _then_fail(frames: list[bytes], error: Exception) -> Iterable[bytes]:
+    """``frames``, and then ``error``; raised at once if there are none."""
+    if not frames:
+        raise error
+    return _failing(frames, error)
+
+
+def _failing(frames: list[bytes], error: Exception) -> Iterator[bytes]:
+    yield from frames
+    raise error
+
+
+def _up_to_too_long(frames: list[bytes], limit: int, too_long: Callable[[int], Exception]) -> Iterable[bytes]:
+    """Those of ``frames`` before the first that is longer than ``limit``, and then the error of that."""
+    first = next(at for at, frame in enumerate(frames) if len(frame) > limit)
+    return _then_fail(frames[:first], too_long(len(frames[first])))
 
 
 class ByteDelimiterDecoder:
@@ -43,23 +62,26 @@ class ByteDelimiterDecoder:
         """The beginning of a frame whose end has not come, in pieces: joined once, so a long frame costs no more than its length."""
         self._held_bytes = 0
 
-    def feed(self, block: bytes) -> list[bytes]:
+    def feed(self, block: bytes) -> Iterable[bytes]:
         """The frames that are whole with ``block``.
 
         Raises:
-            FrameTooLongError: one is longer than the limit, whole or not.
+            FrameTooLongError: one is longer than the limit, whole or not; raised by the iterable where others are before it.
         """
         frames = block.split(self._delimiter)
         rest = frames.pop()
         if frames:
-            self._hold(frames[0])
+            self._held.append(frames[0])
             frames[0] = b"".join(self._held)
             self._held.clear()
             self._held_bytes = 0
-            if (longest := len(max(frames, key=len))) > self._limit:
-                raise self._too_long(longest)
+            if len(max(frames, key=len)) > self._limit:
+                return _up_to_too_long(frames, self._limit, self._too_long)
         if rest:
-            self._hold(rest)
+            self._held.append(rest)
+            self._held_bytes += len(rest)
+            if self._held_bytes > self._limit:
+                return _then_fail(frames, self._too_long(self._held_bytes))
         return frames
 
     def finish(self) -> list[bytes]:
@@ -75,12 +97,6 @@ class ByteDelimiterDecoder:
         if not self._allow_truncation:
             raise TruncatedFrameError(len(frame), f"its delimiter {self._delimiter!r} is missing (allow_truncation)")
         return [frame]
-
-    def _hold(self, piece: bytes) -> None:
-        self._held.append(piece)
-        self._held_bytes += len(piece)
-        if self._held_bytes > self._limit:
-            raise self._too_long(self._held_bytes)
 
 
 class DelimiterDecoder:
@@ -101,11 +117,11 @@ class DelimiterDecoder:
         self._held = bytearray()
         """What has no delimiter in it, but may end with the beginning of one."""
 
-    def feed(self, block: bytes) -> list[bytes]:
+    def feed(self, block: bytes) -> Iterable[bytes]:
         """The frames that are whole with ``block``.
 
         Raises:
-            FrameTooLongError: one is longer than the limit, whole or not.
+            FrameTooLongError: one is longer than the limit, whole or not; raised by the iterable where others are before it.
         """
         held, delimiter = self._held, self._delimiter
         # What was looked through before is not looked through again, but for what may be the beginning of a delimiter.
@@ -115,12 +131,15 @@ class DelimiterDecoder:
         if held.find(delimiter, unseen) >= 0:
             frames = bytes(held).split(delimiter)
             self._held = bytearray(frames.pop())
-            if (longest := len(max(frames, key=len))) > self._limit:
-                raise FrameTooLongError(longest, self._limit)
+            if len(max(frames, key=len)) > self._limit:
+                return _up_to_too_long(frames, self._limit, self._too_long)
         # All but the beginning of a delimiter is certain to belong to the frame.
         if (certain := len(self._held) - len(delimiter) + 1) > self._limit:
-            raise FrameTooLongError(certain, self._limit)
+            return _then_fail(frames, self._too_long(certain))
         return frames
+
+    def _too_long(self, size: int) -> FrameTooLongError:
+        return FrameTooLongError(size, self._limit)
 
     def finish(self) -> list[bytes]:
         """What is left as a frame, if it may be one.
@@ -135,7 +154,7 @@ class DelimiterDecoder:
         if not self._allow_truncation:
             raise TruncatedFrameError(len(frame), f"its delimiter {self._delimiter!r} is missing (allow_truncation)")
         if len(frame) > self._limit:
-            raise FrameTooLongError(len(frame), self._limit)
+            raise self._too_long(len(frame))
         return [frame]
 
 
@@ -184,12 +203,12 @@ class LengthFieldDecoder:
         self._size = 0
         """The size of the frame that begins ``_held``; 0 until its header is whole."""
 
-    def feed(self, block: bytes) -> list[bytes]:
+    def feed(self, block: bytes) -> Iterable[bytes]:
         """The frames that are whole with ``block``.
 
         Raises:
-            FrameTooLongError: one says that it is longer than the limit.
-            FramingError: one says that it is shorter than its header.
+            FrameTooLongError: one says that it is longer than the limit; raised by the iterable where others are before it.
+            FramingError: one says that it is shorter than its header; raised likewise.
         """
         self._held += block
         frames: list[bytes] = []
@@ -198,7 +217,10 @@ class LengthFieldDecoder:
         with memoryview(self._held) as view:
             while True:
                 if not self._size and len(view) - begin >= self._minimum:
-                    self._size = self._size_of(view[begin : begin + self._minimum])
+                    try:
+                        self._size = self._size_of(view[begin : begin + self._minimum])
+                    except Exception as error:  # noqa: BLE001 - of the user's function, too
+                        return _then_fail(frames, error)
                 if not self._size or len(view) - begin < self._size:
                     break
                 frames.append(bytes(view[begin + skipped : begin + self._size]))

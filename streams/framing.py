@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from streams.errors import FrameTooLongError
 from streams.flow import Flow
 from streams.frame_decoders import ByteDelimiterDecoder, ByteOrder, DelimiterDecoder, LengthFieldDecoder
 from streams.operators.via import not_negative, positive
-from streams.stages.elementwise import Map
 from streams.stages.framing import Decoder, FramingStage
+from streams.stages.fused import FusedFlow
+
+MAX_FIELD_BYTES: Final = 8
+"""Bytes of a length field at most: 64 bits count more bytes than any memory has, and a wider number would take time to make."""
 
 
 class Framing:
@@ -24,6 +28,8 @@ class Framing:
             max_frame_bytes: a longer frame fails the stream with `FrameTooLongError`. So much is held in memory, and a block.
             allow_truncation: the last frame may do without a delimiter; otherwise `TruncatedFrameError` fails the stream.
         """
+        if not isinstance(delimiter, bytes):
+            raise TypeError(f"Framing.delimiter: the delimiter must be bytes, not {type(delimiter).__name__}")
         if not delimiter:
             raise ValueError("Framing.delimiter: the delimiter must have a byte at least")
         positive("Framing.delimiter", "max_frame_bytes", max_frame_bytes)
@@ -52,7 +58,7 @@ class Framing:
                 Without it, the value counts the bytes behind the field.
             keep_header: frames come with their header, all that is before the field's end; otherwise without it.
         """
-        positive("Framing.length_field", "field_length", field_length)
+        _check_field("Framing.length_field", field_length)
         not_negative("Framing.length_field", "field_offset", field_offset)
         _check_order(byte_order)
         if max_frame_bytes < field_offset + field_length:
@@ -78,7 +84,7 @@ class Framing:
             max_frame_bytes: bytes in a frame at most, the length included; a longer one fails the stream with `FrameTooLongError`.
             byte_order: of the length.
         """
-        positive("Framing.encode_length_field", "field_length", field_length)
+        _check_field("Framing.encode_length_field", field_length)
         _check_order(byte_order)
         largest = min(max_frame_bytes, field_length + 256**field_length - 1)
         if largest < field_length:
@@ -95,11 +101,16 @@ class Framing:
             return len(element).to_bytes(field_length, byte_order) + element
 
         name = "encode_length_field"
-        return Flow.from_stage(lambda downstream, _m: Map(downstream, encode, name), name)
+        return Flow(FusedFlow("map", encode, name).attach_flow, name)
 
 
 def _framing(decoder: Callable[[], Decoder], name: str) -> Flow[bytes, bytes]:
     return Flow.from_stage(lambda downstream, m: FramingStage(downstream, m, decoder(), name), name)
+
+
+def _check_field(operator: str, field_length: int) -> None:
+    if not 1 <= field_length <= MAX_FIELD_BYTES:
+        raise ValueError(f"{operator}: field_length must be 1 to {MAX_FIELD_BYTES} bytes, not {field_length}")
 
 
 def _check_order(byte_order: str) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from streams.keep import Combine, first
-from streams.materialize import Materialization, Running, start
+from streams.materialize import Materialization
+from streams.running import Running, start
 from streams.shapes import SinkLike, SourceLike, create_sink, expect_sink, name_of
 
 T = TypeVar("T")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -163,12 +162,10 @@ class _KillSwitchStage(ControlledStage[T, T]):
 
     def switch(self, error: BaseException | None) -> None:
         """The switch has been used, on whatever thread."""
-        loop = self._m.loop
-        if asyncio._get_running_loop() is loop:
+        if asyncio._get_running_loop() is self._m.loop:
             self._m.call(self.end, error)
         else:
-            with contextlib.suppress(RuntimeError):  # the loop is closed, and the stream gone with it
-                loop.call_soon_threadsafe(self._m.call, self.end, error)
+            self._m.call_from_thread(self._m.call, self.end, error)
 
     def end(self, error: BaseException | None) -> None:
         """Completes, or fails with ``error``; upstream is cancelled, now or when it comes."""

@@ -1,18 +1,13 @@
-"""One run of a graph: what it owns, how it ends, and the handle that its starter holds.
-
-A run owns the tasks its stages spawn and one task of its own, the supervisor, which waits for the sink and settles the rest before
-the handle is done. So a handle that is done has left nothing behind, a loop that shuts down cancels the streams on it like any task,
-and a running stream is held by its supervisor however few references its starter keeps.
-"""
+"""One run of a graph, as its stages see it: what it owns, how its parts are stopped, and where faults go."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any, Final, TypeVar
 
-from streams.blocked_loop import unwatch, watch
-from streams.errors import StreamClosedError, storable
+from streams.errors import FAILURES, StreamClosedError
 from streams.supervision import Decider
 
 M = TypeVar("M")
@@ -20,15 +15,13 @@ M = TypeVar("M")
 STOP_TIMEOUT: Final = 10.0
 """Seconds that a run's tasks have to end once they are cancelled, and then its ``on_end`` work; it ends without them, and says so."""
 
-_supervisors: Final[set[asyncio.Task[None]]] = set()
-"""The event loop holds tasks weakly; this holds every running stream until it ends."""
-
 
 class Materialization:
     """What one run of a graph owns. Stages get it when they are attached.
 
     Attributes:
         loop: the event loop all signals of this run are calls on.
+        context: the context variables of whoever has started it.
         decider: what stages do when a user's function fails; None where no `with_supervision` holds.
     """
 
@@ -40,15 +33,20 @@ class Materialization:
         "_ended",
         "_endings",
         "_failure",
+        "_handed_over",
+        "_hands_over",
+        "_outcome",
         "_parts",
         "_sink",
         "_tasks",
+        "context",
         "decider",
         "loop",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context | None = None) -> None:
         self.loop: Final = loop
+        self.context: Final = copy_context() if context is None else context
         self.decider: Decider | None = None
         self._cancel_hooks: list[Callable[[], None]] = []
         self._cancelled = False
@@ -56,6 +54,9 @@ class Materialization:
         self._ended = False
         self._endings: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
+        self._handed_over: BaseException | None = None
+        self._hands_over = False
+        self._outcome: asyncio.Future[Any] | None = None
         self._parts: set[Part] = set()
         self._sink: asyncio.Future[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -170,7 +171,7 @@ class Materialization:
         for hook in hooks:
             try:
                 hook()
-            except Exception as error:  # noqa: BLE001 - one stage's fault must not keep the others from stopping
+            except FAILURES as error:  # one stage's fault must not keep the others from stopping
                 self.report("a stage failed while it was being cancelled", error)
         if self._sink is not None:
             self._sink.cancel()
@@ -183,8 +184,45 @@ class Materialization:
         """Calls what signals downstream from a timer or a task: what a subscriber raises there, against rule 2.13, fails the run."""
         try:
             callback(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever a subscriber raises, it must not get lost in the loop
+        except (
+            BaseException
+        ) as error:  # whatever a subscriber raises, the stream ends with it instead of waiting for ever
             self.fail(error)
+            if not isinstance(error, FAILURES):
+                raise
+
+    def call_from_thread(self, callback: Callable[..., object], *arguments: object) -> bool:
+        """Has ``callback`` called on the loop's thread; from whatever thread.
+
+        It is called in the context of the run: a thread's own is another, or empty, and what is called then goes on down the stream.
+
+        Returns:
+            False if the loop is closed: then nobody waits for it any more.
+        """
+        try:
+            self.loop.call_soon_threadsafe(callback, *arguments, context=self.context)
+        except RuntimeError:
+            return False
+        return True
+
+    def will_hand_over(self) -> None:
+        """Says that a part of the run tells a failure to those who come to it, as well as the handle does: see `hand_over`."""
+        self._hands_over = True
+
+    def hand_over(self, error: BaseException) -> None:
+        """Says that somebody has been told ``error`` otherwise than by the handle.
+
+        If that is what the run fails with, it is not reported as lost where nobody awaits the handle. To be called when it has been told,
+        and not before: a failure that nobody has come for is still reported.
+        """
+        self._handed_over = error
+        self._count_as_seen()
+
+    def _count_as_seen(self) -> None:
+        """What was handed over need not be reported."""
+        told, outcome = self._handed_over, self._outcome
+        if told is not None and outcome is not None and self._failure is told:
+            _ = outcome.exception()
 
     def report(self, message: str, error: BaseException) -> None:
         """Tells the loop's exception handler of a fault that has no subscriber left to go to."""
@@ -202,8 +240,8 @@ class Materialization:
         await self._wait_for(self._tasks, "tasks")
         if self._endings:
             await asyncio.wait(tuple(self._endings))  # each has its own deadlines
-        hooks, self._end_hooks = self._end_hooks, []
-        if hooks:
+        while self._end_hooks:  # one may come while others are at work
+            hooks, self._end_hooks = self._end_hooks, []
             endings = {self.loop.create_task(self._end(hook), name=name) for hook, name in hooks}
             await self._wait_for(endings, "on_end callbacks")
 
@@ -231,7 +269,7 @@ class Part(Materialization):
     __slots__ = ("_on_failure", "_run")
 
     def __init__(self, run: Materialization, on_failure: Callable[[BaseException], None]) -> None:
-        super().__init__(run.loop)
+        super().__init__(run.loop, run.context)
         self._run = run
         self._on_failure = on_failure
 
@@ -240,6 +278,14 @@ class Part(Materialization):
         if not self._ended and not self._cancelled:
             self.cancel()
             self._on_failure(error)
+
+    def will_hand_over(self) -> None:
+        """As the run's."""
+        self._run.will_hand_over()
+
+    def hand_over(self, error: BaseException) -> None:
+        """As the run's."""
+        self._run.hand_over(error)
 
     def end(self) -> None:
         """Stops the part's tasks and starts its last work, for which the run waits; the second time does nothing."""
@@ -262,7 +308,7 @@ class _Supervised(Materialization):
     __slots__ = ("_run",)
 
     def __init__(self, run: Materialization, decider: Decider) -> None:
-        super().__init__(run.loop)
+        super().__init__(run.loop, run.context)
         self._run = run
         self.decider = decider
 
@@ -295,133 +341,14 @@ class _Supervised(Materialization):
         """As the run's."""
         self._run.fail(error)
 
+    def will_hand_over(self) -> None:
+        """As the run's."""
+        self._run.will_hand_over()
+
+    def hand_over(self, error: BaseException) -> None:
+        """As the run's."""
+        self._run.hand_over(error)
+
     def cancel(self) -> None:
         """As the run's."""
         self._run.cancel()
-
-
-class Running(Generic[M]):
-    """The handle of a running stream: awaitable, cancellable.
-
-    Awaiting it gives the sink's result or raises the stream's failure; cancelling a task that awaits it cancels the stream. A failure
-    that nobody awaits goes to the loop's exception handler.
-
-    Attributes:
-        value: what the graph materialized: the handle of a queue or of a kill switch, say; else the future of the sink's result.
-        name: the graph's name.
-    """
-
-    __slots__ = ("__weakref__", "_m", "_result", "name", "value")
-
-    def __init__(self, m: Materialization, result: asyncio.Future[M], value: Any, name: str) -> None:
-        self._m: Final = m
-        self._result: Final = result
-        self.value: Final = value
-        self.name: Final = name
-
-    def __await__(self) -> Generator[Any, None, M]:
-        return self._wait().__await__()
-
-    async def _wait(self) -> M:
-        result = self._result
-        if not result.done():
-            try:
-                await asyncio.wait((result,))
-            except asyncio.CancelledError:
-                self.cancel()
-                await asyncio.wait((result,))
-                _ = result.cancelled() or result.exception()
-                raise
-        return result.result()
-
-    def cancel(self) -> None:
-        """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
-        self._m.cancel()
-
-    def abandon(self) -> None:
-        """Cancels, and forgets how the stream ends: a failure is not reported either."""
-        self.cancel()
-        self._result.add_done_callback(lambda result: result.cancelled() or result.exception())
-
-    def done(self) -> bool:
-        """Whether the stream has ended and everything it owned is gone."""
-        return self._result.done()
-
-    def __repr__(self) -> str:
-        return f"<Running {self.name} {'done' if self.done() else 'running'}>"
-
-
-def start(
-    loop: asyncio.AbstractEventLoop,
-    assemble: Callable[[Materialization], tuple[asyncio.Future[M], Any]],
-    name: str,
-) -> Running[M]:
-    """Puts a graph together on ``loop`` and sets it going.
-
-    Args:
-        loop: the loop to run on; this is its thread.
-        assemble: attaches source, flows and sink, and returns the sink's future and the materialized value.
-        name: seen in the handle, the supervisor's task and failures.
-    """
-    m = Materialization(loop)
-    try:
-        sink, value = assemble(m)
-    except BaseException:
-        m.cancel()
-        _keep(loop.create_task(m._settle(), name=f"undo of stream {name}"))
-        raise
-    m._sink = sink
-    if m._cancelled:
-        sink.cancel()
-    result: asyncio.Future[M] = loop.create_future()
-    if loop.get_debug():
-        watch(m)
-    _keep(loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}"))
-    return Running(m, result, value, name)
-
-
-def _keep(task: asyncio.Task[None]) -> None:
-    _supervisors.add(task)
-    task.add_done_callback(_supervisors.discard)
-
-
-async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
-    """Waits for the sink, stops what is left of the run, and only then makes the outcome known."""
-    interrupted: asyncio.CancelledError | None = None
-    try:
-        await asyncio.wait((sink,))
-    except asyncio.CancelledError as error:  # the loop is shutting down
-        interrupted = error
-        m.cancel()
-        sink.cancel()
-    if sink.cancelled() or sink.exception() is not None:
-        m.cancel()  # sinks and sources beside the one that ended the run
-    try:
-        await m._settle()
-    finally:
-        unwatch(m)
-        _resolve(result, sink, m._failure, name, interrupted is not None)
-    if interrupted is not None:
-        raise interrupted
-
-
-def _resolve(
-    result: asyncio.Future[M], sink: asyncio.Future[M], failure: BaseException | None, name: str, interrupted: bool
-) -> None:
-    """Hands the outcome to those who await the handle."""
-    if failure is None:
-        if sink.cancelled():
-            result.cancel()
-            return
-        failure = sink.exception()
-        if failure is None:
-            result.set_result(sink.result())
-            return
-    elif not sink.cancelled():
-        _ = sink.exception()  # retrieved: the run's failure stands for it
-    if interrupted and isinstance(failure, asyncio.CancelledError):
-        result.cancel()  # a stage's task was cancelled by the same shutdown: no failure to be reported
-        return
-    failure = storable(failure)
-    failure.add_note(f"in the stream {name}")
-    result.set_exception(failure)

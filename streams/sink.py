@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.materialize import Materialization
 from streams.operators.via import positive
-from streams.publishers.blocks import BinaryFile
+from streams.publishers.blocks import BinaryFile, expect_file
 from streams.stages.map_async import MapAsyncUnordered
 from streams.stages.relay import PublisherSink
 from streams.stages.stage import StagePublisher, discard
@@ -241,6 +241,7 @@ class Sink(Generic[I_contra, M_co]):
             append: write behind the content of the file at that path instead.
             sync_at_end: be done only when the file at that path is on the disk (``fsync``).
         """
+        expect_file("file", file, "write")
         return _sink(lambda m: FileSink(m, file, append, sync_at_end), "file")
 
     @staticmethod

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from streams.contract import Publisher
 from streams.graph import RunnableGraph, connect
 from streams.keep import Combine, first
-from streams.materialize import Materialization, Running
+from streams.materialize import Materialization
 from streams.operators.every import Operators
-from streams.operators.via import positive
+from streams.operators.via import member, positive
+from streams.overflow import OverflowStrategy
 from streams.publishers.async_iterable import AsyncIterablePublisher
-from streams.publishers.blocks import BLOCK_BYTES, BinaryFile, BlockPublisher
+from streams.publishers.blocks import BLOCK_BYTES, BinaryFile, BlockPublisher, expect_file
 from streams.publishers.future import Awaited, FuturePublisher, waiting
 from streams.publishers.generated import cycled, repeatable, unfolded, unfolded_async
 from streams.publishers.iterable import IterablePublisher, opener
@@ -23,9 +24,9 @@ from streams.publishers.never import NeverPublisher
 from streams.publishers.observable import ObservablePublisher
 from streams.publishers.source_queue import MAX_WAITING_OFFERS, SourceQueue
 from streams.publishers.tick import TickPublisher
+from streams.running import Running
 from streams.shapes import FlowLike, SinkLike, SourceLike, create_flow, expect_flow, name_of
 from streams.sink import Sink
-from streams.stages.buffer import OverflowStrategy
 from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
 from streams.stages.framing import MAX_LINE_BYTES, LineFraming
 from streams.stages.relay import Relay
@@ -163,9 +164,10 @@ class Source(Operators, Generic[T_co]):
     @staticmethod
     def failed(error: BaseException) -> Source[Any]:
         """No element: fails at once."""
+        raised_at = error.__traceback__
 
         def fail() -> Iterable[Any]:
-            raise error
+            raise error.with_traceback(raised_at)  # each run would add to that of the run before
 
         return Source(lambda m: (IterablePublisher(m, fail), None), "failed")
 
@@ -247,6 +249,10 @@ class Source(Operators, Generic[T_co]):
         Args:
             iterable: the iterable, or a function called for each run that returns one.
         """
+        if not (callable(iterable) or isinstance(iterable, AsyncIterable)):
+            raise TypeError(
+                f"from_async_iterable: needs an asynchronous iterable or a function that returns one, not {type(iterable).__name__}"
+            )
         opened = iterable if callable(iterable) else lambda: iterable
         return Source(lambda m: (AsyncIterablePublisher(m, opened), None), "async iterable")
 
@@ -273,6 +279,7 @@ class Source(Operators, Generic[T_co]):
         """
         positive("queue", "bound", bound)
         positive("queue", "max_waiting_offers", max_waiting_offers)
+        member("queue", "overflow", overflow, OverflowStrategy)
 
         def create(m: Materialization) -> tuple[Publisher[Any], SourceQueue[Any]]:
             queue: SourceQueue[Any] = SourceQueue(m, bound, overflow, max_waiting_offers)
@@ -296,6 +303,7 @@ class Source(Operators, Generic[T_co]):
             scheduler: what the observable is subscribed with; without it each of its operators uses its own.
         """
         positive("from_observable", "size", size)
+        member("from_observable", "overflow", overflow, OverflowStrategy)
         if overflow is OverflowStrategy.BACKPRESSURE:
             raise ValueError(
                 "from_observable: an observable cannot be held back, so BACKPRESSURE is no choice here: "
@@ -311,6 +319,7 @@ class Source(Operators, Generic[T_co]):
             file: a path, opened for each run; or an open binary file, read from where it stands and left open.
             chunk_bytes: bytes in a chunk at most; it has fewer where no more has come.
         """
+        expect_file("file", file, "read")
         positive("file", "chunk_bytes", chunk_bytes)
         return Source(lambda m: (BlockPublisher(m, file, chunk_bytes, "stream file"), None), "file")
 
@@ -322,6 +331,7 @@ class Source(Operators, Generic[T_co]):
             file: a path, opened for each run; or an open binary file, read from where it stands and left open.
             max_line_bytes: a longer line fails the stream with `LineTooLongError`.
         """
+        expect_file("lines", file, "read")
         positive("lines", "max_line_bytes", max_line_bytes)
         blocks = Source(lambda m: (BlockPublisher(m, file), None), "lines")
         framing: StageFlow[bytes, bytes] = StageFlow(

@@ -55,13 +55,14 @@ class Threads:
         self._exited: asyncio.Future[None] | None = None
 
     def call(self, f: Callable[[Any], Any], argument: Any, done: Done) -> None:
-        """Has a thread call ``f(argument)``, with the context variables of here and now."""
+        """Has a thread call ``f(argument)``, with the context variables of here and now.
+
+        Raises:
+            RuntimeError: the system gives no thread, and there is none.
+        """
+        if self._calls >= self._running and self._running < self._limit:
+            self._start_thread()
         self._calls += 1
-        if self._calls > self._running and self._running < self._limit:
-            self._running += 1
-            name = f"{self._name}-{len(self._threads) + 1}"
-            self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-            self._threads[-1].start()
         self._jobs.put((copy_context(), f, argument, done))
 
     def stop(self) -> None:
@@ -79,6 +80,18 @@ class Threads:
             await self._exited
         for thread in self._threads:
             thread.join()  # it has said that it is at its end
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"{self._name}-{len(self._threads) + 1}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more to give: those that there are do the work
+            if not self._running:
+                raise
+            return
+        # Counted once it is there: one that is not would be waited for at the end.
+        self._running += 1
+        self._threads.append(thread)
 
     def _run(self) -> None:
         """A thread's work."""

@@ -99,6 +99,7 @@ class BrokerLink:
         self._attempt = 0
         self._opened = False
         self._ended = False
+        self._told_end = False
         self._down_since = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -147,6 +148,10 @@ class BrokerLink:
 
     def connection_opened(self, connection: FrameConnection) -> None:
         """The TCP connection stands: say HELLO."""
+        if self._ended:
+            # Made in the very turn in which it was given up.
+            connection.abort(ConnectionLostError("given up by this side"))
+            return
         self._connection = connection
         connection.send(self._hello())
 
@@ -228,8 +233,16 @@ class BrokerLink:
             self._connecting.cancel()
 
     def _end_later(self) -> None:
+        if self._told_end:
+            return
+        self._told_end = True
         # In a turn of its own: the user that is closing is still inside its own call.
-        self._loop.call_soon(self._user.link_closed)
+        connecting = self._connecting
+        if connecting is None or connecting.done():
+            self._loop.call_soon(self._user.link_closed)
+        else:
+            # Its socket is closed by the time that it is over.
+            connecting.add_done_callback(lambda _: self._loop.call_soon(self._user.link_closed))
 
 
 def _transient(error: Exception) -> bool:

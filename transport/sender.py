@@ -126,6 +126,7 @@ class Sender:
 
         stage = SenderStage(self, _ignore, finished)
         materialization.on_cancel(stage.cancel)
+        materialization.on_end(stage.finish)
         publisher.subscribe(stage)
         stage.start()
         return done

@@ -40,6 +40,8 @@ SEND_AT_ONCE_BYTES = 128 * 1024
 """Bytes in closed batches that leave before the turn of the loop is over, so that the broker works while this side still takes."""
 SIZE_MEMORY = 0.9
 """How much of the largest element's size is remembered from turn to turn."""
+FINISH_TIMEOUT = 6.0
+"""Seconds that a run waits for its connection to be closed: a second more than the connection gives itself."""
 
 logger = logging.getLogger("penstock.sender")
 
@@ -76,6 +78,7 @@ class SenderStage(Subscriber[Sendable]):
         self._demand = CumulativeDemand()
         self._epoch: int | None = None
         self.held_back = False
+        self._closed = self._loop.create_future()
         self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
 
     def start(self) -> None:
@@ -144,6 +147,11 @@ class SenderStage(Subscriber[Sendable]):
         self._completed = True
         self.link.close()
 
+    async def finish(self) -> None:
+        """End the link, and wait until its connection is gone: the run is over only then."""
+        self.cancel()
+        await asyncio.wait((self._closed,), timeout=FINISH_TIMEOUT)
+
     def hold_back(self, held: bool) -> None:
         """Take nothing more from upstream while ``held``: downstream has not taken the confirmations."""
         if self.held_back and not held:
@@ -181,10 +189,12 @@ class SenderStage(Subscriber[Sendable]):
 
     def link_failed(self, error: Exception) -> None:
         """Nothing more can be sent."""
+        self._note_closed()
         self._finish(error)
 
     def link_closed(self) -> None:
         """As asked."""
+        self._note_closed()
 
     # Inside
 
@@ -262,6 +272,10 @@ class SenderStage(Subscriber[Sendable]):
             else "the queue was deleted, or too many other producers have sent since",
         )
 
+    def _note_closed(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
     def _finish(self, error: Exception | None) -> None:
         if self._done:
             return
@@ -282,6 +296,7 @@ class ConfirmationPublisher(Publisher[Confirmation], Subscription):
         self._m = materialization
         self._upstream = upstream
         self._stage = SenderStage(sender, self._confirmed, self._finished)
+        materialization.on_end(self._stage.finish)
         self._waiting: deque[Confirmation] = deque()
         self._wanted = 0
         self._ended = False

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable
 from typing import cast
 
@@ -25,6 +27,11 @@ CHUNK_BYTES = 64 * 1024
 """One element read from a socket has at most this many bytes."""
 WRITE_BUFFER_HIGH = 256 * 1024
 """Bytes waiting for the socket above which upstream is asked for no more."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds in which the peer must take some of what was written last; else the connection is aborted, for nobody waits for it for ever."""
+
+RESET = struct.pack("ii", 1, 0)
+"""The socket option that has closing discard what has not left: to linger, for no time."""
 
 
 class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
@@ -47,11 +54,14 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         self._wanted = 0
         self._ended = False
         self._error: BaseException | None = None
+        self._interrupted = False
+        self._gone: asyncio.Future[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     def belong_to(self, m: Materialization) -> None:
         """The connection ends with the run ``m``, and a subscriber that raises fails it."""
         self._m = m
-        m.on_cancel(self.writer.stop)
+        m.on_cancel(self._interrupt)
         m.on_end(self._finish)
 
     # asyncio's side
@@ -91,8 +101,12 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         """Both directions are over."""
         error = None if exc is None else ConnectionLostError(f"the connection to {self.peer} broke: {exc}")
         self._transport = None
+        if self._patience is not None:
+            self._patience.cancel()
         self._end(error)
         self.writer.disconnected(error or ConnectionLostError(f"the connection to {self.peer} is closed"))
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
 
     def pause_writing(self) -> None:
         """The socket does not keep up."""
@@ -156,8 +170,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         """End both directions at once."""
         self._closing = True
         self._end(error)
-        if self._transport is not None:
-            self._transport.abort()
+        self._break()
 
     @property
     def read_ended(self) -> bool:
@@ -166,9 +179,47 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
 
     # Inside
 
+    def _interrupt(self) -> None:
+        """The run is cancelled or has failed."""
+        self._interrupted = True
+        self.writer.stop()
+
     async def _finish(self) -> None:
+        """Close with the run, which waits for it: as long as the socket takes what was written, and `CLOSE_TIMEOUT` at most.
+
+        What a run that was cancelled has written is not whole; the rest of it is not waited for, and the peer sees the connection break.
+        """
         self.writer.stop()
         self.close()
+        transport = self._transport
+        if transport is None:
+            return
+        waiting = transport.get_write_buffer_size()
+        self._gone = asyncio.get_running_loop().create_future()
+        if waiting and self._interrupted:
+            self._break()
+        else:
+            self._break_later(waiting)
+        await asyncio.wait((self._gone,), timeout=CLOSE_TIMEOUT)
+
+    def _break_later(self, waiting: int) -> None:
+        """End the connection if no more of the ``waiting`` bytes has left after a while."""
+
+        def look() -> None:
+            if self._transport is not None:
+                left = self._transport.get_write_buffer_size()
+                if left < waiting:
+                    self._break_later(left)
+                else:
+                    self._break()
+
+        self._patience = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT, look)
+
+    def _break(self) -> None:
+        """End the connection at once, so that the peer sees a reset: at an end in good order it would take what it has got for whole."""
+        if self._transport is not None:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            self._transport.abort()
 
     def _end(self, error: BaseException | None) -> None:
         if not self._ended:

@@ -16,7 +16,7 @@ def lines() -> Iterator[str]:
 
 async def slowly(number: int) -> None:
     """Takes its time."""
-    await asyncio.sleep(1)
+    await asyncio.sleep(60)
     print(number)
 
 
@@ -30,7 +30,7 @@ async def main() -> None:
     except ValueError as error:
         print("failed", error, *error.__notes__, sep="\n    ")
     try:
-        async with asyncio.timeout(0.01):
+        async with asyncio.timeout(0.2):
             await source.take(2).map(int).to(Sink.foreach_async(1, slowly)).run()
     except TimeoutError:
         print("cancelled")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.contract import Subscriber
 from streams.materialize import Materialization
-from streams.operators.via import Via, positive
+from streams.operators.via import Via, functions, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.map_async import MapAsync, MapAsyncUnordered
 from streams.stages.map_async_partitioned import MapAsyncPartitioned, MapAsyncPartitionedUnordered
@@ -40,6 +40,7 @@ class AsynchronousOperators(Via):
 
         A failure comes in its element's place: what precedes it is emitted first.
         """
+        functions("map_async", f=f)
         positive("map_async", "parallelism", parallelism)
         return self.via(StageFlow(lambda downstream, m: MapAsync(downstream, m, parallelism, f), "map_async"))
 
@@ -49,6 +50,7 @@ class AsynchronousOperators(Via):
     def map_async_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R]: ...
     def map_async_unordered(self, parallelism: int, f: Callable[[Any], Awaitable[Any]]) -> Any:
         """What awaiting ``f(element)`` gives, ``parallelism`` at a time, as it is done; a failure as soon as it is known."""
+        functions("map_async_unordered", f=f)
         positive("map_async_unordered", "parallelism", parallelism)
         return self.via(
             StageFlow(lambda downstream, m: MapAsyncUnordered(downstream, m, parallelism, f), "map_async_unordered")
@@ -85,6 +87,7 @@ class AsynchronousOperators(Via):
             partition: an element's partition; anything that can be a key of a dict.
             f: gets the element and its partition.
         """
+        functions("map_async_partitioned", partition=partition, f=f)
         positive("map_async_partitioned", "parallelism", parallelism)
         positive("map_async_partitioned", "per_partition", per_partition)
 
@@ -117,6 +120,7 @@ class AsynchronousOperators(Via):
         f: Callable[[Any, Any], Awaitable[Any]],
     ) -> Any:
         """As `map_async_partitioned`, but results come as they are done; those of one partition in order if ``per_partition`` is 1."""
+        functions("map_async_partitioned_unordered", partition=partition, f=f)
         positive("map_async_partitioned_unordered", "parallelism", parallelism)
         positive("map_async_partitioned_unordered", "per_partition", per_partition)
 
@@ -138,6 +142,7 @@ class AsynchronousOperators(Via):
         the stream is cancelled, the handle waits for it `STOP_TIMEOUT` seconds, then reports it and leaves it behind. It does not
         keep the process from ending.
         """
+        functions("map_blocking", f=f)
         positive("map_blocking", "parallelism", parallelism)
         return self.via(StageFlow(lambda downstream, m: MapBlocking(downstream, m, parallelism, f), "map_blocking"))
 
@@ -147,6 +152,7 @@ class AsynchronousOperators(Via):
     def map_blocking_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], R]) -> Flow[I, R]: ...
     def map_blocking_unordered(self, parallelism: int, f: Callable[[Any], Any]) -> Any:
         """As `map_blocking`, but results come as they are done, and a failure as soon as it is known."""
+        functions("map_blocking_unordered", f=f)
         positive("map_blocking_unordered", "parallelism", parallelism)
         return self.via(
             StageFlow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.operators.via import Via, positive
+from streams.operators.via import Via, functions, positive, positive_amount
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.batching import Grouped, GroupedWithin, Sliding
 from streams.stages.stage import StageFlow
@@ -50,7 +50,8 @@ class BatchingOperators(Via):
 
         A list has `MAX_WEIGHTLESS_GROUP` elements at most. ``weight`` must not be negative.
         """
-        positive("grouped_weighted", "max_weight", max_weight)
+        functions("grouped_weighted", weight=weight)
+        positive_amount("grouped_weighted", "max_weight", max_weight)
         return self.via(
             StageFlow(
                 lambda downstream, m: WeightedGroups(
@@ -91,13 +92,14 @@ class BatchingOperators(Via):
         With ``max_weight``, a list weighs that at most, unless it has one element: the number of bytes, as ``weight`` is ``len`` if nothing
         else is given. Elements are then asked for one at a time, so that no more than a list and an element are held.
         """
+        functions("grouped_within", weight=weight)
         positive("grouped_within", "size", size)
-        positive("grouped_within", "seconds", seconds)
+        positive_amount("grouped_within", "seconds", seconds)
         if max_weight is None:
             return self.via(
                 StageFlow(lambda downstream, m: GroupedWithin(downstream, m, size, seconds), "grouped_within")
             )
-        positive("grouped_within", "max_weight", max_weight)
+        positive_amount("grouped_within", "max_weight", max_weight)
         return self.via(
             StageFlow(
                 lambda downstream, m: WeightedGroups(

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.operators.via import Via, positive
+from streams.operators.via import Via, functions, member, positive, positive_amount
+from streams.overflow import OverflowStrategy
 from streams.shapes import FlowLike, SourceLike
-from streams.stages.buffer import Buffer, OverflowStrategy
+from streams.stages.buffer import Buffer
 from streams.stages.condense import Batch, Conflate, WeightedBatch
 from streams.stages.extrapolate import Expand
 from streams.stages.last_element import NONE
@@ -37,6 +38,7 @@ class BufferingOperators(Via):
     def buffer(self, size: int, overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE) -> Any:
         """Lets upstream run ahead by ``size`` elements; ``overflow`` says what happens to more."""
         positive("buffer", "size", size)
+        member("buffer", "overflow", overflow, OverflowStrategy)
         return self.via(StageFlow(lambda downstream, _m: Buffer(downstream, size, overflow), "buffer"))
 
     @overload
@@ -45,6 +47,7 @@ class BufferingOperators(Via):
     def conflate(self: FlowLike[I, T], f: Callable[[T, T], T]) -> Flow[I, T]: ...
     def conflate(self, f: Callable[[Any, Any], Any]) -> Any:
         """Puts what downstream has not asked for together with ``f(together, element)``; upstream is never held back."""
+        functions("conflate", f=f)
         return self.via(StageFlow(lambda downstream, _m: Conflate(downstream, _itself, f), "conflate"))
 
     @overload
@@ -53,6 +56,7 @@ class BufferingOperators(Via):
     def conflate_with_seed(self: FlowLike[I, T], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
     def conflate_with_seed(self, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:
         """As `conflate`, beginning with ``seed(element)``, also where nothing has to wait."""
+        functions("conflate_with_seed", seed=seed, f=f)
         return self.via(
             StageFlow(lambda downstream, _m: Conflate(downstream, seed, f, "conflate_with_seed"), "conflate_with_seed")
         )
@@ -63,6 +67,7 @@ class BufferingOperators(Via):
     def batch(self: FlowLike[I, T], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
     def batch(self, max: int, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:  # noqa: A002 - Akka's name for it
         """As `conflate_with_seed`, for ``max`` elements at most; then upstream is held back."""
+        functions("batch", seed=seed, f=f)
         positive("batch", "max", max)
         return self.via(StageFlow(lambda downstream, _m: Batch(downstream, max, seed, f), "batch"))
 
@@ -90,7 +95,8 @@ class BufferingOperators(Via):
         f: Callable[[Any, Any], Any],
     ) -> Any:
         """As `batch`, for elements that cost ``max`` together at most; one that costs more goes alone. ``cost`` must not be negative."""
-        positive("batch_weighted", "max", max)
+        functions("batch_weighted", cost=cost, seed=seed, f=f)
+        positive_amount("batch_weighted", "max", max)
         return self.via(
             StageFlow(lambda downstream, _m: WeightedBatch(downstream, max, cost, seed, f), "batch_weighted")
         )
@@ -101,6 +107,7 @@ class BufferingOperators(Via):
     def expand(self: FlowLike[I, T], f: Callable[[T], Iterable[R]]) -> Flow[I, R]: ...
     def expand(self, f: Callable[[Any], Iterable[Any]]) -> Any:
         """Of ``f(element)``, which may be endless, at least one, then as many as are asked for until the next element comes."""
+        functions("expand", f=f)
         return self.via(StageFlow(lambda downstream, m: Expand(downstream, m, f), "expand"))
 
     @overload
@@ -109,6 +116,7 @@ class BufferingOperators(Via):
     def extrapolate(self: FlowLike[I, T], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Flow[I, T]: ...
     def extrapolate(self, f: Callable[[Any], Iterable[Any]], initial: Any = None) -> Any:
         """Each element, then as many of ``f(element)`` as are asked for until the next comes; ``initial`` stands in for a first element."""
+        functions("extrapolate", f=f)
 
         def element_first(element: Any) -> Iterable[Any]:
             return chain((element,), f(element))

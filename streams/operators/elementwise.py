@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.operators.via import Via, not_negative, not_none
+from streams.operators.via import Via, functions, not_negative, not_none
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.elementwise import Drop, DropWhile, Scan, Take, TakeWhile, ZipWithIndex
 from streams.stages.expand import MapConcat
@@ -33,6 +33,7 @@ class ElementwiseOperators(Via):
     def map(self: FlowLike[I, T], f: Callable[[T], R]) -> Flow[I, R]: ...
     def map(self, f: Callable[[Any], Any]) -> Any:
         """``f`` of each element."""
+        functions("map", f=f)
         return self.via(FusedFlow("map", f))
 
     @overload
@@ -41,6 +42,7 @@ class ElementwiseOperators(Via):
     def filter(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
     def filter(self, predicate: Callable[[Any], object]) -> Any:
         """The elements for which ``predicate`` is true."""
+        functions("filter", predicate=predicate)
         return self.via(FusedFlow("filter", predicate))
 
     @overload
@@ -49,6 +51,7 @@ class ElementwiseOperators(Via):
     def filter_not(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
     def filter_not(self, predicate: Callable[[Any], object]) -> Any:
         """The elements for which ``predicate`` is false."""
+        functions("filter_not", predicate=predicate)
         return self.via(FusedFlow("filter_not", predicate))
 
     @overload
@@ -57,6 +60,7 @@ class ElementwiseOperators(Via):
     def map_concat(self: FlowLike[I, T], f: Callable[[T], Iterable[R]]) -> Flow[I, R]: ...
     def map_concat(self, f: Callable[[Any], Iterable[Any]]) -> Any:
         """The elements of ``f(element)``, for each element."""
+        functions("map_concat", f=f)
         return self.via(StageFlow(lambda downstream, m: MapConcat(downstream, m, f), "map_concat"))
 
     flat_map = map_concat
@@ -86,6 +90,9 @@ class ElementwiseOperators(Via):
 
         ``on_complete(state)`` is called once, however the stream ends; what it returns is the last element, before a failure too.
         """
+        functions("stateful_map", create=create, f=f)
+        if on_complete is not None:
+            functions("stateful_map", on_complete=on_complete)
         return self.via(
             StageFlow(lambda downstream, m: StatefulMap(downstream, create, f, on_complete, m.report), "stateful_map")
         )
@@ -127,6 +134,7 @@ class ElementwiseOperators(Via):
     def take_while(self: FlowLike[I, T], predicate: Callable[[T], object], *, inclusive: bool = ...) -> Flow[I, T]: ...
     def take_while(self, predicate: Callable[[Any], object], *, inclusive: bool = False) -> Any:
         """The elements up to the first for which ``predicate`` is false; with that one if ``inclusive``."""
+        functions("take_while", predicate=predicate)
         return self.via(StageFlow(lambda downstream, _m: TakeWhile(downstream, predicate, inclusive), "take_while"))
 
     @overload
@@ -144,6 +152,7 @@ class ElementwiseOperators(Via):
     def drop_while(self: FlowLike[I, T], predicate: Callable[[T], object]) -> Flow[I, T]: ...
     def drop_while(self, predicate: Callable[[Any], object]) -> Any:
         """The elements from the first for which ``predicate`` is false."""
+        functions("drop_while", predicate=predicate)
         return self.via(StageFlow(lambda downstream, _m: DropWhile(downstream, predicate), "drop_while"))
 
     @overload
@@ -152,6 +161,7 @@ class ElementwiseOperators(Via):
     def scan(self: FlowLike[I, T], zero: R, f: Callable[[R, T], R]) -> Flow[I, R]: ...
     def scan(self, zero: Any, f: Callable[[Any, Any], Any]) -> Any:
         """``zero``, then after each element the state that ``f(state, element)`` gives."""
+        functions("scan", f=f)
         not_none("scan", zero)
         return self.via(StageFlow(lambda downstream, m: Scan(downstream, m, zero, f), "scan"))
 
@@ -161,6 +171,7 @@ class ElementwiseOperators(Via):
     def fold(self: FlowLike[I, T], zero: R, f: Callable[[R, T], R]) -> Flow[I, R]: ...
     def fold(self, zero: Any, f: Callable[[Any, Any], Any]) -> Any:
         """One element: the state after the last, where ``zero`` is the first state and ``f(state, element)`` the next."""
+        functions("fold", f=f)
         not_none("fold", zero)
         return self.via(StageFlow(lambda downstream, _m: Fold(downstream, zero, f), "fold"))
 
@@ -170,4 +181,5 @@ class ElementwiseOperators(Via):
     def reduce(self: FlowLike[I, T], f: Callable[[T, T], T]) -> Flow[I, T]: ...
     def reduce(self, f: Callable[[Any, Any], Any]) -> Any:
         """As `fold`, with the first element for a zero; fails with `EmptyStreamError` where there is none."""
+        functions("reduce", f=f)
         return self.via(StageFlow(lambda downstream, _m: Reduce(downstream, f), "reduce"))

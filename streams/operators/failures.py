@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from streams.operators.via import Via
+from streams.operators.via import Via, functions
 from streams.shapes import FlowLike, SourceLike, create_flow, name_of
 from streams.stages.recover import MapError, OnErrorComplete, Recover, RecoverWith
 from streams.stages.stage import StageFlow
@@ -28,6 +28,7 @@ class FailureOperators(Via):
     def recover(self: FlowLike[I, T], f: Callable[[BaseException], T | None]) -> Flow[I, T]: ...
     def recover(self, f: Callable[[BaseException], Any]) -> Any:
         """In place of a failure, ``f(failure)`` as the last element; where that is None, the failure."""
+        functions("recover", f=f)
         return self.via(StageFlow(lambda downstream, _m: Recover(downstream, f), "recover"))
 
     @overload
@@ -46,6 +47,7 @@ class FailureOperators(Via):
                 see `RestartSource` for that.
             f: gets the failure; what it raises takes the place of the failure.
         """
+        functions("recover_with", f=f)
         if attempts < -1:
             raise ValueError(f"recover_with: attempts must be a number of sources, or -1 for any, not {attempts}")
         return self.via(StageFlow(lambda downstream, m: RecoverWith(downstream, m, attempts, f), "recover_with"))
@@ -56,6 +58,7 @@ class FailureOperators(Via):
     def map_error(self: FlowLike[I, T], f: Callable[[BaseException], BaseException | None]) -> Flow[I, T]: ...
     def map_error(self, f: Callable[[BaseException], BaseException | None]) -> Any:
         """In place of a failure, the exception ``f(failure)``, which gets it as its cause; where that is None, the failure."""
+        functions("map_error", f=f)
         return self.via(StageFlow(lambda downstream, _m: MapError(downstream, f), "map_error"))
 
     @overload
@@ -82,6 +85,8 @@ class FailureOperators(Via):
             def accepts(error: BaseException) -> bool:
                 return isinstance(error, kinds)
 
+        else:
+            functions("on_error_complete", predicate=predicate)
         return self.via(StageFlow(lambda downstream, _m: OnErrorComplete(downstream, accepts), "on_error_complete"))
 
     @overload
@@ -94,6 +99,7 @@ class FailureOperators(Via):
         It holds for all stages of this source or flow so far, but those that have a decider already. Which operators can go on is in
         docs/failures.md; `Supervision` has deciders that answer every failure alike.
         """
+        functions("with_supervision", decider=decider)
         from streams.flow import Flow  # noqa: PLC0415 - both inherit this class
         from streams.source import Source  # noqa: PLC0415 - as above
 

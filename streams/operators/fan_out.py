@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.keep import Combine, Keep
-from streams.operators.via import Via
+from streams.operators.via import Via, functions
 from streams.shapes import FlowLike, SinkLike, SourceLike, expect_sink
 from streams.stages.side_sinks import AlsoTo, DivertTo, SideSinkFlow, Tap, WireTap
 from streams.stages.stage import StageFlow
@@ -55,6 +55,7 @@ class FanOutOperators(Via):
             when: says which.
             combine: whose materialized value is kept; ``Keep.right`` is the sink's.
         """
+        functions("divert_to", when=when)
         expect_sink(sink)
         return self.via(
             SideSinkFlow(sink, lambda downstream, m, side: DivertTo(downstream, m, side, when), "divert_to"), combine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.operators.via import Via, positive
+from streams.operators.via import Via, functions, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.concat import ConcatFlow, ConcatInputs, OrElse
 from streams.stages.fan_in import FanIn, FanInFlow
@@ -97,6 +97,8 @@ class MergeOperators(Via):
             other: the other source.
             key: gives what is compared with ``<``; None compares the elements.
         """
+        if key is not None:
+            functions("merge_sorted", key=key)
         return self.via(fan_in("merge_sorted", lambda inputs: MergeSorted(inputs, key), (other,)))
 
     @overload

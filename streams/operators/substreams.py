@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.operators.via import Via, not_negative, positive
+from streams.operators.via import Via, functions, not_negative, positive, positive_amount
 from streams.shapes import FlowLike, SourceLike, expect_flow
 from streams.stages.flatten import FlatMapConcat, FlatMapMerge
 from streams.stages.prefix_and_tail import SUBSCRIPTION_TIMEOUT, PrefixAndTail
@@ -55,6 +55,7 @@ class SubstreamOperators(Via):
             key: gives an element's key; None is none.
             allow_closed_substream_recreation: an element of a cancelled substream begins another. Cancelled ones then count no more.
         """
+        functions("group_by", key=key)
         positive("group_by", "max_substreams", max_substreams)
         reopen = allow_closed_substream_recreation
         splitter: StageFlow[Any, Substream[Any]] = StageFlow(
@@ -68,6 +69,7 @@ class SubstreamOperators(Via):
     def split_when(self: FlowLike[I, T], predicate: Callable[[T], object]) -> SubFlow[I, T]: ...
     def split_when(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true begins the next."""
+        functions("split_when", predicate=predicate)
         return _split_at(self, predicate, after=False)
 
     @overload
@@ -76,6 +78,7 @@ class SubstreamOperators(Via):
     def split_after(self: FlowLike[I, T], predicate: Callable[[T], object]) -> SubFlow[I, T]: ...
     def split_after(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true is the last of its substream."""
+        functions("split_after", predicate=predicate)
         return _split_at(self, predicate, after=True)
 
     @overload
@@ -84,6 +87,7 @@ class SubstreamOperators(Via):
     def flat_map_concat(self: FlowLike[I, T], f: Callable[[T], SourceLike[R]]) -> Flow[I, R]: ...
     def flat_map_concat(self, f: Callable[[Any], SourceLike[Any]]) -> Any:
         """The elements of the source ``f(element)``, for each element, one source after the other."""
+        functions("flat_map_concat", f=f)
         return self.via(StageFlow(lambda downstream, m: FlatMapConcat(downstream, m, f), "flat_map_concat"))
 
     @overload
@@ -92,6 +96,7 @@ class SubstreamOperators(Via):
     def flat_map_merge(self: FlowLike[I, T], breadth: int, f: Callable[[T], SourceLike[R]]) -> Flow[I, R]: ...
     def flat_map_merge(self, breadth: int, f: Callable[[Any], SourceLike[Any]]) -> Any:
         """The elements of the sources ``f(element)``, ``breadth`` of them at a time, as they come."""
+        functions("flat_map_merge", f=f)
         positive("flat_map_merge", "breadth", breadth)
         return self.via(StageFlow(lambda downstream, m: FlatMapMerge(downstream, m, breadth, f), "flat_map_merge"))
 
@@ -114,7 +119,7 @@ class SubstreamOperators(Via):
                 ``math.inf``.
         """
         not_negative("prefix_and_tail", "count", count)
-        positive("prefix_and_tail", "subscription_timeout", subscription_timeout)
+        positive_amount("prefix_and_tail", "subscription_timeout", subscription_timeout)
         return self.via(
             StageFlow(
                 lambda downstream, m: PrefixAndTail(downstream, m, count, subscription_timeout, _tail),
@@ -128,6 +133,7 @@ class SubstreamOperators(Via):
     def flat_map_prefix(self: FlowLike[I, T], count: int, f: Callable[[list[T]], FlowLike[T, R]]) -> Flow[I, R]: ...
     def flat_map_prefix(self, count: int, f: Callable[[list[Any]], FlowLike[Any, Any]]) -> Any:
         """The first ``count`` elements choose the flow for the rest: it goes through ``f(prefix)``."""
+        functions("flat_map_prefix", f=f)
         not_negative("flat_map_prefix", "count", count)
 
         def continued(prefix_and_tail: tuple[list[Any], Source[Any]]) -> Source[Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.materialize import Materialization
-from streams.operators.via import Via, not_negative, positive
+from streams.operators.via import Via, functions, member, not_negative, positive, positive_amount
+from streams.overflow import OverflowStrategy
 from streams.shapes import FlowLike, SourceLike
-from streams.stages.buffer import DELAY_SIZE, Delay, OverflowStrategy
+from streams.stages.buffer import DELAY_SIZE, Delay
 from streams.stages.keep_alive import KeepAlive
 from streams.stages.stage import StageFlow
 from streams.stages.throttle import Throttle, ThrottleMode
@@ -62,8 +64,13 @@ class TimingOperators(Via):
             cost: an element's cost, not negative; None for 1 each.
             mode: whether one that comes too soon waits for its time, or fails the stream with `RateExceededError`.
         """
+        if cost is not None:
+            functions("throttle", cost=cost)
         positive("throttle", "elements", elements)
-        positive("throttle", "per", per)
+        positive_amount("throttle", "per", per)
+        if per == math.inf:
+            raise ValueError("throttle: per must be finite, or nothing would pass after the first burst")
+        member("throttle", "mode", mode, ThrottleMode)
         if maximum_burst is not None:
             not_negative("throttle", "maximum_burst", maximum_burst)
             if mode is ThrottleMode.ENFORCING and not maximum_burst:
@@ -89,8 +96,9 @@ class TimingOperators(Via):
 
         A failure does not wait. Where upstream is held back, no more than ``size`` elements pass in ``seconds``.
         """
-        positive("delay", "seconds", seconds)
+        positive_amount("delay", "seconds", seconds)
         positive("delay", "size", size)
+        member("delay", "overflow", overflow, OverflowStrategy)
         return self.via(StageFlow(lambda downstream, m: Delay(downstream, m, seconds, size, overflow), "delay"))
 
     @overload
@@ -155,7 +163,8 @@ class TimingOperators(Via):
     def keep_alive(self: FlowLike[I, T], seconds: float, make: Callable[[], T]) -> Flow[I, T]: ...
     def keep_alive(self, seconds: float, make: Callable[[], Any]) -> Any:
         """Emits ``make()`` when nothing has passed for ``seconds``; if downstream asks for nothing then, as soon as it does."""
-        positive("keep_alive", "seconds", seconds)
+        functions("keep_alive", make=make)
+        positive_amount("keep_alive", "seconds", seconds)
         return self.via(StageFlow(lambda downstream, m: KeepAlive(downstream, m, seconds, make), "keep_alive"))
 
     def _timed(
@@ -164,5 +173,5 @@ class TimingOperators(Via):
         stage: Callable[[Subscriber[Any], Materialization, float], Subscriber[Any]],
         seconds: float,
     ) -> Any:
-        positive(name, "seconds", seconds)
+        positive_amount(name, "seconds", seconds)
         return self.via(StageFlow(lambda downstream, m: stage(downstream, m, seconds), name))

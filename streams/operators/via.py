@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from enum import Enum
+from numbers import Real
+from operator import index
 from typing import Any
 
 from streams.errors import null_element
@@ -17,16 +20,50 @@ class Via:
         """Itself with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
 
 
-def positive(operator: str, name: str, value: float) -> None:
-    """Refuses what is not more than 0, with ``ValueError``."""
-    if value <= 0:
+def positive(operator: str, name: str, value: int) -> None:
+    """Refuses what is no whole number, with ``TypeError``, and what is less than 1, with ``ValueError``."""
+    _whole(operator, name, value)
+    if value < 1:
         raise ValueError(f"{operator}: {name} must be more than 0, not {value}")
 
 
-def not_negative(operator: str, name: str, value: float) -> None:
-    """Refuses what is less than 0, with ``ValueError``."""
+def not_negative(operator: str, name: str, value: int) -> None:
+    """Refuses what is no whole number, with ``TypeError``, and what is less than 0, with ``ValueError``."""
+    _whole(operator, name, value)
     if value < 0:
         raise ValueError(f"{operator}: {name} must not be negative, but is {value}")
+
+
+def _whole(operator: str, name: str, value: object) -> None:
+    try:
+        index(value)  # type: ignore[arg-type]  # it is asked whether it has that
+    except TypeError:
+        raise TypeError(f"{operator}: {name} must be a whole number, not {value!r}") from None
+
+
+def positive_amount(operator: str, name: str, value: float) -> None:
+    """Refuses what is no number, with ``TypeError``, and what is not more than 0, with ``ValueError``: for seconds and weights."""
+    _number(operator, name, value)
+    if not value > 0:  # so that NaN is refused
+        raise ValueError(f"{operator}: {name} must be more than 0, not {value}")
+
+
+def _number(operator: str, name: str, value: object) -> None:
+    if not isinstance(value, Real):
+        raise TypeError(f"{operator}: {name} must be a number, not {value!r}")
+
+
+def functions(operator: str, **given: object) -> None:
+    """Refuses what cannot be called, with ``TypeError``: here, and not when the first element comes."""
+    for name, f in given.items():
+        if not callable(f):
+            raise TypeError(f"{operator}: {name} must be a function, not {type(f).__name__}")
+
+
+def member(operator: str, name: str, value: object, of: type[Enum]) -> None:
+    """Refuses what is no member of the enum ``of``, with ``TypeError``."""
+    if not isinstance(value, of):
+        raise TypeError(f"{operator}: {name} must be one of {of.__name__}, not {value!r}")
 
 
 def not_none(operator: str, value: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from streams.contract import Publisher
 from streams.keep import Combine, first
 from streams.materialize import Materialization
-from streams.operators.via import Via
+from streams.operators.via import Via, functions
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.monitor import FlowMonitor, Monitor
 from streams.stages.stage import StageFlow, StagePublisher
@@ -73,6 +73,8 @@ class WatchingOperators(Via):
                 Without it, a future is materialized, of a `Termination` or the failure.
             combine: whose materialized value is kept (`Keep`), this future's or that of what is before.
         """
+        if callback is not None:
+            functions("watch_termination", callback=callback)
         if callback is None:
             return self.via(_Watch(watch_termination, "watch_termination"), combine)
         return self.via(StageFlow(lambda downstream, m: WatchTermination(downstream, m, callback), "watch_termination"))
@@ -119,4 +121,6 @@ class WatchingOperators(Via):
             logger: where to; the logger ``streams`` if nothing else is given.
             levels: at which levels; elements and the end at DEBUG, a failure at ERROR if nothing else is given.
         """
+        if extract is not None:
+            functions("log", extract=extract)
         return self.via(StageFlow(lambda downstream, _m: Log(downstream, name, extract, logger, levels), "log"))

@@ -109,7 +109,7 @@ class _Puller(Subscription, Generic[T]):
             except StopAsyncIteration:
                 if not self._done:
                     self._done = True
-                    self._subscriber.on_complete()
+                    self._m.call(self._subscriber.on_complete)
                 return
             if element is None:
                 raise null_element("the asynchronous iterable of the source")

@@ -7,8 +7,6 @@ and it holds no lock of the file that the interpreter needs when it exits.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import io
 import os
 import select
@@ -31,6 +29,12 @@ BLOCK_BYTES: Final = 64 * 1024
 
 BinaryFile = BinaryIO | io.RawIOBase | io.BufferedIOBase
 """An open binary file."""
+
+
+def expect_file(operator: str, file: object, method: str) -> None:
+    """Refuses what is neither a path nor an open file with ``method``, with ``TypeError``."""
+    if not (isinstance(file, (str, os.PathLike)) or hasattr(file, method)):
+        raise TypeError(f"{operator}: file must be a path or an open binary file, not {type(file).__name__}")
 
 
 class BlockPublisher(Publisher[bytes]):
@@ -61,7 +65,7 @@ class BlockPublisher(Publisher[bytes]):
         """Starts the thread; it reads when something is requested."""
         if subscriber is None:
             raise null_element("subscribe")
-        blocks = _Blocks(self._m, subscriber, _Reader(self._m.loop, self._file, self._block_bytes, self._thread_name))
+        blocks = _Blocks(self._m, subscriber, _Reader(self._m, self._file, self._block_bytes, self._thread_name))
         self._m.on_end(blocks.cancel)
         subscriber.on_subscribe(blocks)
 
@@ -118,9 +122,9 @@ class _Blocks(Subscription):
         subscriber = self._subscriber
         self.cancel()
         if error is None:
-            subscriber.on_complete()
+            self._m.call(subscriber.on_complete)
         else:
-            subscriber.on_error(error)
+            self._m.call(subscriber.on_error, error)
 
     def _arrived(self, block: bytes, error: BaseException | None) -> None:
         """The reader has a block, the end (an empty one) or a failure; on the loop's thread."""
@@ -170,7 +174,7 @@ class _Reader:
     """The thread, and the way to it: `read` asks for a block, ``deliver`` gets it on the loop's thread.
 
     Args:
-        loop: where ``deliver`` is called.
+        m: the run: ``deliver`` is called on its loop's thread.
         file: what to read.
         block_bytes: bytes to read at a time.
         name: the thread's.
@@ -183,7 +187,7 @@ class _Reader:
         "_block_bytes",
         "_commands",
         "_file",
-        "_loop",
+        "_m",
         "_name",
         "_stopped",
         "_thread",
@@ -193,9 +197,9 @@ class _Reader:
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, file: str | os.PathLike[str] | BinaryFile, block_bytes: int, name: str
+        self, m: Materialization, file: str | os.PathLike[str] | BinaryFile, block_bytes: int, name: str
     ) -> None:
-        self._loop = loop
+        self._m = m
         self._file = file
         self._block_bytes = block_bytes
         self._name = name
@@ -273,6 +277,4 @@ class _Reader:
     def _hand_over(self, block: bytes, error: BaseException | None) -> None:
         if self._stopped:
             return
-        # The loop may close between the look and the call: then nobody waits for the block.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self.deliver, block, error)
+        self._m.call_from_thread(self.deliver, block, error)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import invalid_demand
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
 
@@ -63,7 +63,7 @@ class _Waiter(Subscription, Generic[T]):
             self.cancel()
             subscriber.on_error(invalid_demand(n))
         elif self._task is None:
-            self._task = self._m.spawn(self._wait(), "future", self._waited)
+            self._task = self._m.spawn(self._wait(), "future", lambda task: self._m.call(self._waited, task))
 
     def cancel(self) -> None:
         """Ends the waiting."""
@@ -93,7 +93,7 @@ class _Waiter(Subscription, Generic[T]):
     def _deliver(self, element: T) -> None:
         try:
             self._subscriber.on_next(element)
-        except Exception as error:  # noqa: BLE001 - a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+        except FAILURES as error:  # a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
             self._finish()
             self._m.fail(error)
         if not self._done:
@@ -109,14 +109,25 @@ def waiting(awaited: Awaited[T]) -> Callable[[], Any]:
     if isinstance(awaited, (asyncio.Future, concurrent.futures.Future)):
         return lambda: _of_others(awaited)
     if inspect.iscoroutine(awaited):
-        return lambda: (
-            awaited
-        )  # itself, and not within another: so it is closed also where it is cancelled before it has begun
+        return _once(awaited)
     if inspect.isawaitable(awaited):
         return lambda: _own(lambda: awaited)
     if callable(awaited):
         return lambda: _own(awaited)
     raise TypeError(f"future needs an awaitable or a function that returns one, not {type(awaited).__name__}")
+
+
+def _once(coroutine: Coroutine[Any, Any, T]) -> Callable[[], Coroutine[Any, Any, T]]:
+    """Gives ``coroutine`` itself, and not within another: so it is closed also where it is cancelled before it has begun.
+
+    It does so once: a second task would send into it, and cancel it, under the hands of the first.
+    """
+    left = [coroutine]
+    return lambda: left.pop() if left else _refused()
+
+
+async def _refused() -> Any:
+    raise RuntimeError("Source.future was given a coroutine, which is for one run: give the function that makes it")
 
 
 async def _own(function: Callable[[], Awaitable[T]]) -> T:

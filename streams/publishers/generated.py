@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
+from streams.errors import FAILURES
 from streams.stages.stage import describe
 
 S = TypeVar("S")
@@ -21,7 +22,7 @@ def unfolded(state: S, f: Callable[[S], tuple[S, T] | None]) -> Iterator[T]:
             if step is None:
                 return
             state, element = step
-        except Exception as error:
+        except FAILURES as error:
             error.add_note(f"in the source {describe('unfold', f)}")
             raise
         yield element
@@ -35,7 +36,7 @@ async def unfolded_async(state: S, f: Callable[[S], Awaitable[tuple[S, T] | None
             if step is None:
                 return
             state, element = step
-        except Exception as error:
+        except FAILURES as error:
             error.add_note(f"in the source {describe('unfold_async', f)}")
             raise
         yield element

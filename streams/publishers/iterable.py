@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.stages.fused import BulkSource, Fused
 
@@ -111,9 +111,13 @@ class _Emitter(Subscription, Generic[T]):
         try:
             iterable = self._opened()
             self._iterator = iter(iterable)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._fail(error)
+        except FAILURES as error:  # whatever user code raises goes down the stream
+            self._m.call(self._fail, error)
             return
+        except BaseException as error:  # the loop is to end; this stream ends with it
+            self.done = True
+            self._m.fail(error)
+            raise
         self._sized = type(iterable) in SIZED
         if isinstance(self._subscriber, Fused):
             self._bulk = self._subscriber.run
@@ -138,7 +142,7 @@ class _Emitter(Subscription, Generic[T]):
             self.done = True
             self._m.fail(error)
             self._close()
-            if not isinstance(error, Exception):
+            if not isinstance(error, FAILURES):
                 raise
             return
         if not self._budget:
@@ -160,7 +164,7 @@ class _Emitter(Subscription, Generic[T]):
         """The iterable has given None."""
         self._fail(null_element("the iterable of the source"))
 
-    def iterable_failed(self, error: Exception) -> None:
+    def iterable_failed(self, error: BaseException) -> None:
         """The iterable has raised."""
         self._fail(error)
 
@@ -186,7 +190,7 @@ class _Emitter(Subscription, Generic[T]):
             except StopIteration:
                 self._complete()
                 return False
-            except Exception as error:  # noqa: BLE001 - the iterable is user code
+            except FAILURES as error:  # the iterable is user code
                 self._fail(error)
                 return False
             if element is None:
@@ -216,7 +220,7 @@ class _Emitter(Subscription, Generic[T]):
             return
         try:
             close()
-        except Exception as error:  # noqa: BLE001 - nobody is subscribed any more
+        except FAILURES as error:  # nobody is subscribed any more
             self._m.report("the iterable of a source failed while it was being closed", error)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.stage import UNSUBSCRIBED, ControlledStage
@@ -72,7 +72,7 @@ class _Lazy(ControlledStage[T, T], Generic[T]):
             if not hasattr(source, "create"):
                 raise TypeError(f"the function must return a source, not {type(source).__name__}")
             publisher, _ = source.create(self._m)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._factory)
             return
         publisher.subscribe(self)

@@ -6,18 +6,17 @@ of the loop, no more than ``size`` elements wait, and what one too many means is
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import BufferOverflowError, null_element
+from streams.errors import FAILURES, BufferOverflowError, null_element
 from streams.materialize import Materialization
+from streams.overflow import OverflowStrategy, make_room
+from streams.publishers.iterable import EMIT_BUDGET
 from streams.publishers.nobody import NOBODY
-from streams.publishers.overflow import make_room
-from streams.stages.buffer import OverflowStrategy
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -127,7 +126,7 @@ class _Observer(Subscription, Generic[T]):
             disposable = observable.pipe(operators.take_while(lambda _: not self._done)).subscribe(
                 self.on_next, self.on_error, self.on_completed, scheduler=scheduler
             )
-        except Exception as error:  # noqa: BLE001 - whatever the observable raises goes down the stream
+        except FAILURES as error:  # whatever the observable raises goes down the stream
             self.on_error(error)
             return
         self._started(disposable)
@@ -154,8 +153,10 @@ class _Observer(Subscription, Generic[T]):
                 self._overflowed(element)
         self._wake()
 
-    def on_error(self, error: BaseException) -> None:
-        """The observable has failed: told after the elements that came before."""
+    def on_error(self, error: object) -> None:
+        """The observable has failed: told after the elements that came before. A subject may be given what is no exception."""
+        if not isinstance(error, BaseException):
+            error = TypeError(f"the observable of the source has failed with {error!r:.100}, which is no exception")
         self._observable_ended(error)
 
     def on_completed(self) -> None:
@@ -187,9 +188,7 @@ class _Observer(Subscription, Generic[T]):
             if self._turn_is_set:
                 return
             self._turn_is_set = True
-        # The loop may be closed already: then nobody waits for what comes.
-        with contextlib.suppress(RuntimeError):
-            self._m.loop.call_soon_threadsafe(self._turn)
+        self._m.call_from_thread(self._turn)
 
     # On the loop's thread again
 
@@ -203,7 +202,12 @@ class _Observer(Subscription, Generic[T]):
         if self._busy or self._done:
             return
         self._busy = True
+        budget = EMIT_BUDGET
         while self._demand and not self._done:
+            if not budget:  # a thread that keeps the buffer full would keep the loop from everybody else
+                self._m.loop.call_soon(self._m.call, self._next_turn)
+                return
+            budget -= 1
             with self._lock:
                 if not self._elements:
                     break
@@ -211,7 +215,7 @@ class _Observer(Subscription, Generic[T]):
             self._demand -= 1
             try:
                 self._subscriber.on_next(element)
-            except Exception as error:  # noqa: BLE001 - a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+            except FAILURES as error:  # a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
                 self.cancel()
                 self._m.fail(error)
         with self._lock:
@@ -220,13 +224,18 @@ class _Observer(Subscription, Generic[T]):
             self._end(self._error)
         self._busy = False
 
+    def _next_turn(self) -> None:
+        self._busy = False
+        self._drain()
+
     def _end(self, error: BaseException | None) -> None:
         """The last signal."""
         subscriber = self._finish()
+        # Stages may push what they have gathered when they are told the end: what a subscriber raises then is the run's.
         if error is None:
-            subscriber.on_complete()
+            self._m.call(subscriber.on_complete)
         else:
-            subscriber.on_error(error)
+            self._m.call(subscriber.on_error, error)
 
     def _finish(self) -> Subscriber[T]:
         """It is over: lets go of the observable, and of the subscriber (3.13), which may be told so."""
@@ -243,5 +252,5 @@ class _Observer(Subscription, Generic[T]):
     def _dispose(self, disposable: Any) -> None:
         try:
             disposable.dispose()
-        except Exception as error:  # noqa: BLE001 - nobody is subscribed any more
+        except FAILURES as error:  # nobody is subscribed any more
             self._m.report("the observable of a source failed while it was being disposed of", error)

@@ -6,16 +6,16 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
+from types import TracebackType
 from typing import Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import BufferOverflowError, StreamClosedError, TooManyWaitersError, null_element
+from streams.errors import FAILURES, BufferOverflowError, StreamClosedError, TooManyWaitersError, null_element
 from streams.materialize import Materialization
+from streams.overflow import OverflowStrategy, make_room
 from streams.publishers.iterable import EMIT_BUDGET
 from streams.publishers.nobody import NOBODY
-from streams.publishers.overflow import make_room
-from streams.stages.buffer import OverflowStrategy
 from streams.stages.stage import reject
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
 
     __slots__ = (
         "_bound", "_budget", "_busy", "_closed", "_demand", "_elements", "_ended", "_error", "_m", "_max_waiting", "_offering", "_over",
-        "_overflow", "_subscribed", "_subscriber",
+        "_overflow", "_subscribed", "_subscriber", "_traceback",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +82,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._closed = False
         self._over = False
         self._error: BaseException | None = None
+        self._traceback: TracebackType | None = None
         self._ended: asyncio.Future[None] | None = None
         # A run may end without its part of the graph ever having been subscribed to; those who wait must hear of it.
         m.on_end(self.cancel)
@@ -156,7 +157,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
                 self._ended = self._m.loop.create_future()
             await asyncio.wait((self._ended,))
         if self._error is not None:
-            raise self._error
+            # As it came: each raise adds to the traceback, and this may be awaited any number of times.
+            raise self._error.with_traceback(self._traceback)
 
     def __len__(self) -> int:
         """How many elements wait."""
@@ -207,6 +209,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         """It is over; the subscriber, which is let go of (3.13), may be told so."""
         self._over = True
         self._demand = 0
+        if self._error is not None:
+            self._traceback = self._error.__traceback__
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
         subscriber, self._subscriber = self._subscriber, NOBODY
@@ -242,11 +246,16 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._busy = True
         push = self._subscriber.on_next
         elements = self._elements
+        budget = EMIT_BUDGET
         while self._demand and elements:
+            if not budget:  # a subscriber that offers more from within would keep the loop to itself
+                self._m.loop.call_soon(self._m.call, self._next_turn)
+                return
+            budget -= 1
             self._demand -= 1
             try:
                 push(elements.popleft())
-            except Exception as error:  # noqa: BLE001 - a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
+            except FAILURES as error:  # a subscriber has raised: to be treated as cancelled (2.13), and never unnoticed
                 self._error = error
                 self.cancel()
                 self._m.fail(error)
@@ -255,11 +264,16 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         # Offers wait only while the queue is full: where it is empty, none does.
         if self._closed and not self._over and not elements:
             subscriber = self._finish()
+            # A stage may emit what it has gathered when it is told: what a subscriber raises then is no failure of the producer.
             if self._error is None:
-                subscriber.on_complete()
+                self._m.call(subscriber.on_complete)
             else:
-                subscriber.on_error(self._error)
+                self._m.call(subscriber.on_error, self._error)
         self._busy = False
+
+    def _next_turn(self) -> None:
+        self._busy = False
+        self._drain()
 
     def _move_up(self) -> None:
         while self._offering and len(self._elements) < self._bound:

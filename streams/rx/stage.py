@@ -15,12 +15,12 @@ from reactivex import Observable, abc
 from reactivex.disposable import Disposable
 
 from streams.contract import Subscriber
-from streams.errors import ExpansionLimitError, NotSynchronousError, null_element
+from streams.errors import FAILURES, ExpansionLimitError, NotSynchronousError, null_element
 from streams.materialize import Materialization
 from streams.rx.expansion import Unfinished, assemble
 from streams.rx.recognise import Step
 from streams.rx.scheduler import InlineScheduler
-from streams.stages.stage import ControlledStage, discard
+from streams.stages.stage import OVER, ControlledStage, discard
 
 
 class Entry(Observable[Any]):
@@ -92,7 +92,7 @@ class RxStage(ControlledStage[Any, Any]):
             raise null_element(self._name)
         try:
             self._feed(element)
-        except Exception as error:  # noqa: BLE001 - what a user's function raises where its operator does not catch it
+        except FAILURES as error:  # what a user's function raises where its operator does not catch it
             self._fail(error)
             return
         if self._ended:
@@ -111,11 +111,13 @@ class RxStage(ControlledStage[Any, Any]):
         """Tells the operators; what they give then still waits for demand."""
         if not self._upstream_over:
             self._upstream_over = True
+            self._upstream = OVER
             self._tell_end(None)
 
     def _failed(self, error: BaseException) -> None:
         if not self._upstream_over:
             self._upstream_over = True
+            self._upstream = OVER
             self._tell_end(error)
 
     def _tell_end(self, error: BaseException | None) -> None:
@@ -126,7 +128,7 @@ class RxStage(ControlledStage[Any, Any]):
                     observer.on_completed()
                 else:
                     observer.on_error(error)
-            except Exception as failure:  # noqa: BLE001 - as in on_next
+            except FAILURES as failure:  # as in on_next
                 self._fail(failure)
                 return
             if not self._ended:
@@ -151,7 +153,7 @@ class RxStage(ControlledStage[Any, Any]):
             self._subscription = end.subscribe(
                 self._output(), self._chain_failed, self._chain_completed, scheduler=InlineScheduler(self._m.loop)
             )
-        except Exception as error:  # noqa: BLE001 - whatever an operator raises goes down the stream
+        except FAILURES as error:  # whatever an operator raises goes down the stream
             self._end_with(error)
         self._observer = entry.observer
         if self._observer is not None:
@@ -246,7 +248,7 @@ class RxStage(ControlledStage[Any, Any]):
         if subscription is not None:
             try:
                 subscription.dispose()
-            except Exception as error:  # noqa: BLE001 - finally_action is user code, and nobody is left to be told
+            except FAILURES as error:  # finally_action is user code, and nobody is left to be told
                 self._m.report(f"{self._name} failed while it was being disposed of", error)
 
 
@@ -291,7 +293,7 @@ class ExpandingRxStage(RxStage):
         self._begin()
         try:
             self._feed(element)
-        except Exception as error:  # noqa: BLE001 - what a user's function raises where its operator does not catch it
+        except FAILURES as error:  # what a user's function raises where its operator does not catch it
             self._end_with(error)
         self._feeding = False
         if self._counted.count and not self._ended:
@@ -354,7 +356,7 @@ class ExpandingRxStage(RxStage):
             if here:
                 self._m.call(self._fail, error)
             else:
-                self._m.loop.call_soon_threadsafe(self._m.call, self._fail, error)
+                self._m.call_from_thread(self._m.call, self._fail, error)
         return True
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts

@@ -8,7 +8,7 @@ from streams.contract import UNBOUNDED, Subscriber
 from streams.demand import add_demand, multiply_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage
+from streams.stages.stage import OVER, ControlledStage
 from streams.stages.timed import TimedStage
 
 T = TypeVar("T")
@@ -37,6 +37,7 @@ class Grouped(ControlledStage[T, list[T]], Generic[T]):
     def on_complete(self) -> None:
         """Passes on what is left: it was asked for as part of a full list."""
         group = self._group
+        self._upstream = OVER
         if group and not self._done:
             self._group = []
             self._push(group)
@@ -91,6 +92,7 @@ class Sliding(ControlledStage[T, list[T]], Generic[T]):
     def on_complete(self) -> None:
         """Passes on what no list has had, with what goes before it: it was asked for as part of a full list."""
         window = self._window
+        self._upstream = OVER
         if len(window) > self._kept and not self._done:
             self._window = []
             self._push(window)
@@ -145,6 +147,7 @@ class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
     def on_complete(self) -> None:
         """Ends once what waits is out."""
         self._completed = True
+        self._upstream = OVER
         self._due = bool(self._group)
         self._disarm()
         self._drain()

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import BufferOverflowError, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage
+from streams.overflow import OverflowStrategy, make_room
+from streams.stages.stage import OVER, ControlledStage
 from streams.stages.timed import TIMER_SLACK, TimedStage
 
 T = TypeVar("T")
 
 DELAY_SIZE: Final = 16
 """Elements that delay() holds unless it is told otherwise, as many as Akka's."""
-
-
-class OverflowStrategy(Enum):
-    """What a full buffer does when upstream has one more element."""
-
-    BACKPRESSURE = "backpressure"
-    """Nothing is lost: no more is requested than there is room for."""
-    DROP_HEAD = "drop_head"
-    """The oldest waiting element goes."""
-    DROP_TAIL = "drop_tail"
-    """The youngest waiting element goes."""
-    DROP_NEW = "drop_new"
-    """The element that comes goes."""
-    DROP_BUFFER = "drop_buffer"
-    """Everything that waits goes."""
-    FAIL = "fail"
-    """The stream fails with `BufferOverflowError`."""
 
 
 class _Room:
@@ -62,18 +45,9 @@ class _Room:
         Raises:
             BufferOverflowError: for FAIL, and for an upstream that sends more than was requested.
         """
-        match self.overflow:
-            case OverflowStrategy.DROP_HEAD:
-                elements.popleft()
-            case OverflowStrategy.DROP_TAIL:
-                elements.pop()
-            case OverflowStrategy.DROP_BUFFER:
-                elements.clear()
-            case OverflowStrategy.DROP_NEW:
-                return False
-            case _:
-                raise BufferOverflowError(self.size)
-        return True
+        if self.overflow is OverflowStrategy.BACKPRESSURE:
+            raise BufferOverflowError(self.size)
+        return make_room(elements, self.size, self.overflow)
 
 
 class Buffer(ControlledStage[T, T], Generic[T]):
@@ -108,6 +82,7 @@ class Buffer(ControlledStage[T, T], Generic[T]):
     def on_complete(self) -> None:
         """Ends once what waits is out."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _subscribed(self) -> None:
@@ -192,6 +167,7 @@ class Delay(TimedStage[T, T], Generic[T]):
     def on_complete(self) -> None:
         """Ends once what waits is out, each in its time."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _subscribed(self) -> None:

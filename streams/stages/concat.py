@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.fan_in import FanIn, Inlet
@@ -106,7 +106,7 @@ class Concat(Subscription, Generic[T]):
                 break
             try:
                 publisher, _ = source.create(self._m)
-            except Exception as error:  # noqa: BLE001 - a source that cannot be created is a failure of the stream
+            except FAILURES as error:  # a source that cannot be created is a failure of the stream
                 self.fail(error)
                 break
             publisher.subscribe(_ConcatInlet(self))

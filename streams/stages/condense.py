@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Generic
 
 from streams.contract import UNBOUNDED, Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.stages.last_element import NONE, LastElementStage
-from streams.stages.stage import I, O
+from streams.stages.stage import OVER, I, O
 from streams.stages.weighted import not_negative_weight
 
 
@@ -45,7 +45,9 @@ class Conflate(LastElementStage[I, O], Generic[I, O]):
         if self._aggregate is NONE:
             super().on_complete()
         else:
-            self._end_with(self._aggregate)
+            # Taken out first: it must not be there when what it causes asks for more.
+            last, self._aggregate = self._aggregate, NONE
+            self._end_with(last)
 
     def _subscribed(self) -> None:
         super()._subscribed()
@@ -57,7 +59,7 @@ class Conflate(LastElementStage[I, O], Generic[I, O]):
         fresh = self._aggregate is NONE
         try:
             aggregate = self._seed(element) if fresh else self._f(self._aggregate, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._seed if fresh else self._f)
             return False
         if aggregate is None:
@@ -167,7 +169,7 @@ class WeightedBatch(Conflate[I, O], Generic[I, O]):
             return
         try:
             cost = not_negative_weight(self._cost(element))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._cost)
             return
         if self._aggregate is not NONE and cost > self._left:
@@ -179,6 +181,7 @@ class WeightedBatch(Conflate[I, O], Generic[I, O]):
     def on_complete(self) -> None:
         """Ends once what waits is out."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _subscribed(self) -> None:

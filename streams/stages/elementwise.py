@@ -6,59 +6,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, I, O, Stage
+from streams.stages.stage import OVER, ControlledStage, I, O, Stage
 
 T = TypeVar("T")
-
-
-class Map(Stage[I, O], Generic[I, O]):
-    """One element out for each in."""
-
-    __slots__ = ("_f",)
-
-    def __init__(self, downstream: Subscriber[O], f: Callable[[I], O], name: str = "map") -> None:
-        super().__init__(downstream, name)
-        self._f = f
-
-    def on_next(self, element: I) -> None:
-        """Passes on what the function makes of ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        try:
-            result = self._f(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._function_failed(error, self._f)
-            return
-        if result is None:
-            self._function_failed(null_element("the function has returned None"), self._f)
-            return
-        self._push(result)
-
-
-class Filter(Stage[T, T], Generic[T]):
-    """Drops what the predicate rejects, and asks for another in its place."""
-
-    __slots__ = ("_predicate",)
-
-    def __init__(self, downstream: Subscriber[T], predicate: Callable[[T], object]) -> None:
-        super().__init__(downstream, "filter")
-        self._predicate = predicate
-
-    def on_next(self, element: T) -> None:
-        """Passes ``element`` on or replaces it."""
-        if element is None:
-            raise null_element(self._name)
-        try:
-            keep = self._predicate(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
-            self._function_failed(error, self._predicate)
-            return
-        if keep:
-            self._push(element)
-        else:
-            self._upstream.request(1)
 
 
 class Take(ControlledStage[T, T], Generic[T]):
@@ -115,7 +67,7 @@ class TakeWhile(Stage[T, T], Generic[T]):
             raise null_element(self._name)
         try:
             keep = self._predicate(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return
         if keep:
@@ -171,7 +123,7 @@ class DropWhile(Stage[T, T], Generic[T]):
             return
         try:
             drop = self._predicate(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return
         if drop:
@@ -220,7 +172,7 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
             raise null_element(self._name)
         try:
             state = self._f(self._state, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         if state is None:
@@ -232,6 +184,7 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
     def on_complete(self) -> None:
         """Ends, but not before the zero is out."""
         self._completed = True
+        self._upstream = OVER
         if self._opened:
             super().on_complete()
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET, SIZED
-from streams.stages.stage import ControlledStage, I, O
+from streams.stages.stage import OVER, ControlledStage, I, O
 
 
 class MapConcat(ControlledStage[I, O], Generic[I, O]):
@@ -49,7 +49,7 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             results = self._f(element)
             self._results = iter(results)
             self._sized = type(results) in SIZED
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         self._drain()
@@ -57,6 +57,7 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
     def on_complete(self) -> None:
         """Ends once the results at hand are out."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _last_results(self) -> Iterator[O] | None:
@@ -125,7 +126,7 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             except StopIteration:
                 self._results = None
                 return left
-            except Exception as error:  # noqa: BLE001 - the iterable is user code
+            except FAILURES as error:  # the iterable is user code
                 self._results = None
                 self._function_failed(error, self._f)
                 return left

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET
 from streams.stages.last_element import NONE
-from streams.stages.stage import ControlledStage, I, O
+from streams.stages.stage import OVER, ControlledStage, I, O
 
 
 class Expand(ControlledStage[I, O], Generic[I, O]):
@@ -59,7 +59,7 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
             return
         try:
             self._results = iter(self._f(element))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         self._fresh = True
@@ -68,15 +68,24 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
     def on_complete(self) -> None:
         """Ends, but not before something is out of the last element."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _subscribed(self) -> None:
-        super()._subscribed()
         if self._initial is NONE:
+            super()._subscribed()
             self._drain()
-        else:
-            self.on_next(self._initial)
-            self._initial = NONE
+            return
+        # The initial element comes before anything is asked for, and in the loop's next turn, when the whole graph is together.
+        self._busy = True
+        self._m.loop.call_soon(self._m.call, self._begin)
+        super()._subscribed()
+
+    def _begin(self) -> None:
+        """Takes up the initial element, and only then what was signalled before."""
+        self._busy = False
+        initial, self._initial = self._initial, NONE
+        self.on_next(initial)
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         self._drain()
@@ -125,7 +134,7 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
         self._fresh = False
         try:
             result = next(results, NONE)
-        except Exception as error:  # noqa: BLE001 - the iterable is user code
+        except FAILURES as error:  # the iterable is user code
             self._results = None
             self._function_failed(error, self._f)
             return

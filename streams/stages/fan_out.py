@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import StreamClosedError, null_element
+from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
 from streams.shapes import SinkLike
 from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
@@ -281,7 +281,7 @@ class UnzipWith(Broadcast[T], Generic[T]):
             for part in parts:
                 if part is None:
                     raise null_element(self.name)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self._function_failed(error, f or tuple)
             return
         for part, outlet in zip(parts, self.outlets, strict=True):
@@ -376,7 +376,7 @@ class Partition(FanOut[T], Generic[T]):
             index = self._f(element)
             if not 0 <= index < len(self.outlets):
                 raise IndexError(f"the function has returned {index!r} for one of {len(self.outlets)} sinks")
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self._function_failed(error, self._f)
             return
         outlet = self.outlets[index]

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization, Part
 from streams.shapes import SourceLike
-from streams.stages.stage import UNSUBSCRIBED, ControlledStage, I, O
+from streams.stages.stage import OVER, UNSUBSCRIBED, ControlledStage, I, O
 from streams.stages.substream import decline
 
 T = TypeVar("T")
@@ -97,6 +97,7 @@ class _Flatten(ControlledStage[I, O], Generic[I, O]):
     def on_complete(self) -> None:
         """Ends once the sources have."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
@@ -125,7 +126,7 @@ class _Flatten(ControlledStage[I, O], Generic[I, O]):
                 raise TypeError(f"{self._name} needs a function that returns a source, not {type(source).__name__}")
             part = self._m.part()
             publisher: Publisher[O] = source.create(part)[0]
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             if part is not None:
                 part.cancel()
                 part.end()

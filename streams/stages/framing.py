@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
 from streams.contract import Subscriber
-from streams.errors import LineTooLongError
+from streams.errors import FAILURES, LineTooLongError
 from streams.frame_decoders import ByteDelimiterDecoder
 from streams.materialize import Materialization
 from streams.stages.expand import MapConcat
@@ -18,7 +18,7 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 class Decoder(Protocol):
     """What makes frames of bytes, without I/O."""
 
-    def feed(self, block: bytes) -> list[bytes]:
+    def feed(self, block: bytes) -> Iterable[bytes]:
         """The frames that are whole with ``block``."""
         ...
 
@@ -49,7 +49,7 @@ class FramingStage(MapConcat[bytes, bytes]):
             return None
         try:
             frames = decoder.finish()
-        except Exception as error:  # noqa: BLE001 - of a frame that is not whole
+        except FAILURES as error:  # of a frame that is not whole
             self._function_failed(error, decoder.finish)
             return iter(())
         return iter(frames) if frames else None

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streams.contract import Publisher, Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.stages.stage import I, O, Stage, supervised
 
@@ -99,7 +99,7 @@ class BulkSource(Protocol):
         """The iterable has given None, which is no element: ends the stream."""
         ...
 
-    def iterable_failed(self, error: Exception) -> None:
+    def iterable_failed(self, error: BaseException) -> None:
         """The iterable has raised: ends the stream."""
         ...
 
@@ -125,7 +125,7 @@ class Fused(Stage[I, O], Generic[I, O]):
         make, self._step_at = _compiled(tuple(step.kind for step in steps), end)
         self.on_next, self.run = make(self, downstream, null_element, *(step.function for step in steps))
 
-    def failed(self, error: Exception, source: BulkSource | None = None) -> None:
+    def failed(self, error: BaseException, source: BulkSource | None = None) -> None:
         """Something in the compiled code has raised: a step's function, the source's iterable, or a subscriber, which is for the source."""
         traceback = error.__traceback__
         step = None if traceback is None else self._step_at.get(traceback.tb_lineno)
@@ -173,9 +173,9 @@ class FusedFlow:
 
     __slots__ = ("_step", "name")
 
-    def __init__(self, kind: str, function: Callable[[Any], Any]) -> None:
-        self._step = Step(kind, function, kind)
-        self.name = kind
+    def __init__(self, kind: str, function: Callable[[Any], Any], name: str | None = None) -> None:
+        self.name = name or kind
+        self._step = Step(kind, function, self.name)
 
     def attach_flow(self, publisher: Publisher[Any], m: Materialization) -> Publisher[Any]:
         """Puts the step behind ``publisher``, or in one stage with the steps before."""
@@ -192,7 +192,7 @@ def _compiled(kinds: tuple[str, ...], end: InlineEnd) -> tuple[Make, dict[int, i
     """What makes ``on_next`` and ``run`` for steps of these kinds, and which lines of the compiled text are which step's."""
     text, step_at = _source_text(kinds, end)
     file = f"<stage {' | '.join((*kinds, end.name))}>"
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"FAILURES": FAILURES}
     exec(compile(text, file, "exec"), scope)  # noqa: S102 - the text is made of the constants above, and those of our sinks, alone
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # for tracebacks
     return scope["make"], step_at
@@ -205,7 +205,7 @@ def make(stage, sink, null_element, {functions}):
             raise null_element(stage._name)
         try:
             {steps: return stage.drop()}
-        except Exception as error:
+        except FAILURES as error:
             stage.failed(error)
             return
         stage._push(x)
@@ -225,7 +225,7 @@ def make(stage, sink, null_element, {functions}):
                         if source.done:
                             return dropped
                     return dropped
-                except Exception as error:
+                except FAILURES as error:
                     stage.failed(error, source)
                     if source.done:
                         return dropped

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.stages.stage import UNSUBSCRIBED
 
@@ -56,7 +56,7 @@ class Inner(Subscriber[T], Generic[T]):
         """Subscribes to what ``make`` gives; if that cannot be made, it has failed."""
         try:
             publisher = make(self._part)
-        except Exception as error:  # noqa: BLE001 - what cannot be made is a failure like any other
+        except FAILURES as error:  # what cannot be made is a failure like any other
             self._end(error)
             return
         publisher.subscribe(self)
@@ -90,7 +90,7 @@ class Inner(Subscriber[T], Generic[T]):
             return
         try:
             owner.inner_next(element)
-        except Exception as error:  # noqa: BLE001 - a subscriber has raised (2.13): it ends the whole run, and not just this part of it
+        except FAILURES as error:  # a subscriber has raised (2.13): it ends the whole run, and not just this part of it
             owner.cancel()
             self._m.fail(error)
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.stages.last_element import NONE
-from streams.stages.stage import ControlledStage
+from streams.stages.stage import OVER, ControlledStage
 
 T = TypeVar("T")
 
@@ -56,6 +56,7 @@ class Intersperse(ControlledStage[T, T], Generic[T]):
         if self._completed or self._done:
             return
         self._completed = True
+        self._upstream = OVER
         if not self._begun:
             self._begin()
         if self._end is not NONE:

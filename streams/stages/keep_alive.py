@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.stages.last_element import NONE
+from streams.stages.stage import OVER
 from streams.stages.timed import TIMER_SLACK, TimedStage
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class KeepAlive(TimedStage[T, T], Generic[T]):
     def on_complete(self) -> None:
         """Ends once the element that is held is out."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def _subscribed(self) -> None:
@@ -88,7 +90,7 @@ class KeepAlive(TimedStage[T, T], Generic[T]):
     def _inject(self) -> None:
         try:
             element = self._make()
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._injection_failed(error)
             return
         if element is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import UNBOUNDED, Subscriber
-from streams.errors import EmptyStreamError, null_element
-from streams.stages.stage import ControlledStage, I, O, describe
+from streams.errors import FAILURES, EmptyStreamError, null_element
+from streams.stages.stage import OVER, ControlledStage, I, O, describe
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -28,6 +28,7 @@ class LastElementStage(ControlledStage[I, O], Generic[I, O]):
     def _end_with(self, last: O) -> None:
         """Upstream has ended: ``last`` is all that is still to come."""
         self._last = last
+        self._upstream = OVER
         self._emit_last()
 
     def _emit_last(self) -> None:
@@ -66,7 +67,7 @@ class Fold(LastElementStage[I, O], Generic[I, O]):
             raise null_element(self._name)
         try:
             state = self._f(self._state, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         if state is None:
@@ -158,7 +159,7 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
             return
         try:
             self._state, result = self._f(self._state, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         if result is None:
@@ -173,7 +174,7 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
             return
         try:
             last = self._last_words()
-        except Exception as error:  # noqa: BLE001 - as above
+        except FAILURES as error:  # as above
             error.add_note(f"in the stage {describe(self._name, self._on_complete)}")
             self._failed(error)
             return
@@ -188,11 +189,11 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         if failure is not None:
             self._fail(failure, describe(self._name, self._create))
 
-    def _start(self) -> Exception | None:
+    def _start(self) -> BaseException | None:
         """Makes the state, or returns why it cannot be made."""
         try:
             self._state = self._create()
-        except Exception as error:  # noqa: BLE001 - as above
+        except FAILURES as error:  # as above
             return error
         self._live = True
         return None
@@ -218,7 +219,7 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         """As `_last_words` where the stream's end is settled: a fault of the function is only reported."""
         try:
             return self._last_words()
-        except Exception as error:  # noqa: BLE001 - as above
+        except FAILURES as error:  # as above
             self._report(f"the on_complete function of {self._name} failed", error)
             return None
 

@@ -86,11 +86,9 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         super()._finish()
         self._waiting.clear()
         tasks, self._tasks = self._tasks, set()
-        if tasks:
-            # The worker that the stage's end was caused by is at its own end anyway.
-            tasks.discard(asyncio.current_task(self._m.loop))
-            for task in tasks:
-                task.cancel()
+        for task in tasks:
+            # The worker of now too: where the user's function has ended the stage, it may be about to wait for something.
+            task.cancel()
 
     def _start_workers(self) -> None:
         """Starts a worker for each element that waits for one."""

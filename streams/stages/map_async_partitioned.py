@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic
 
 from streams.contract import Subscriber
+from streams.errors import FAILURES
 from streams.materialize import Materialization
 from streams.stages.in_flight import Place
 from streams.stages.map_async import MapAsync
@@ -50,7 +51,7 @@ class MapAsyncPartitioned(MapAsync[I, O], Generic[I, O]):
         try:
             place.key = self._partition(element)
             at_work = self._at_work.get(place.key, 0)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             place.fail(error, self._partition)
             super()._settled(place)
             return

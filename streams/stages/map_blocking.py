@@ -35,7 +35,11 @@ class MapBlocking(InFlight[I, O], Generic[I, O]):
             name = describe(self._name, self._f)
             self._threads = Threads(self._m.loop, self._parallelism, name)
             self._m.on_end(self._threads.ended, f"threads of {name}")
-        self._threads.call(self._f, element, partial(self._returned, place))
+        try:
+            self._threads.call(self._f, element, partial(self._returned, place))
+        except RuntimeError as error:  # there is no thread for it
+            place.fail(error, self._f)
+            self._settled(place)
 
     def _blamed(self) -> Callable[..., Any]:
         return self._f

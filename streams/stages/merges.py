@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from streams.errors import FAILURES
 from streams.stages.fan_in import FanIn, Inlet
 
 T = TypeVar("T")
@@ -229,7 +230,7 @@ class MergeSorted(EagerFanIn[T], Generic[T]):
     def _emit_next(self) -> bool:
         try:
             inlet = self._smallest()
-        except Exception as error:  # noqa: BLE001 - keys and comparisons are user code
+        except FAILURES as error:  # keys and comparisons are user code
             self._function_failed(error, self._key or operator.lt)
             return False
         if inlet is None:

@@ -10,8 +10,9 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import StreamClosedError, SubscriptionTimeoutError, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, discard
-from streams.stages.substream import GONE, Substream
+from streams.publishers.nobody import NOBODY
+from streams.stages.stage import OVER, ControlledStage, discard
+from streams.stages.substream import Substream
 
 T = TypeVar("T")
 
@@ -80,6 +81,7 @@ class PrefixAndTail(ControlledStage[T, tuple[list[T], Any]], Generic[T]):
     def on_complete(self) -> None:
         """The end of the tail; before there is one, the list is what there is."""
         self._completed = True
+        self._upstream = OVER
         if self._emitted:
             self._end()
         elif self._demand and not self._done:
@@ -87,7 +89,7 @@ class PrefixAndTail(ControlledStage[T, tuple[list[T], Any]], Generic[T]):
 
     def request(self, n: int) -> None:
         """Downstream wants the one element; there is no other."""
-        if (not self._emitted or n < 1) and self._downstream is not GONE:
+        if (not self._emitted or n < 1) and self._downstream is not NOBODY:
             super().request(n)
 
     def cancel(self) -> None:
@@ -96,7 +98,7 @@ class PrefixAndTail(ControlledStage[T, tuple[list[T], Any]], Generic[T]):
             super().cancel()
         else:
             self._push = discard
-            self._downstream = GONE
+            self._downstream = NOBODY
 
     def demanded_by(self, substream: Substream[T], n: int) -> None:  # noqa: ARG002 - there is one
         """The tail's demand is upstream's."""
@@ -109,6 +111,7 @@ class PrefixAndTail(ControlledStage[T, tuple[list[T], Any]], Generic[T]):
     def left_by(self, substream: Substream[T]) -> None:  # noqa: ARG002 - there is one
         """Nobody wants the tail any more."""
         self._complete_early()
+        self._downstream = NOBODY  # the run keeps this stage to its end (3.13)
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - there is one element to be had
         if self._completed or not self._count:
@@ -130,6 +133,7 @@ class PrefixAndTail(ControlledStage[T, tuple[list[T], Any]], Generic[T]):
     def _end(self) -> None:
         """Upstream has ended: so does the tail, and so do we."""
         super().on_complete()
+        self._downstream = NOBODY
         self._tail.end()
 
     def _time_is_up(self) -> None:

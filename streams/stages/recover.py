@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Subscriber, Subscription
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.inner import Inner
@@ -37,13 +37,14 @@ class Recover(ControlledStage[T, T], Generic[T]):
     def _failed(self, error: BaseException) -> None:
         try:
             last = self._f(error)
-        except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._f))
             return
         if last is None:
             super()._failed(error)
             return
         self._last = last
+        self._upstream = OVER
         self._emit_last()
 
     def _demanded(self, n: int) -> None:
@@ -114,11 +115,15 @@ class RecoverWith(ControlledStage[T, T], Generic[T]):
         self._attempts -= 1
         try:
             source = self._f(error)
-        except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._f))
             return
         if source is None:
             super()._failed(error)
+            return
+        if not hasattr(source, "create"):
+            wrong = TypeError(f"recover_with: the function must return a source or None, not {type(source).__name__}")
+            super()._failed(explained(wrong, error, self._name, self._f))
             return
         # In a turn of its own: a source that fails on the spot, any number of times, neither nests calls nor holds up the loop.
         self._upstream = OVER
@@ -156,7 +161,7 @@ class MapError(Stage[T, T], Generic[T]):
             other = self._f(error)
             if other is not None and not isinstance(other, BaseException):
                 raise TypeError(f"map_error: the function must return an exception or None, not {type(other).__name__}")
-        except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._f))
             return
         if other is None or other is error:
@@ -185,7 +190,7 @@ class OnErrorComplete(Stage[T, T], Generic[T]):
     def _failed(self, error: BaseException) -> None:
         try:
             accepted = self._predicate(error)
-        except Exception as failure:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._predicate))
             return
         if accepted:
@@ -195,7 +200,7 @@ class OnErrorComplete(Stage[T, T], Generic[T]):
             super()._failed(error)
 
 
-def explained(failure: Exception, error: BaseException, name: str, function: object) -> Exception:
+def explained(failure: BaseException, error: BaseException, name: str, function: object) -> BaseException:
     """``failure`` of the user's ``function`` while it dealt with ``error``: with that as its context, and a note of where."""
     if failure.__context__ is None and failure is not error:
         failure.__context__ = error

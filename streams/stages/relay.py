@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from streams.contract import Processor, Publisher, Subscriber, Subscription
 from streams.demand import invalid_demand
 from streams.errors import StreamClosedError, null_element, storable
 from streams.materialize import Materialization
+from streams.publishers.nobody import NOBODY
 from streams.stages.stage import UNSUBSCRIBED, discard, reject
 
 T = TypeVar("T")
@@ -123,40 +124,25 @@ class Relay(Processor[T, T], Subscription, Generic[T]):
         self._let_go()
         if downstream is None:
             return
-        if error is None:
-            downstream.on_complete()
-        else:
-            downstream.on_error(error)
-        self._ended(error)
+        try:
+            if error is None:
+                downstream.on_complete()
+            else:
+                downstream.on_error(error)
+                self._told(error)
+        finally:
+            self._ended(error)
 
     def _let_go(self) -> None:
         self._done = True
         self._push = discard
-        self._downstream = _GONE
+        self._downstream = NOBODY
+
+    def _told(self, error: BaseException) -> None:
+        """Downstream has been told ``error``. For subclasses."""
 
     def _ended(self, error: BaseException | None) -> None:
         """It is over: with ``error``, or without one. For subclasses; called once."""
-
-
-class _Gone(Subscriber[Any]):
-    """Stands for the subscriber that was there, so that it is not kept alive."""
-
-    __slots__ = ()
-
-    def on_subscribe(self, subscription: Subscription) -> None:
-        """Nothing."""
-
-    def on_next(self, element: Any) -> None:
-        """Nothing."""
-
-    def on_error(self, error: BaseException) -> None:
-        """Nothing."""
-
-    def on_complete(self) -> None:
-        """Nothing."""
-
-
-_GONE = _Gone()
 
 
 class PublisherSink(Relay[T], Generic[T]):
@@ -166,10 +152,12 @@ class PublisherSink(Relay[T], Generic[T]):
         m: the run; when it is cancelled, the subscriber gets `StreamClosedError`.
     """
 
-    __slots__ = ("future",)
+    __slots__ = ("_m", "future")
 
     def __init__(self, m: Materialization) -> None:
         super().__init__()
+        self._m = m
+        m.will_hand_over()
         self.future: asyncio.Future[None] = m.loop.create_future()
         m.on_cancel(self._run_cancelled)
 
@@ -178,6 +166,9 @@ class PublisherSink(Relay[T], Generic[T]):
             self._upstream.cancel()
             self.future.cancel()
             self._end(StreamClosedError("the run that this publisher belongs to was cancelled"))
+
+    def _told(self, error: BaseException) -> None:
+        self._m.hand_over(error)
 
     def _ended(self, error: BaseException | None) -> None:
         if self.future.done():

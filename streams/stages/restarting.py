@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from abc import abstractmethod
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
-from streams.errors import null_element, storable
+from streams.errors import FAILURES, null_element, storable
 from streams.materialize import Materialization, Part
 from streams.shapes import FlowLike, SinkLike, SourceLike, create_sink
 from streams.stages.feed import Feed
@@ -53,12 +54,24 @@ class RestartSettings:
     def __post_init__(self) -> None:
         if not 0 < self.min_backoff <= self.max_backoff:
             raise ValueError(f"0 < min_backoff <= max_backoff must hold, not {self.min_backoff} and {self.max_backoff}")
-        if self.random_factor < 0:
-            raise ValueError(f"random_factor must not be negative, but is {self.random_factor}")
+        if not math.isfinite(self.max_backoff):
+            raise ValueError(f"max_backoff must be a number of seconds, not {self.max_backoff}")
+        if not 0 <= self.random_factor < math.inf:
+            raise ValueError(f"random_factor must be 0 or a number above, but is {self.random_factor}")
         if self.max_restarts is not None and self.max_restarts < 0:
             raise ValueError(f"max_restarts must not be negative, but is {self.max_restarts}")
-        if self.max_restarts_within is not None and self.max_restarts_within <= 0:
+        if self.max_restarts_within is not None and not self.max_restarts_within > 0:
             raise ValueError(f"max_restarts_within must be more than 0, not {self.max_restarts_within}")
+
+
+class NoPartError(TypeError):
+    """A user's function has not returned what it is for. It would not the next time either, so this is no failure to restart on."""
+
+
+def _made(part: Any, method: str, name: str, kind: str) -> Any:
+    if not hasattr(part, method):
+        raise NoPartError(f"{name}: the function must return a {kind}, not {type(part).__name__}")
+    return part
 
 
 class Backoff:
@@ -90,7 +103,11 @@ class Backoff:
         if error is None:
             if self._only_on_failures:
                 return None
-        elif not isinstance(error, Exception) or (settings.restart_on is not None and not settings.restart_on(error)):
+        elif (
+            isinstance(error, NoPartError)
+            or not isinstance(error, FAILURES)
+            or (settings.restart_on is not None and not settings.restart_on(error))
+        ):
             return None
         if self._clock() >= self._fresh_at:
             self._restarts = 0
@@ -130,17 +147,18 @@ class _Restarting(ControlledStage[T, R], Generic[T, R]):
             return
         try:
             pause = None if self._is_last() else self._backoff.pause(error)
-        except Exception as fault:  # noqa: BLE001 - the user's predicate is at fault
+        except FAILURES as fault:  # the user's predicate is at fault
             error, pause = fault, None
         if pause is not None:
             if self._has_more():
                 self._timer = self._m.loop.call_later(pause, self._m.call, self._begin)
                 return
             error = self._error_of_upstream()  # another inside would be told just that
+        # What a subscriber raises when it is told is the whole run's failure, and not that of the part that has just ended.
         if error is not None:
-            self._fail(error)
+            self._m.call(self._fail, error)
         else:
-            self._complete_early()
+            self._m.call(self._complete_early)
 
     def _demanded(self, n: int) -> None:
         if self._inner is not None:
@@ -198,7 +216,8 @@ class RestartingSource(_Restarting[Any, T], Generic[T]):
             self._begin()
 
     def _make(self, part: Materialization) -> Publisher[T]:
-        return self._factory().create(part)[0]
+        source: SourceLike[T] = _made(self._factory(), "create", self._name, "source")
+        return source.create(part)[0]
 
 
 class RestartingFlow(_Restarting[T, R], Generic[T, R]):
@@ -245,7 +264,8 @@ class RestartingFlow(_Restarting[T, R], Generic[T, R]):
         super().inner_ended(error)
 
     def _make(self, part: Materialization) -> Publisher[R]:
-        return self._factory().attach_flow(self._feed.next_turn(), part)
+        flow: FlowLike[T, R] = _made(self._factory(), "attach_flow", self._name, "flow")
+        return flow.attach_flow(self._feed.next_turn(), part)
 
     def _is_last(self) -> bool:
         return self._feed.finishing
@@ -328,8 +348,9 @@ class RestartingSink(Subscriber[T], Generic[T, M]):
         self._backoff.started()
         self._part = part = self._m.part(self._part_failed)
         try:
-            sink, _ = create_sink(self._factory(), self._feed.next_turn(), part)
-        except Exception as error:  # noqa: BLE001 - a sink that cannot be made has failed
+            made = _made(self._factory(), "attach_sink", self.name, "sink")
+            sink, _ = create_sink(made, self._feed.next_turn(), part)
+        except FAILURES as error:  # a sink that cannot be made has failed
             self._sink_ended(None, error)
             return
         self._sink = sink
@@ -349,12 +370,12 @@ class RestartingSink(Subscriber[T], Generic[T, M]):
         if self.future.done():
             return
         self._sink = None
-        last = self._feed.finishing
+        last = self._feed.finishing or (sink is not None and sink.cancelled())
         self._feed.end_turn()
         self._end_part()
         try:
             pause = None if last else self._backoff.pause(error)
-        except Exception as fault:  # noqa: BLE001 - the user's predicate is at fault
+        except FAILURES as fault:  # the user's predicate is at fault
             error, pause = fault, None
         if pause is not None:
             self._timer = self._m.loop.call_later(pause, self._m.call, self._begin)

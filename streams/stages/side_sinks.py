@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
-from streams.errors import StreamClosedError, null_element
+from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
+from streams.publishers.nobody import NOBODY
 from streams.shapes import SinkLike, name_of
 from streams.stages.side_run import SideSink
-from streams.stages.stage import ControlledStage, Stage, reject, supervised
-from streams.stages.substream import GONE, Substream
+from streams.stages.stage import OVER, ControlledStage, Stage, reject, supervised
+from streams.stages.substream import Substream
 
 T = TypeVar("T")
 
@@ -61,7 +62,7 @@ class SideSinkStage(ControlledStage[T, T], Generic[T]):
             super().cancel()
             self._side.outlet.end()
         self._ending = False
-        self._downstream = GONE
+        self._downstream = NOBODY
 
     def demanded_by(self, substream: Substream[T], n: int) -> None:  # noqa: ARG002 - there is one
         """The side sink has asked for more."""
@@ -82,7 +83,7 @@ class SideSinkStage(ControlledStage[T, T], Generic[T]):
             self._finish()
             self._upstream.cancel()
             if self._side.stopped:
-                self._downstream = GONE
+                self._downstream = NOBODY
             self._end_after_side()
 
     def _subscribed(self) -> None:
@@ -108,7 +109,7 @@ class SideSinkStage(ControlledStage[T, T], Generic[T]):
             self._m.call(self._tell)
         elif not self._done:
             self._m.call(self._side_ended, failure)
-        elif failure is not None and self._downstream is GONE and not self._side.result.cancelled():
+        elif failure is not None and self._downstream is NOBODY and not self._side.result.cancelled():
             # Downstream has left, and cannot be told.
             if self._side.run_over:
                 self._m.report("a sink beside a stream failed after the run had ended", failure)
@@ -200,7 +201,7 @@ class DivertTo(SideSinkStage[T], Generic[T]):
             return
         try:
             sideways = bool(self._when(element))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._when)
             return
         self._waiting, self._sideways = element, sideways
@@ -210,6 +211,7 @@ class DivertTo(SideSinkStage[T], Generic[T]):
     def on_complete(self) -> None:
         """Ends once the element that waits is out."""
         self._completed = True
+        self._upstream = OVER
         self._ask()
 
     def _dropped(self) -> None:
@@ -322,7 +324,7 @@ class Tap(Stage[T, T], Generic[T]):
             return
         try:
             self._f(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._f)
             return
         self._push(element)

@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import TooManySubstreamsError, null_element
-from streams.stages.stage import ControlledStage, discard
-from streams.stages.substream import GONE, Substream
+from streams.errors import FAILURES, TooManySubstreamsError, null_element
+from streams.publishers.nobody import NOBODY
+from streams.stages.stage import OVER, ControlledStage, discard
+from streams.stages.substream import Substream
 
 T = TypeVar("T")
 NONE: Final[Any] = object()
@@ -39,6 +40,7 @@ class SplittingStage(ControlledStage[T, Substream[T]], Generic[T]):
     def on_complete(self) -> None:
         """Ends once the held element is out."""
         self._completed = True
+        self._upstream = OVER
         self._drain()
 
     def request(self, n: int) -> None:
@@ -52,7 +54,7 @@ class SplittingStage(ControlledStage[T, Substream[T]], Generic[T]):
             self._declined = True
             self._demand = 0
             self._push = discard
-            self._downstream = GONE
+            self._downstream = NOBODY
             self._drain()
 
     def demanded_by(self, substream: Substream[T], n: int) -> None:  # noqa: ARG002 - the protocol's signature
@@ -175,7 +177,7 @@ class GroupBy(SplittingStage[T], Generic[T]):
         try:
             key = self._key(element)
             known = key in self._active or key in self._closed
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._key)
             return
         if key is None:
@@ -280,7 +282,7 @@ class Split(SplittingStage[T], Generic[T]):
         if self._after or self._current is not None:
             try:
                 cut = bool(self._predicate(element))
-            except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            except FAILURES as error:  # whatever user code raises goes down the stream
                 self._function_failed(error, self._predicate)
                 return
         self._held = element

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.supervision import Decider, Directive, decide
 
@@ -125,7 +125,7 @@ class Stage(Subscriber[I], Generic[I, O]):
         if self._decider is not None and not self._done and isinstance(error, Exception):
             try:
                 directive = decide(self._decider, error)
-            except Exception as fault:  # noqa: BLE001 - a decider that fails cannot have wanted the stream to go on
+            except FAILURES as fault:  # a decider that fails cannot have wanted the stream to go on
                 error, function = fault, self._decider
         if directive is Directive.STOP:
             self._fail(error, describe(self._name, function))

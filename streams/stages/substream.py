@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
 from streams.materialize import Materialization
+from streams.publishers.nobody import NOBODY
 from streams.stages.stage import discard, reject
 
 T = TypeVar("T")
-
-
-class Gone(Subscriber[Any]):
-    """Stands for a subscriber that is not there any more, or not yet, so that the former is not kept alive (3.13)."""
-
-    __slots__ = ()
-
-    def on_subscribe(self, subscription: Subscription) -> None:
-        """Nothing."""
-
-    def on_next(self, element: Any) -> None:
-        """Nothing."""
-
-    def on_error(self, error: BaseException) -> None:
-        """Nothing."""
-
-    def on_complete(self) -> None:
-        """Nothing."""
-
-
-GONE: Final = Gone()
 
 
 class SubstreamHub(Protocol):
@@ -79,7 +59,7 @@ class Substream(Publisher[T], Subscription, Generic[T]):
         self.open = True
         self.run: Materialization | None = None
         self._push: Callable[[T], None] = discard
-        self._subscriber: Subscriber[T] = GONE
+        self._subscriber: Subscriber[T] = NOBODY
         self._taken = False
         self._ended = False
         self._error: BaseException | None = None
@@ -160,7 +140,7 @@ class Substream(Publisher[T], Subscription, Generic[T]):
             subscriber.on_error(error)
 
     def _forget(self) -> None:
-        self._subscriber = GONE
+        self._subscriber = NOBODY
         self._push = discard
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import RateExceededError, null_element
+from streams.errors import FAILURES, RateExceededError, null_element
 from streams.materialize import Materialization
 from streams.stages.last_element import NONE
+from streams.stages.stage import OVER
 from streams.stages.timed import TIMER_SLACK, TimedStage
 from streams.stages.weighted import not_negative_weight
 
@@ -48,6 +50,13 @@ class TokenBucket:
         full_at = max(self._full_at, now) + tokens * self._seconds_of_token
         self._full_at = full_at
         return full_at - self._seconds_of_burst
+
+
+def _finite_cost(cost: float) -> float:
+    """``cost``; an element whose time never comes would stop the stream without a word."""
+    if cost == math.inf:
+        raise ValueError("the function has returned inf: with that cost the element would never pass")
+    return not_negative_weight(cost)
 
 
 class Throttle(TimedStage[T, T], Generic[T]):
@@ -96,8 +105,8 @@ class Throttle(TimedStage[T, T], Generic[T]):
             return
         cost = self._cost
         try:
-            tokens = 1 if cost is None else not_negative_weight(cost(element))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            tokens = 1 if cost is None else _finite_cost(cost(element))
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, cost)
             return
         now = self._loop.time()
@@ -113,6 +122,7 @@ class Throttle(TimedStage[T, T], Generic[T]):
     def on_complete(self) -> None:
         """Ends once the element that is held is out."""
         self._completed = True
+        self._upstream = OVER
         if self._held is NONE:
             super().on_complete()
 

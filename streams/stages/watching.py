@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
-from streams.errors import null_element, storable
+from streams.errors import FAILURES, null_element, storable
 from streams.materialize import Materialization
 from streams.stages.stage import ControlledStage, StagePublisher, describe
 
@@ -74,7 +74,7 @@ class WatchTermination(Watcher[T], Generic[T]):
     def _ended(self, error: BaseException | None) -> None:
         try:
             self._callback(error)
-        except Exception as fault:  # noqa: BLE001 - how the stream ended is settled; the function's fault is another matter
+        except FAILURES as fault:  # how the stream ended is settled; the function's fault is another matter
             self._m.report(f"{describe(self._name, self._callback)} failed", fault)
 
 
@@ -154,7 +154,7 @@ class Log(Watcher[T], Generic[T]):
             extract = self._extract
             try:
                 shown = element if extract is None else extract(element)
-            except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+            except FAILURES as error:  # whatever user code raises goes down the stream
                 self._function_failed(error, extract)
                 return
             self._logger.log(level, "[%s] element: %s", self._title, shown)

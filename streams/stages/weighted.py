@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
+from streams.stages.stage import OVER
 from streams.stages.timed import TimedStage
 
 T = TypeVar("T")
@@ -20,10 +21,10 @@ def not_negative_weight(weight: float) -> float:
     """``weight``.
 
     Raises:
-        ValueError: it is less than 0: sums of weights would not bound anything.
+        ValueError: it is less than 0, or NaN: sums of weights would not bound anything.
     """
-    if weight < 0:
-        raise ValueError(f"the function has returned {weight}: a weight or cost must not be negative")
+    if not weight >= 0:  # so that NaN is refused
+        raise ValueError(f"the function has returned {weight}: a weight or cost is a number, and must not be negative")
     return weight
 
 
@@ -93,7 +94,7 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
             return
         try:
             weight = not_negative_weight(self._weight(element))
-        except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
+        except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._weight)
             return
         came = 0.0 if self._seconds is None else self._loop.time()
@@ -107,6 +108,7 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
     def on_complete(self) -> None:
         """Ends once what waits is out."""
         self._completed = True
+        self._upstream = OVER
         self._due = bool(self._group)
         self._disarm()
         self._drain()

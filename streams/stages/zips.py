@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.stages.fan_in import FanIn, Inlet
 from streams.stages.merges import MISSING, InOrderOfArrival
 
@@ -73,7 +73,7 @@ class ZipWith(Zip):
             element = self._f(*row)
             if element is None:
                 raise null_element(self.name)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self._function_failed(error, self._f)
             return
         self._push(element)
@@ -229,7 +229,7 @@ class ZipLatestWith(LatestOfEach):
             element = self._f(*latest)
             if element is None:
                 raise null_element(self.name)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self._function_failed(error, self._f)
             return
         self._push(element)

@@ -7,7 +7,6 @@ they are in the file. It is a daemon: a write that never returns (to a pipe that
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import io
 import os
 import stat
@@ -63,8 +62,8 @@ class FileSink(SinkSubscriber[bytes, IOResult]):
         self._writing = 0
         """Elements that the thread has in hand."""
         self._ended = False
-        self._writer = _Writer(m.loop, file, append, sync_at_end, self._written, self._closed)
-        m.on_end(self._writer.closed)
+        self._writer = _Writer(m, file, append, sync_at_end, self._written, self._closed)
+        m.on_end(self._writer.closed, "thread of Sink.file")
 
     def on_subscribe(self, subscription: Subscription) -> None:
         """Has the file opened: one that cannot be is better known before the first element."""
@@ -137,7 +136,7 @@ class _Writer:
     """The thread, and the way to it. One command at a time is under way; `close` ends it.
 
     Args:
-        loop: where ``written`` and ``closed`` are called.
+        m: the run: ``on_written`` and ``on_closed`` are called on its loop's thread.
         file: what to write to.
         append: see `FileSink`.
         sync_at_end: see `FileSink`.
@@ -151,7 +150,7 @@ class _Writer:
         "_ended",
         "_file",
         "_is_closing",
-        "_loop",
+        "_m",
         "_on_closed",
         "_on_written",
         "_sync",
@@ -161,14 +160,14 @@ class _Writer:
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
+        m: Materialization,
         file: str | os.PathLike[str] | BinaryFile,
         append: bool,
         sync_at_end: bool,
         on_written: Callable[[int, BaseException | None], None],
         on_closed: Callable[[BaseException | None], None],
     ) -> None:
-        self._loop = loop
+        self._m = m
         self._file = file
         self._append = append
         self._sync_at_end = sync_at_end
@@ -178,7 +177,7 @@ class _Writer:
         self._is_closing = False
         self._sync = False
         self._thread: threading.Thread | None = None
-        self._ended: asyncio.Future[None] = loop.create_future()
+        self._ended: asyncio.Future[None] = m.loop.create_future()
 
     def open(self) -> None:
         """Starts the thread, which opens the file."""
@@ -234,9 +233,7 @@ class _Writer:
             self._ended.set_result(None)
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
-        # The loop may be closed already: then nobody waits for it.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback, *arguments)
+        self._m.call_from_thread(callback, *arguments)
 
 
 def _write(file: Any, block: bytes) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streams.contract import UNBOUNDED, Publisher, Subscriber, Subscription
-from streams.errors import StreamClosedError, null_element
+from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
 from streams.stages.stage import UNSUBSCRIBED
@@ -50,7 +50,7 @@ class _Bridge(Subscriber[T], Generic[T]):
             raise null_element("observable")
         try:
             self._observer.on_next(element)
-        except Exception as error:  # noqa: BLE001 - an observer that raises fails the stream, never whoever sends
+        except FAILURES as error:  # an observer that raises fails the stream, never whoever sends
             self._cancel()
             self._m.fail(error)
 
@@ -58,13 +58,21 @@ class _Bridge(Subscriber[T], Generic[T]):
         """The last call."""
         if error is None:
             raise null_element("observable")
-        self._let_go().on_error(error)
+        observer = self._let_go()
+        try:
+            observer.on_error(error)
+        except FAILURES as fault:  # reactivex's own way with an observer that has no on_error: to raise what it is told
+            self._m.report("an observer raised when it was told the failure of its stream", fault)
 
     def on_complete(self) -> None:
         """The last call."""
         observer = self._let_go()
-        if observer is not NOBODY:
+        if observer is NOBODY:
+            return
+        try:
             observer.on_completed()
+        except FAILURES as fault:  # as above
+            self._m.report("an observer raised when it was told the end of its stream", fault)
 
     def join(self, publisher: Publisher[T]) -> None:
         """Subscribes, on the loop's thread."""
@@ -86,9 +94,7 @@ class _Bridge(Subscriber[T], Generic[T]):
         if threading.get_ident() == self._thread:
             call()
             return
-        try:
-            self._m.loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the loop is closed
+        if not self._m.call_from_thread(call):
             self._let_go().on_error(StreamClosedError("the event loop of the stream behind this observable is closed"))
 
 

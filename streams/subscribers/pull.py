@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from types import TracebackType
 from typing import Final, Generic, TypeVar
 
 from streams.errors import StreamClosedError, TooManyWaitersError, null_element
@@ -25,15 +26,19 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
     Attributes:
         elements: those that wait.
         error: what the stream failed with.
+        traceback: that of ``error`` when it came.
+        m: the run.
     """
 
-    __slots__ = ("_prefetch", "_taken", "_waiting", "elements", "error", "name")
+    __slots__ = ("_prefetch", "_taken", "_waiting", "elements", "error", "m", "name", "traceback")
 
     def __init__(self, m: Materialization, prefetch: int, name: str) -> None:
         super().__init__(m)
+        self.m: Final = m
         self.name = name
         self.elements: deque[T] = deque()
         self.error: BaseException | None = None
+        self.traceback: TracebackType | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Those who wait for an element, the next one first. Each stays until it has looked, so that nobody overtakes it."""
         self._prefetch = prefetch
@@ -52,6 +57,7 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         """Keeps the failure for those who come after the last element."""
         if error is not None and not self.future.done():
             self.error = error
+            self.traceback = error.__traceback__
         super().on_error(error)
 
     def leave(self) -> None:
@@ -124,6 +130,7 @@ class SinkQueue(Generic[T]):
 
     def __init__(self, prefetched: Prefetch[T]) -> None:
         self._prefetched = prefetched
+        prefetched.m.will_hand_over()
 
     async def pull(self) -> T | None:
         """Waits for the next element; None once the stream has ended. Those who wait are served in turn.
@@ -137,7 +144,9 @@ class SinkQueue(Generic[T]):
         if await prefetched.more():
             return prefetched.take()
         if prefetched.error is not None:
-            raise prefetched.error
+            prefetched.m.hand_over(prefetched.error)
+            # As it came: each raise adds to the traceback, and those who pull again would make it longer without end.
+            raise prefetched.error.with_traceback(prefetched.traceback)
         if prefetched.future.cancelled():
             raise StreamClosedError("the run that this queue belongs to was cancelled")
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic
 
-from streams.errors import EmptyStreamError, null_element
+from streams.errors import FAILURES, EmptyStreamError, null_element
 from streams.materialize import Materialization
 from streams.stages.stage import I, describe
 from streams.subscribers.sinks import SinkSubscriber
@@ -83,7 +84,7 @@ class TakeLast(SinkSubscriber[I, list[I]], Generic[I]):
 
     def __init__(self, m: Materialization, count: int) -> None:
         super().__init__(m)
-        self._elements: deque[I] = deque(maxlen=count)
+        self._elements: deque[I] = deque(maxlen=min(count, sys.maxsize))
 
     def on_next(self, element: I) -> None:
         """Keeps one, in place of the oldest."""
@@ -114,7 +115,7 @@ class Reduce(SinkSubscriber[I, I], Generic[I]):
             raise null_element(self.name)
         try:
             self._state = self._step(self._state, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self._fail(error, describe(self.name, self._f))
             return
         self._step = self._f

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from streams.contract import UNBOUNDED, Publisher, Subscriber, Subscription
-from streams.errors import LimitExceededError, null_element, storable
+from streams.errors import FAILURES, LimitExceededError, null_element, storable
 from streams.materialize import Materialization
 from streams.stages.fused import InlineEnd
 from streams.stages.stage import UNSUBSCRIBED, I, describe, discard
@@ -64,7 +64,7 @@ class SinkSubscriber(Subscriber[I], Generic[I, M]):
             return
         try:
             result = self._result()
-        except Exception as error:  # noqa: BLE001 - a sink that has no result says so through its future
+        except FAILURES as error:  # a sink that has no result says so through its future
             self.on_error(error)
             return
         self._finish(result)
@@ -123,12 +123,12 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
             raise null_element(self.name)
         try:
             self._f(element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self.inline_failed(error)
             return
         self._count += 1
 
-    def inline_failed(self, error: Exception) -> None:
+    def inline_failed(self, error: BaseException) -> None:
         """The function has raised."""
         self._fail(error, describe(self.name, self._f))
 
@@ -157,7 +157,7 @@ class Acknowledge(SinkSubscriber[Acknowledgeable, int]):
             return
         try:
             element.acknowledge()
-        except Exception as error:  # noqa: BLE001 - whatever the element raises is the stream's failure
+        except FAILURES as error:  # whatever the element raises is the stream's failure
             if element is None:
                 raise null_element(self.name) from None
             self._fail(self._explain(element, error), self.name)
@@ -165,7 +165,7 @@ class Acknowledge(SinkSubscriber[Acknowledgeable, int]):
         self._count += 1
 
     @staticmethod
-    def _explain(element: object, error: Exception) -> Exception:
+    def _explain(element: object, error: BaseException) -> BaseException:
         if not isinstance(error, AttributeError) or hasattr(element, "acknowledge"):
             return error
         return TypeError(
@@ -226,10 +226,10 @@ class Fold(SinkSubscriber[I, A], Generic[I, A]):
             raise null_element(self.name)
         try:
             self._state = self._f(self._state, element)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             self.inline_failed(error)
 
-    def inline_failed(self, error: Exception) -> None:
+    def inline_failed(self, error: BaseException) -> None:
         """The function has raised."""
         self._fail(error, describe(self.name, self._f))
 
@@ -320,7 +320,7 @@ class OnComplete(SinkSubscriber[object, None]):
         callback, self._callback = self._callback, discard
         try:
             callback(None)
-        except Exception as error:
+        except FAILURES as error:
             error.add_note(f"in the sink {describe(self.name, callback)}")
             raise
 
@@ -331,5 +331,5 @@ class OnComplete(SinkSubscriber[object, None]):
         """Calls ``callback``; how the stream ended is settled, so a fault of the function is only reported."""
         try:
             callback(error)
-        except Exception as fault:  # noqa: BLE001 - see above
+        except FAILURES as fault:  # see above
             self._m.report(f"{describe(self.name, callback)} failed", fault)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher
-from streams.errors import null_element
+from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization, Part
 from streams.shapes import SinkLike, SourceLike
 from streams.stages.substream import decline
@@ -54,7 +54,7 @@ class SubstreamSink(SinkSubscriber[Any, int], Generic[T]):
             part = self._m.part()
             publisher: Publisher[T] = self._source(element).create(part)[0]
             result = self._sink.attach_sink(publisher, part)
-        except Exception as error:  # noqa: BLE001 - whatever user code raises is the stream's failure
+        except FAILURES as error:  # whatever user code raises is the stream's failure
             if part is not None:
                 part.cancel()
                 part.end()

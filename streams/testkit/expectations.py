@@ -62,7 +62,8 @@ class Expectations:
             self._awaited = None
             self._deadlines.pop()
         took = loop.time() - began
-        assert took >= at_least, f"this was to take at least {at_least:g} s, but took {took:g} s"
+        if took < at_least:
+            raise AssertionError(f"this was to take at least {at_least:g} s, but took {took:g} s")
 
     async def _wait(self, what: str) -> None:
         """Waits until something has arrived, which ``what`` is hoped to be."""

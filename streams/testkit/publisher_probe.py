@@ -43,7 +43,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
         """
         if subscriber is None:
             raise null_element("subscribe")
-        assert self._subscriber is None, "a TestPublisher has one subscriber"
+        if self._subscriber is not None:
+            raise AssertionError("a TestPublisher has one subscriber")
         self._subscriber = subscriber
         subscriber.on_subscribe(self)
         self._arrival.set()
@@ -76,7 +77,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
         Raises:
             AssertionError: there is none yet.
         """
-        assert self._subscriber is not None, "nobody has subscribed"
+        if self._subscriber is None:
+            raise AssertionError("nobody has subscribed")
         return self._subscriber
 
     def send_next(self, *elements: T) -> None:
@@ -87,7 +89,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
         """
         subscriber = self.subscriber
         for element in elements:
-            assert self.demand.take(), f"{element!r} was not asked for: {self.demand}"
+            if not self.demand.take():
+                raise AssertionError(f"{element!r} was not asked for: {self.demand}")
             subscriber.on_next(element)
 
     def unsafe_send_next(self, *elements: T) -> None:
@@ -119,7 +122,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
         while not self._requests:
             await self._wait("a request")
         asked = self._requests.popleft()
-        assert n is None or asked == n, f"expected request({n}), got request({asked})"
+        if n is not None and asked != n:
+            raise AssertionError(f"expected request({n}), got request({asked})")
         return asked
 
     async def expect_demand(self, n: int = 1) -> int:
@@ -131,7 +135,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
     async def expect_no_request(self, seconds: float = 0.0) -> None:
         """Lets ``seconds`` pass, and all that is ready run; no request may come."""
         await settle(seconds)
-        assert not self._requests, f"expected no request, got request({self._requests[0]})"
+        if self._requests:
+            raise AssertionError(f"expected no request, got request({self._requests[0]})")
 
     async def expect_cancellation(self) -> None:
         """Waits until the subscriber cancels."""
@@ -141,7 +146,8 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
     async def expect_no_cancellation(self, seconds: float = 0.0) -> None:
         """Lets ``seconds`` pass, and all that is ready run; the subscriber may not cancel."""
         await settle(seconds)
-        assert not self.cancelled, "expected no cancellation, got one"
+        if self.cancelled:
+            raise AssertionError("expected no cancellation, got one")
 
 
 class TestSource(Source[T], Generic[T]):

@@ -123,7 +123,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
         Raises:
             AssertionError: not subscribed yet: see `expect_subscription`.
         """
-        assert self._subscription is not None, "request before on_subscribe"
+        if self._subscription is None:
+            raise AssertionError("request before on_subscribe")
         self._demand = add_demand(self._demand, max(n, 0))
         self._subscription.request(n)
 
@@ -133,7 +134,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
         Raises:
             AssertionError: not subscribed yet.
         """
-        assert self._subscription is not None, "cancel before on_subscribe"
+        if self._subscription is None:
+            raise AssertionError("cancel before on_subscribe")
         self._subscription.cancel()
 
     async def request_next(self, *expected: T) -> T:
@@ -156,7 +158,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
             return await self._next_element("an element")
         for value in expected:
             element = await self._next_element(f"next {value!r}")
-            assert element == value, f"expected next {value!r}, got next {element!r}"
+            if element != value:
+                raise AssertionError(f"expected next {value!r}, got next {element!r}")
         return element
 
     async def expect_next_n(self, n: int) -> list[T]:
@@ -171,7 +174,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
         came: list[T] = []
         while missing:
             element = await self._next_element(f"one of next {missing!r}")
-            assert element in missing, f"expected one of next {missing!r}, got next {element!r}"
+            if element not in missing:
+                raise AssertionError(f"expected one of next {missing!r}, got next {element!r}")
             missing.remove(element)
             came.append(element)
         return came
@@ -179,7 +183,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
     async def expect_complete(self) -> None:
         """Waits for the end, which must be the next signal."""
         signal = await self._next_signal("complete")
-        assert isinstance(signal, _Complete), f"expected complete, got {signal}"
+        if not isinstance(signal, _Complete):
+            raise AssertionError(f"expected complete, got {signal}")
 
     async def expect_error(self, kind: type[BaseException] = BaseException) -> BaseException:
         """Waits for a failure of the given kind, which must be the next signal; returns it."""
@@ -216,7 +221,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
         """Lets ``seconds`` pass, and all that is ready run; no signal may come."""
         await settle(seconds)
         self._check()
-        assert not self._signals, f"expected no signal, got {self._signals[0]}"
+        if self._signals:
+            raise AssertionError(f"expected no signal, got {self._signals[0]}")
 
     async def receive_within(self, seconds: float, most: int = MOST_ELEMENTS) -> list[T]:
         """Lets ``seconds`` pass; returns the elements there are then, ``most`` at most. The end stays to be expected."""
@@ -242,7 +248,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
         await self.expect_subscription()
         self.request(UNBOUNDED)
         came = await self.receive_while(lambda _element: True, most + 1)
-        assert len(came) <= most, f"expected complete after at most {most} elements, got more"
+        if len(came) > most:
+            raise AssertionError(f"expected complete after at most {most} elements, got more")
         await self.expect_complete()
         return came
 
@@ -253,7 +260,8 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
 
     async def _next_element(self, what: str) -> T:
         signal = await self._next_signal(what)
-        assert isinstance(signal, _Next), f"expected {what}, got {signal}"
+        if not isinstance(signal, _Next):
+            raise AssertionError(f"expected {what}, got {signal}")
         element: T = signal.element
         return element
 
@@ -278,19 +286,24 @@ class TestSubscriber(Expectations, Subscriber[T], Generic[T]):
     @staticmethod
     def _one_of(signal: Signal, expected: tuple[T, ...], other: str) -> T:
         what = f"next{_values(expected)} or {other}"
-        assert isinstance(signal, _Next), f"expected {what}, got {signal}"
-        assert not expected or signal.element in expected, f"expected {what}, got {signal}"
+        if not isinstance(signal, _Next):
+            raise AssertionError(f"expected {what}, got {signal}")
+        if expected and signal.element not in expected:
+            raise AssertionError(f"expected {what}, got {signal}")
         element: T = signal.element
         return element
 
     @staticmethod
     def _failure(signal: Signal, kind: type[BaseException]) -> BaseException:
-        assert isinstance(signal, _Error), f"expected error {kind.__name__}, got {signal}"
-        assert isinstance(signal.error, kind), f"expected error {kind.__name__}, got {signal}"
+        if not isinstance(signal, _Error):
+            raise AssertionError(f"expected error {kind.__name__}, got {signal}")
+        if not isinstance(signal.error, kind):
+            raise AssertionError(f"expected error {kind.__name__}, got {signal}")
         return signal.error
 
     def _check(self) -> None:
-        assert not self.violations, f"rules of Reactive Streams broken: {'; '.join(self.violations)}"
+        if self.violations:
+            raise AssertionError(f"rules of Reactive Streams broken: {'; '.join(self.violations)}")
 
 
 def _values(expected: tuple[Any, ...]) -> str:
@@ -311,7 +324,8 @@ class TestSink(TestSubscriber[T], Generic[T]):
 
     def attach_sink(self, publisher: Publisher[T], m: Materialization, /) -> asyncio.Future[None]:
         """Subscribes the probe for its one run."""
-        assert self._future is None, "a TestSink is for one run"
+        if self._future is not None:
+            raise AssertionError("a TestSink is for one run")
         self._future = m.loop.create_future()
         m.on_cancel(self._cancelled)
         publisher.subscribe(self)

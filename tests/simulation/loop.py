@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import LoopActorRegistry
-from streams import materialize
+from streams import running
 from streams.testkit import VirtualTimeLoop
 
 if TYPE_CHECKING:
@@ -178,4 +178,4 @@ def _abandon(task: asyncio.Task[Any]) -> None:
     if inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
         coro.close()  # nothing of it has run, so nothing of it can say goodbye
     task._log_destroy_pending = False  # type: ignore[attr-defined]
-    materialize._supervisors.discard(task)
+    running._supervisors.discard(task)

@@ -10,13 +10,24 @@ from pathlib import Path
 
 import pytest
 
+from streams.publishers.blocks import BLOCK_BYTES
 from streams.stages.fan_in import FAN_IN_PREFETCH
 from streams.stages.flatten import SUBSTREAM_PREFETCH
 from streams.subscribers.file import FILE_SINK_AHEAD
 from streams.subscribers.iterate import ITERATION_PREFETCH
 from streams.subscribers.pull import PULL_PREFETCH
 from tests.streams.catalogue.every import flows
-from tests.streams.pages import DOCS, MOST_LINES, ROOT, Shown, broken_links, codes, missing_parts, shown_programs, tables
+from tests.streams.pages import (
+    DOCS,
+    MOST_LINES,
+    ROOT,
+    Shown,
+    broken_links,
+    codes,
+    missing_parts,
+    shown_programs,
+    tables,
+)
 
 PAGE = DOCS / "demand.md"
 TEXT = PAGE.read_text("utf-8")
@@ -98,13 +109,19 @@ def test_the_table_says_how_far_ahead_an_operator_runs(row: str, ahead: int | No
 
 
 def test_what_holds_as_much_as_it_is_told_does() -> None:
-    assert set(rows()["as many as they are told"]) == {"buffer(size)", "batch(max)", "delay(size=16)", "Source.queue(bound)"}
+    assert set(rows()["as many as they are told"]) == {
+        "buffer(size)",
+        "batch(max)",
+        "delay(size=16)",
+        "Source.queue(bound)",
+    }
     assert (AHEAD["buffer"], AHEAD["batch"], AHEAD["delay"]) == (8, 6, 16)
     assert all(ahead is None for name, ahead in AHEAD.items() if name.startswith("buffer, drop"))
 
 
 def test_the_other_numbers_of_the_table_are_those_in_force() -> None:
-    assert "16 for each substream, and one" in rows()
+    assert rows()["16 for each substream, and one"] == ["group_by"]
+    assert rows()[f"a chunk, of {BLOCK_BYTES // 1024} KiB"] == ["Source.lines", "Source.file"]
     assert {"async for", "Sink.queue", "Sink.as_async_iterator", "Sink.file"} == set(rows()["16"])
     assert SUBSTREAM_PREFETCH == ITERATION_PREFETCH == PULL_PREFETCH == FILE_SINK_AHEAD == 16
 

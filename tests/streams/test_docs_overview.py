@@ -36,9 +36,7 @@ def test_the_test_that_the_overview_shows_fails_where_the_delay_is_shorter() -> 
         exec(program.replace(".delay(60)", ".delay(50)"), {})
 
 
-def test_the_first_program_counts_the_groups_that_were_stored(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_program_counts_the_groups_that_were_stored(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "access.log").write_bytes(b"".join(b"GET /%d %d \n" % (n, 500 - n % 2) for n in range(500)))
     monkeypatch.chdir(tmp_path)
     stored: list[list[bytes]] = []

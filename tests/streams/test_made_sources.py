@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import gc
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -326,5 +326,70 @@ def test_a_request_for_less_than_one_ends_these_sources_as_well() -> None:
             sink.request(0)
             assert "3.9" in str(await sink.expect_error(ValueError))
             running.abandon()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Source.queue(1, "drop_head"), "queue: overflow must be one of OverflowStrategy, not 'drop_head'"),
+        (lambda: Source.from_observable(object(), 1, "fail"), "from_observable: overflow must be one of"),
+        (lambda: Source.from_async_iterable([1]), "from_async_iterable: needs an asynchronous iterable .* not list"),
+        (lambda: Source.file(5), "file: file must be a path or an open binary file, not int"),
+        (lambda: Source.lines(5), "lines: file must be a path or an open binary file, not int"),
+        (lambda: Sink.file(5), "file: file must be a path or an open binary file, not int"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_when_it_is_described(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        make()
+
+
+def test_a_failed_source_run_again_and_again_fails_with_the_same_short_story() -> None:
+    error = ValueError("no")
+
+    async def main() -> None:
+        source = Source.failed(error)
+        for _ in range(20):
+            with pytest.raises(ValueError, match="no"):
+                await source.run_with(Sink.ignore())
+
+    run_in_virtual_time(main())
+    assert len(error.__notes__) == 1
+    depth, entry = 0, error.__traceback__
+    while entry is not None:
+        depth, entry = depth + 1, entry.tb_next
+    assert depth < 10
+
+
+def test_a_subscriber_that_raises_at_the_end_fails_the_run_instead_of_hanging_it() -> None:
+    class Faulty(TestSink[int]):
+        def on_error(self, error: BaseException) -> None:
+            raise RuntimeError("against rule 2.13")
+
+        def on_complete(self) -> None:
+            raise RuntimeError("against rule 2.13")
+
+    async def nothing() -> Any:
+        return
+        yield
+
+    async def main() -> None:
+        for source in (Source.failed(ValueError()), Source.iterable(lambda: 5), Source.from_async_iterable(nothing)):  # type: ignore[arg-type, return-value]
+            sink = Faulty()
+            running = source.to(sink).run()
+            await sink.expect_subscription()
+            sink.request(1)
+            with pytest.raises(RuntimeError, match=r"against rule 2\.13"):
+                await running
+
+    run_in_virtual_time(main())
+
+
+def test_recovering_with_what_is_no_source_says_so() -> None:
+    async def main() -> None:
+        with pytest.raises(TypeError, match="recover_with: the function must return a source or None, not list"):
+            await Source.failed(ValueError()).recover_with(-1, lambda _: [1]).run_with(Sink.ignore())  # type: ignore[arg-type, return-value]
 
     run_in_virtual_time(main())

@@ -126,6 +126,20 @@ class BrokerProcess(Program):
 
         return asyncio.run(watch())
 
+    def until_requested_by(self, receivers: int, queue: str) -> None:
+        """Returns once so many receivers have asked for messages: a process that is connected may still be held up before it asks."""
+
+        async def watch() -> None:
+            async with asyncio.timeout(DEADLINE), Administration(self.sending) as administration:
+                asking = 0
+                while asking < receivers:
+                    rows = (await administration.statistics())["connections"]
+                    asking = sum(
+                        row["queue"] == queue and row["role"] == "receiver" and row["demand"] > 0 for row in rows
+                    )
+
+        asyncio.run(watch())
+
     def run(self, verb: str, *arguments: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
         """A whole run of ``penstock verb``."""
         done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streams.testkit import settle
 from transport.client import Backoff, BrokerLink
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.frames import FrameDecoder
@@ -333,5 +335,31 @@ def test_a_host_that_cannot_be_looked_up_is_reported_not_waited_for(run: Any, ho
         async with asyncio.timeout(5):
             await user.told("failed")
         assert host in str(user.error)
+
+    run(main)
+
+
+def test_a_link_given_up_at_any_moment_of_connecting_is_closed_once_and_leaves_no_socket(run: Any) -> None:
+    async def main() -> None:
+        gone_after = range(12)  # turns of the loop; a connection to this machine stands within fewer
+        async with listening(Scripted(None)) as broker:
+            opened = len(broker.writers)
+            for turns in gone_after:
+                user = User()
+                link = BrokerLink(broker.address, lambda: HELLO, user, QUICK)
+                before = len(os.listdir("/proc/self/fd"))
+                link.start()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                link.close()
+                await user.told("closed")
+                assert user.said == ["closed"]
+                mine = [task for task in asyncio.all_tasks() if task.get_name() == "penstock-connect"]
+                assert mine == [], f"closed after {turns} turns, and still connecting"
+                broker.cut()
+                await settle()
+                assert user.said == ["closed"], f"told twice when closed after {turns} turns"
+                assert len(os.listdir("/proc/self/fd")) <= before
+            assert len(broker.writers) > opened, "some were connected before they were given up"
 
     run(main)

@@ -23,6 +23,7 @@ from transport import (
     Sender,
     SendSummary,
 )
+from transport.client import BrokerLink
 from transport.errors import InvalidNameError, QueueFullError
 from transport.frames import FrameDecoder
 from transport.sender_stage import MAX_UNSENT_BYTES
@@ -76,6 +77,46 @@ def test_everything_is_confirmed_and_stored_in_order(run: Any, serve: Any, peers
             assert await stored(broker, peers, 5000) == payloads
 
     run(main)
+
+
+@pytest.mark.parametrize("as_flow", [False, True], ids=["sink", "flow"])
+@pytest.mark.parametrize("cancelled", [False, True], ids=["completed", "cancelled"])
+def test_a_run_is_over_when_its_connection_is_gone(
+    run: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, as_flow: bool, cancelled: bool
+) -> None:
+    gone: list[BrokerLink] = []
+    closed = BrokerLink.connection_closed
+
+    def late(link: BrokerLink, error: Exception | None) -> None:
+        """Not in one of the few turns of the loop that the end of a run takes anyway."""
+
+        def tell() -> None:
+            gone.append(link)
+            closed(link, error)
+
+        asyncio.get_running_loop().call_later(0.02, tell)
+
+    monkeypatch.setattr(BrokerLink, "connection_closed", late)
+
+    async def main() -> None:
+        async with serve() as broker:
+            source: TestSource[bytes] = TestSource()
+            sender = Sender(broker.send_address, queue="orders")
+            graph = source.via(sender).to(Sink.ignore()) if as_flow else source.to(sender)
+            running = graph.run()
+            await source.probe.expect_request()
+            if cancelled:
+                running.cancel()
+            else:
+                source.probe.send_complete()
+            await asyncio.gather(_awaited(running), return_exceptions=True)
+            assert len(gone) == 1
+
+    run(main)
+
+
+async def _awaited(running: Any) -> Any:
+    return await running
 
 
 def test_an_empty_stream_is_done_at_once(run: Any, serve: Any) -> None:

@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 from streams import Flow, Materialization, Publisher, Running, Sink, Source, StreamClosedError, Subscriber, Subscription
+from transport import tcp_flow
 from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
+from transport.tcp_flow import TcpWriter
 
 IDENTITY: Flow[bytes, bytes] = Flow.identity()
 FREE_PORT = "127.0.0.1:0"
+LARGE = 32 << 20
+"""Bytes far beyond what sockets hold."""
 
 
 @contextlib.asynccontextmanager
@@ -53,6 +57,99 @@ def test_a_peer_that_goes_before_everything_is_written_fails_the_run(run: Any) -
     run(main)
 
 
+@pytest.fixture
+def held_back(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when a socket takes no more."""
+    noted = asyncio.Event()
+    pause = TcpWriter.pause
+
+    def noting(writer: TcpWriter) -> None:
+        pause(writer)
+        noted.set()
+
+    monkeypatch.setattr(TcpWriter, "pause", noting)
+    return noted
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set when a connection of ours is gone."""
+    noted = asyncio.Event()
+    connection_lost = tcp_flow.TcpFlow.connection_lost
+
+    def noting(flow: tcp_flow.TcpFlow, exc: Exception | None) -> None:
+        connection_lost(flow, exc)
+        noted.set()
+
+    monkeypatch.setattr(tcp_flow.TcpFlow, "connection_lost", noting)
+    return noted
+
+
+async def read_to_the_end(peer: socket.socket) -> int:
+    """How many bytes there were; raises where the connection was reset."""
+    read = 0
+    while chunk := await asyncio.get_running_loop().sock_recv(peer, 1 << 20):
+        read += len(chunk)
+    return read
+
+
+def test_a_run_that_is_cancelled_does_not_wait_for_a_peer_that_reads_nothing(
+    run: Any, held_back: asyncio.Event, lost: asyncio.Event
+) -> None:
+    async def main() -> None:
+        async with accepted(forever()) as (peer, running):
+            await held_back.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert lost.is_set(), "the run is over, so is its connection"
+            with pytest.raises(ConnectionResetError):
+                await read_to_the_end(peer)
+
+    run(main)
+
+
+def test_what_was_written_last_leaves_though_the_run_is_over(
+    run: Any, held_back: asyncio.Event, lost: asyncio.Event
+) -> None:
+    async def main() -> None:
+        everything: Flow[bytes, bytes] = Flow(lambda _incoming, m: Source.single(bytes(LARGE)).create(m)[0])
+        async with accepted(everything) as (peer, running):
+            await held_back.wait()
+            assert await read_to_the_end(peer) == LARGE
+            await running
+            assert lost.is_set()
+
+    run(main)
+
+
+def test_a_peer_that_takes_nothing_of_what_was_written_last_does_not_keep_the_connection(
+    run: Any, lost: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(tcp_flow, "CLOSE_TIMEOUT", 0.01)
+        everything: Flow[bytes, bytes] = Flow(lambda _incoming, m: Source.single(bytes(LARGE)).create(m)[0])
+        async with accepted(everything) as (peer, running):
+            await running
+            await lost.wait()
+            with pytest.raises(ConnectionResetError):
+                await read_to_the_end(peer)
+
+    run(main)
+
+
+def test_a_failure_upstream_reaches_the_peer_as_a_reset(run: Any) -> None:
+    async def main() -> None:
+        failing: Flow[bytes, bytes] = Flow(lambda _incoming, m: Source.failed(ValueError("broken")).create(m)[0])
+        async with accepted(failing) as (peer, running):
+            with pytest.raises(ValueError, match="broken"):
+                await running
+            with pytest.raises(ConnectionResetError):
+                await read_to_the_end(peer)
+
+    run(main)
+
+
 def test_what_is_no_bytes_fails_the_run_and_not_upstreams_call(run: Any) -> None:
     async def main() -> None:
         text: Any = IDENTITY.map(bytes.decode)
@@ -77,7 +174,7 @@ def test_what_comes_after_reading_was_cancelled_does_not_block_the_peer(run: Any
         async with accepted(IDENTITY.take(1).map_async(1, wait)) as (peer, running):
             await loop.sock_sendall(peer, b"z")
             await heard
-            await loop.sock_sendall(peer, b"z" * (32 << 20))  # far beyond what sockets hold
+            await loop.sock_sendall(peer, b"z" * LARGE)
             assert not running.done()
 
     run(main)

@@ -10,25 +10,39 @@ from transport.cli._blocking import Output
 from transport.delivery import DeliveredBatch
 from transport.receiver import Receiver
 from transport.receiver_stage import BatchStage
-from transport.wire import Welcome
+from transport.wire import Frame, Welcome
 
 
 class WatchedStage(BatchStage):
-    """A receiver's stage that tells when its connection comes and goes: silence counts only while there is one."""
+    """A receiver's stage that tells when silence may have begun or ended."""
 
-    def __init__(self, receiver: Receiver, run: Materialization, on_connected: Callable[[bool], None]) -> None:
+    def __init__(self, receiver: Receiver, run: Materialization, on_change: Callable[[], None]) -> None:
         super().__init__(receiver, run)
-        self._on_connected = on_connected
+        self._on_change = on_change
+
+    @property
+    def silent(self) -> bool:
+        """There is a connection, and nothing that it has brought waits for an answer.
+
+        Messages count from their arrival, not from their turn to be written: a process that was held up for long finds them and the end
+        of its patience in the same turn of the loop, and was not idle.
+        """
+        return self.link.is_open and not self.session.in_flight
 
     def link_opened(self, welcome: Welcome) -> None:
         """The broker has answered."""
         super().link_opened(welcome)
-        self._on_connected(True)
+        self._on_change()
+
+    def link_frame(self, frame: Frame) -> None:
+        """Messages have come."""
+        super().link_frame(frame)
+        self._on_change()
 
     def link_lost(self) -> None:
         """The connection broke."""
         super().link_lost()
-        self._on_connected(False)
+        self._on_change()
 
 
 class Printer:
@@ -46,6 +60,8 @@ class Printer:
         self._idle_exit = idle_exit
         self._idle: asyncio.TimerHandle | None = None
         self._running: Running[int] | None = None
+        self._stage: WatchedStage | None = None
+        self._writing = False
         self._stopped = False
         self.printed = 0
 
@@ -77,12 +93,13 @@ class Printer:
             self._running.cancel()
 
     def _materialize(self, receiver: Receiver, run: Materialization) -> tuple[Publisher[DeliveredBatch], None]:
-        stage = WatchedStage(receiver, run, self._connected)
+        stage = self._stage = WatchedStage(receiver, run, self._watch_silence)
         run.on_end(stage.finish)
         return stage, None
 
     async def _print(self, delivered: DeliveredBatch) -> None:
-        self._disarm()
+        self._writing = True
+        self._watch_silence()
         lines = delivered.payloads()
         lines.append(b"")
         try:
@@ -92,21 +109,17 @@ class Printer:
             return
         delivered.acknowledge()
         self.printed += len(delivered)
-        self._arm()
+        self._writing = False
+        self._watch_silence()
 
     async def _watch_reader(self) -> None:
         await self._output.reader_gone()
         self.stop()
 
-    def _connected(self, connected: bool) -> None:
-        if connected:
-            self._arm()
-        else:
-            self._disarm()
-
-    def _arm(self) -> None:
+    def _watch_silence(self) -> None:
+        """Begin the wait for a message anew, or end it."""
         self._disarm()
-        if self._idle_exit is not None:
+        if self._idle_exit is not None and self._stage is not None and self._stage.silent and not self._writing:
             self._idle = asyncio.get_running_loop().call_later(self._idle_exit, self.stop)
 
     def _disarm(self) -> None:

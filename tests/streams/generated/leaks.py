@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Final
 
 from streams import RunnableGraph, Sink, Source
-from streams.materialize import _supervisors
+from streams.running import _supervisors
 from streams.testkit import VirtualTimeLoop, run_in_virtual_time
 from streams.testkit.virtual_time import pass_time
 from tests.streams.catalogue import every
@@ -91,7 +91,8 @@ class Remains:
         self.objects = Counter(
             f"{type(found).__module__}.{type(found).__qualname__}"
             for found in gc.get_objects()
-            if type(found).__module__.split(".", 1)[0] in {"streams", "reactivex"}
+            if str(type(found).__module__).split(".", 1)[0]
+            in {"streams", "reactivex"}  # some extension types have no text there
         )
         self.threads = {thread.name for thread in threading.enumerate()}
         self.files = len(os.listdir("/proc/self/fd"))

@@ -8,6 +8,7 @@ from streams import Flow, OverflowStrategy
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SourceCase
 from tests.streams.generated.pacing import pace_flow, pace_source
+from tests.streams.generated.slow_last_stage import ALLOWED_GROWTH
 
 ELEMENTS = 3_000
 """Enough for every buffer to fill and empty several times."""
@@ -42,3 +43,16 @@ def test_an_operator_that_says_it_holds_nothing_and_does_is_caught(operator: Flo
 def test_an_operator_that_ends_an_endless_stream_is_caught() -> None:
     with pytest.raises(AssertionError, match="has ended"):
         pace_flow(FlowCase("broken", lambda: Flow[int, int].identity().take(50)), ELEMENTS, STEP)
+
+
+def test_an_operator_that_keeps_what_has_passed_is_caught() -> None:
+    kept: list[bytes] = []
+
+    def keep(n: int) -> int:
+        kept.append(bytes(1_000))
+        return n
+
+    outcome = pace_flow(FlowCase("hoarding", lambda: Flow[int, int].identity().map(keep)), 20_000, 500)
+    assert outcome.growth > ALLOWED_GROWTH
+    lean = pace_flow(FlowCase("lean", lambda: Flow[int, int].identity().map(abs)), 20_000, 500)
+    assert lean.growth <= ALLOWED_GROWTH

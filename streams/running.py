@@ -1,0 +1,171 @@
+"""A run from its start to its end: the task that supervises it, and the handle that its starter holds.
+
+The supervisor waits for the sink and settles the rest before the handle is done. So a handle that is done has left nothing behind, a
+loop that shuts down cancels the streams on it like any task, and a running stream is held by its supervisor however few references its
+starter keeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Any, Final, Generic, TypeVar
+
+from streams.blocked_loop import unwatch, watch
+from streams.errors import storable
+from streams.materialize import Materialization
+
+M = TypeVar("M")
+
+_supervisors: Final[set[asyncio.Task[None]]] = set()
+"""The event loop holds tasks weakly; this holds every running stream until it ends."""
+
+
+class Running(Generic[M]):
+    """The handle of a running stream: awaitable, cancellable.
+
+    Awaiting it gives the sink's result or raises the stream's failure; cancelling a task that awaits it cancels the stream. A failure
+    that nobody awaits goes to the loop's exception handler.
+
+    Attributes:
+        value: what the graph materialized: the handle of a queue or of a kill switch, say; else the future of the sink's result.
+        name: the graph's name.
+    """
+
+    __slots__ = ("__weakref__", "_m", "_result", "name", "value")
+
+    def __init__(self, m: Materialization, result: asyncio.Future[M], value: Any, name: str) -> None:
+        self._m: Final = m
+        self._result: Final = result
+        self.value: Final = value
+        self.name: Final = name
+
+    def __await__(self) -> Generator[Any, None, M]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> M:
+        result = self._result
+        if not result.done():
+            try:
+                await asyncio.wait((result,))
+            except asyncio.CancelledError:
+                self.cancel()
+                await asyncio.wait((result,))
+                _ = result.cancelled() or result.exception()
+                raise
+        return result.result()
+
+    def cancel(self) -> None:
+        """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
+        self._m.cancel()
+
+    def abandon(self) -> None:
+        """Cancels, and forgets how the stream ends: a failure is not reported either."""
+        self.cancel()
+        self._result.add_done_callback(lambda result: result.cancelled() or result.exception())
+
+    def done(self) -> bool:
+        """Whether the stream has ended and everything it owned is gone."""
+        return self._result.done()
+
+    def __repr__(self) -> str:
+        return f"<Running {self.name} {'done' if self.done() else 'running'}>"
+
+
+def start(
+    loop: asyncio.AbstractEventLoop,
+    assemble: Callable[[Materialization], tuple[asyncio.Future[M], Any]],
+    name: str,
+) -> Running[M]:
+    """Puts a graph together on ``loop`` and sets it going.
+
+    Args:
+        loop: the loop to run on; this is its thread.
+        assemble: attaches source, flows and sink, and returns the sink's future and the materialized value.
+        name: seen in the handle, the supervisor's task and failures.
+    """
+    m = Materialization(loop)
+    try:
+        sink, value = assemble(m)
+    except BaseException:
+        m.cancel()
+        _keep(loop.create_task(m._settle(), name=f"undo of stream {name}"))
+        raise
+    m._sink = sink
+    if m._cancelled:
+        sink.cancel()
+    result: asyncio.Future[M] = loop.create_future()
+    if loop.get_debug():
+        watch(m)
+    supervisor = loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}")
+    supervisor.add_done_callback(lambda _task: _make_good(m, sink, result, name))
+    _keep(supervisor)
+    return Running(m, result, value, name)
+
+
+def _make_good(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
+    """A supervisor that was cancelled before its first step has done nothing: a loop that shuts down now must not wait for ever."""
+    if not result.done():
+        m.cancel()
+        _keep(m.loop.create_task(_stop(m, sink, result, name, interrupted=True), name=f"stop of stream {name}"))
+
+
+def _keep(task: asyncio.Task[None]) -> None:
+    _supervisors.add(task)
+    task.add_done_callback(_supervisors.discard)
+
+
+async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
+    """Waits for the sink, stops what is left of the run, and only then makes the outcome known."""
+    interrupted: asyncio.CancelledError | None = None
+    try:
+        await asyncio.wait((sink,))
+    except asyncio.CancelledError as error:  # the loop is shutting down
+        interrupted = error
+        m.cancel()
+        sink.cancel()
+    await _stop(m, sink, result, name, interrupted=interrupted is not None)
+    if interrupted is not None:
+        raise interrupted
+
+
+async def _stop(
+    m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str, *, interrupted: bool
+) -> None:
+    if sink.cancelled() or (sink.done() and sink.exception() is not None):
+        m.cancel()  # sinks and sources beside the one that ended the run
+    try:
+        await m._settle()
+    finally:
+        unwatch(m)
+        sink.cancel()  # where it is not done, which only a loop that shuts down leaves behind
+        _resolve(result, sink, m, name, interrupted)
+
+
+def _resolve(
+    result: asyncio.Future[M], sink: asyncio.Future[M], m: Materialization, name: str, interrupted: bool
+) -> None:
+    """Hands the outcome to those who await the handle."""
+    failure = m._failure
+    if failure is None:
+        if sink.cancelled():
+            result.cancel()
+            return
+        failure = sink.exception()
+        if failure is None:
+            result.set_result(sink.result())
+            return
+    elif not sink.cancelled():
+        _ = sink.exception()  # retrieved: the run's failure stands for it
+    if interrupted and isinstance(failure, asyncio.CancelledError):
+        result.cancel()  # a stage's task was cancelled by the same shutdown: no failure to be reported
+        return
+    m._failure = failure
+    failure = storable(failure)
+    note = f"in the stream {name}"
+    if note not in getattr(failure, "__notes__", ()):  # one error can end many runs
+        failure.add_note(note)
+    result.set_exception(failure)
+    if m._hands_over:
+        m._outcome = result  # held, for what is dropped unseen is reported
+        m._count_as_seen()
