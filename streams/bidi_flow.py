@@ -80,8 +80,8 @@ class BidiFlow(Generic[I_contra, O_co, BackI_contra, BackO_co]):
     @staticmethod
     def from_functions(there: Callable[[A], B], back: Callable[[C], D]) -> BidiFlow[A, B, C, D]:
         """``there`` of each element one way, ``back`` of each the other way."""
-        one: Flow[A, A] = Flow.identity()
-        other: Flow[C, C] = Flow.identity()
+        one = Flow[A, A].identity()
+        other = Flow[C, C].identity()
         return BidiFlow.from_flows(one.map(there), other.map(back))
 
     @staticmethod

@@ -221,6 +221,12 @@ def null_element(where: str) -> TypeError:
     return TypeError(f"{where}: None is not an element of a stream (Reactive Streams 2.13)")
 
 
+def add_place(error: BaseException, place: str) -> None:
+    """Notes where ``error`` came from, once: the same object can end many runs."""
+    if place not in getattr(error, "__notes__", ()):
+        error.add_note(place)
+
+
 def storable(error: BaseException) -> BaseException:
     """``error``, or what stands for it where a future cannot hold it: StopIteration becomes RuntimeError, as in generators."""
     if not isinstance(error, StopIteration):

@@ -102,9 +102,9 @@ class Flow(Operators, Generic[I_contra, O_co]):
     def __repr__(self) -> str:
         return f"<Flow {self.name}>"
 
-    @staticmethod
-    def identity() -> Flow[R, R]:
-        """Lets everything through: the beginning of a flow made of operators."""
+    @classmethod
+    def identity(cls: type[Flow[R, R]]) -> Flow[R, R]:
+        """Lets everything through: the beginning of a flow made of operators, as ``Flow[int, int].identity()``."""
         return Flow(lambda publisher, _m: publisher, "identity")
 
     @staticmethod

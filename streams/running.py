@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, Generic, TypeVar
 
 from streams.blocked_loop import unwatch, watch
-from streams.errors import storable
+from streams.errors import add_place, storable
 from streams.materialize import Materialization
 
 M = TypeVar("M")
@@ -162,9 +162,7 @@ def _resolve(
         return
     m._failure = failure
     failure = storable(failure)
-    note = f"in the stream {name}"
-    if note not in getattr(failure, "__notes__", ()):  # one error can end many runs
-        failure.add_note(note)
+    add_place(failure, f"in the stream {name}")
     result.set_exception(failure)
     if m._hands_over:
         m._outcome = result  # held, for what is dropped unseen is reported

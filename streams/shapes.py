@@ -86,10 +86,17 @@ def name_of(part: object) -> str:
 def expect_flow(flow: object) -> None:
     """Refuses what cannot be a flow, with ``TypeError``."""
     if not hasattr(flow, "attach_flow"):
-        raise TypeError(f"via() takes a flow, not {type(flow).__name__}; a sink goes into to()")
+        raise TypeError(
+            f"via() takes a flow, not {_described(flow)}; a sink goes into to(), an operator of reactivex into Flow.rx()"
+        )
 
 
 def expect_sink(sink: object) -> None:
     """Refuses what cannot be a sink, with ``TypeError``."""
     if not hasattr(sink, "attach_sink"):
-        raise TypeError(f"to() takes a sink, not {type(sink).__name__}; a flow goes into via()")
+        raise TypeError(f"to() takes a sink, not {_described(sink)}; a flow goes into via()")
+
+
+def _described(part: object) -> str:
+    name = getattr(part, "__name__", None) if callable(part) else None
+    return f"the function {name}: is it to be called?" if name else type(part).__name__

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
 from streams.materialize import Materialization
-from streams.operators.via import positive
+from streams.operators.via import awaiting_functions, functions, positive
 from streams.publishers.blocks import BinaryFile, expect_file
 from streams.stages.map_async import MapAsyncUnordered
 from streams.stages.relay import PublisherSink
@@ -107,11 +107,13 @@ class Sink(Generic[I_contra, M_co]):
     @staticmethod
     def foreach(f: Callable[[T], object]) -> Sink[T, int]:
         """Calls ``f`` with each element; results in how many there were."""
+        functions("foreach", f=f)
         return _sink(lambda m: Foreach(m, f), "foreach")
 
     @staticmethod
     def foreach_async(parallelism: int, f: Callable[[T], Awaitable[object]]) -> Sink[T, int]:
         """Awaits ``f`` of each element, ``parallelism`` at a time; results in how many there were."""
+        awaiting_functions("foreach_async", f=f)
 
         @functools.wraps(f)  # for its name, in failures
         async def run(element: T) -> T:
@@ -137,16 +139,19 @@ class Sink(Generic[I_contra, M_co]):
     @staticmethod
     def fold(zero: A, f: Callable[[A, T], A]) -> Sink[T, A]:
         """``f(... f(f(zero, first), second) ..., last)``."""
+        functions("fold", f=f)
         return _sink(lambda m: Fold(m, zero, f), "fold")
 
     @staticmethod
     def fold_async(zero: A, f: Callable[[A, T], Awaitable[A]]) -> Sink[T, A]:
         """`fold` with a coroutine function: each step is awaited before the next element is asked for."""
+        awaiting_functions("fold_async", f=f)
         return Sink(lambda publisher, m: attach_fold_async(publisher, m, zero, f), "fold_async")
 
     @staticmethod
     def reduce(f: Callable[[T, T], T]) -> Sink[T, T]:
         """`fold` that begins with the first element; `EmptyStreamError` if there is none."""
+        functions("reduce", f=f)
         return _sink(lambda m: Reduce(m, f), "reduce")
 
     @staticmethod
@@ -188,6 +193,7 @@ class Sink(Generic[I_contra, M_co]):
     @staticmethod
     def on_complete(callback: Callable[[BaseException | None], object]) -> Sink[object, None]:
         """Takes everything and calls ``callback`` once: with None at completion, the failure, or ``CancelledError`` of a cancelled run."""
+        functions("on_complete", callback=callback)
         return _sink(lambda m: OnComplete(m, callback), "on_complete")
 
     @staticmethod

@@ -190,7 +190,7 @@ class Source(Operators, Generic[T_co]):
                 fails with ``ValueError`` where a turn gives no element.
         """
         opened = repeatable(iterable)
-        return Source(lambda m: (IterablePublisher(m, lambda: cycled(opened)), None), "cycle")
+        return Source(lambda m: (IterablePublisher(m, lambda: cycled(opened), "cycle"), None), "cycle")
 
     @staticmethod
     def range(*bounds: int) -> Source[int]:
@@ -235,12 +235,12 @@ class Source(Operators, Generic[T_co]):
                 once and stays the caller's; one that a function returns is closed when the run is over.
         """
         opened = opener(iterable)
-        return Source(lambda m: (IterablePublisher(m, opened), None), "iterable")
+        return Source(lambda m: (IterablePublisher(m, opened, "iterable"), None), "iterable")
 
     @staticmethod
     def iterable(factory: Callable[[], Iterable[T]]) -> Source[T]:
         """What the iterable gives that ``factory`` returns, anew for each run."""
-        return Source(lambda m: (IterablePublisher(m, factory), None), "iterable")
+        return Source(lambda m: (IterablePublisher(m, factory, "iterable"), None), "iterable")
 
     @staticmethod
     def from_async_iterable(iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]]) -> Source[T]:
@@ -254,7 +254,7 @@ class Source(Operators, Generic[T_co]):
                 f"from_async_iterable: needs an asynchronous iterable or a function that returns one, not {type(iterable).__name__}"
             )
         opened = iterable if callable(iterable) else lambda: iterable
-        return Source(lambda m: (AsyncIterablePublisher(m, opened), None), "async iterable")
+        return Source(lambda m: (AsyncIterablePublisher(m, opened, "async iterable"), None), "async iterable")
 
     @staticmethod
     def tick(seconds: float, initial_delay: float = 0.0) -> Source[int]:

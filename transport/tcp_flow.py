@@ -285,8 +285,8 @@ class TcpWriter(Subscriber[bytes]):
         """Write, and ask for the next."""
         if element is None:
             raise null_element("TcpWriter")
-        if self._transport is None or self.ended:
-            return
+        if self._transport is None or self.ended or self._transport.is_closing():
+            return  # the peer has gone: asyncio would only warn, for each element, until it says so
         self._asked = False
         try:
             self._transport.write(element)

@@ -20,7 +20,7 @@ def chunks() -> Iterator[bytes]:
 
 async def main() -> None:
     """A third of a second is time enough for many times as much."""
-    received: Flow[bytes, bytes] = Flow.identity()
+    received = Flow[bytes, bytes].identity()
     deaf = received.prepend(Source.never())
     server = bind("127.0.0.1:0").to(Sink.foreach(lambda connection: connection.handle_with(deaf))).run()
     address = await server.value.address()

@@ -16,7 +16,7 @@ async def same(n: int) -> int:
 
 async def main() -> None:
     """One run for each operator."""
-    start: Flow[int, int] = Flow.identity()
+    start = Flow[int, int].identity()
     flows = {
         "map": start.map(lambda n: n),
         "throttle": start.throttle(1_000_000, 1.0, 1000),

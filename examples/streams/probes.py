@@ -8,7 +8,7 @@ from streams.testkit import TestSink, TestSource
 
 async def main() -> None:
     """Keeps the odd numbers in pairs."""
-    numbers: Flow[int, int] = Flow.identity()
+    numbers = Flow[int, int].identity()
     flow = numbers.filter(lambda n: n % 2).grouped(2)
     source, sink = TestSource[int](), TestSink[list[int]]()
     running = source.via(flow).to(sink).run()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.contract import Subscriber
 from streams.materialize import Materialization
-from streams.operators.via import Via, functions, positive
+from streams.operators.via import Via, awaiting_functions, functions, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.map_async import MapAsync, MapAsyncUnordered
 from streams.stages.map_async_partitioned import MapAsyncPartitioned, MapAsyncPartitionedUnordered
@@ -40,7 +40,7 @@ class AsynchronousOperators(Via):
 
         A failure comes in its element's place: what precedes it is emitted first.
         """
-        functions("map_async", f=f)
+        awaiting_functions("map_async", f=f)
         positive("map_async", "parallelism", parallelism)
         return self.via(StageFlow(lambda downstream, m: MapAsync(downstream, m, parallelism, f), "map_async"))
 
@@ -50,7 +50,7 @@ class AsynchronousOperators(Via):
     def map_async_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R]: ...
     def map_async_unordered(self, parallelism: int, f: Callable[[Any], Awaitable[Any]]) -> Any:
         """What awaiting ``f(element)`` gives, ``parallelism`` at a time, as it is done; a failure as soon as it is known."""
-        functions("map_async_unordered", f=f)
+        awaiting_functions("map_async_unordered", f=f)
         positive("map_async_unordered", "parallelism", parallelism)
         return self.via(
             StageFlow(lambda downstream, m: MapAsyncUnordered(downstream, m, parallelism, f), "map_async_unordered")
@@ -87,7 +87,8 @@ class AsynchronousOperators(Via):
             partition: an element's partition; anything that can be a key of a dict.
             f: gets the element and its partition.
         """
-        functions("map_async_partitioned", partition=partition, f=f)
+        functions("map_async_partitioned", partition=partition)
+        awaiting_functions("map_async_partitioned", f=f)
         positive("map_async_partitioned", "parallelism", parallelism)
         positive("map_async_partitioned", "per_partition", per_partition)
 
@@ -120,7 +121,8 @@ class AsynchronousOperators(Via):
         f: Callable[[Any, Any], Awaitable[Any]],
     ) -> Any:
         """As `map_async_partitioned`, but results come as they are done; those of one partition in order if ``per_partition`` is 1."""
-        functions("map_async_partitioned_unordered", partition=partition, f=f)
+        functions("map_async_partitioned_unordered", partition=partition)
+        awaiting_functions("map_async_partitioned_unordered", f=f)
         positive("map_async_partitioned_unordered", "parallelism", parallelism)
         positive("map_async_partitioned_unordered", "per_partition", per_partition)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -136,6 +137,7 @@ class SubstreamOperators(Via):
         functions("flat_map_prefix", f=f)
         not_negative("flat_map_prefix", "count", count)
 
+        @functools.wraps(f)  # for its name, in failures
         def continued(prefix_and_tail: tuple[list[Any], Source[Any]]) -> Source[Any]:
             prefix, tail = prefix_and_tail
             flow = f(prefix)

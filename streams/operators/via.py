@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from enum import Enum
+from inspect import iscoroutinefunction
 from numbers import Real
 from operator import index
 from typing import Any
@@ -54,6 +55,17 @@ def _number(operator: str, name: str, value: object) -> None:
 
 
 def functions(operator: str, **given: object) -> None:
+    """Refuses what cannot be called, and coroutine functions, whose result would be taken for an element, with ``TypeError``."""
+    awaiting_functions(operator, **given)
+    for name, f in given.items():
+        if iscoroutinefunction(f):
+            raise TypeError(
+                f"{operator}: {name} is a coroutine function, which nobody here would await: map_async, Sink.foreach_async and "
+                "Sink.fold_async take those"
+            )
+
+
+def awaiting_functions(operator: str, **given: object) -> None:
     """Refuses what cannot be called, with ``TypeError``: here, and not when the first element comes."""
     for name, f in given.items():
         if not callable(f):

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import null_element
+from streams.errors import add_place, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET
 from streams.publishers.nobody import NOBODY
@@ -23,19 +23,21 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
     Args:
         m: the run.
         opened: gives the iterable.
+        name: the source's, in failures of the iterable; None where these say themselves where they come from.
     """
 
-    __slots__ = ("_m", "_opened")
+    __slots__ = ("_m", "_name", "_opened")
 
-    def __init__(self, m: Materialization, opened: Callable[[], AsyncIterable[T_co]]) -> None:
+    def __init__(self, m: Materialization, opened: Callable[[], AsyncIterable[T_co]], name: str | None = None) -> None:
         self._m = m
         self._opened = opened
+        self._name = name
 
     def subscribe(self, subscriber: Subscriber[T_co]) -> None:
         """Starts the task that will pull."""
         if subscriber is None:
             raise null_element("subscribe")
-        puller = _Puller(self._m, subscriber, self._opened)
+        puller = _Puller(self._m, subscriber, self._opened, self._name)
         subscriber.on_subscribe(puller)
         puller.start()
 
@@ -43,10 +45,13 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
 class _Puller(Subscription, Generic[T]):
     """One subscription: a task that waits for demand, awaits an element, and passes it on."""
 
-    __slots__ = ("_demand", "_done", "_m", "_opened", "_pushing", "_subscriber", "_task", "_wanted")
+    __slots__ = ("_demand", "_done", "_m", "_name", "_opened", "_pushing", "_subscriber", "_task", "_wanted")
 
-    def __init__(self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], AsyncIterable[T]]) -> None:
+    def __init__(
+        self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], AsyncIterable[T]], name: str | None
+    ) -> None:
         self._m = m
+        self._name = name
         self._subscriber = subscriber
         self._opened = opened
         self._demand = 0
@@ -135,6 +140,8 @@ class _Puller(Subscription, Generic[T]):
     def _signal_error(self, error: BaseException) -> None:
         if not self._done:
             self._done = True
+            if self._name is not None:
+                add_place(error, f"in the source {self._name}")
             self._subscriber.on_error(error)
 
     async def _close(self, iterator: Any) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import FAILURES, null_element
+from streams.errors import FAILURES, add_place, null_element
 from streams.materialize import Materialization
 from streams.stages.fused import BulkSource, Fused
 
@@ -28,19 +28,21 @@ class IterablePublisher(Publisher[T_co], Generic[T_co]):
     Args:
         m: the run.
         opened: gives the iterable; called in the first turn after the subscription.
+        name: the source's, in failures of the iterable; None where these say themselves where they come from.
     """
 
-    __slots__ = ("_m", "_opened")
+    __slots__ = ("_m", "_name", "_opened")
 
-    def __init__(self, m: Materialization, opened: Callable[[], Iterable[T_co]]) -> None:
+    def __init__(self, m: Materialization, opened: Callable[[], Iterable[T_co]], name: str | None = None) -> None:
         self._m = m
         self._opened = opened
+        self._name = name
 
     def subscribe(self, subscriber: Subscriber[T_co]) -> None:
         """Begins in the loop's next turn, when the whole graph is together."""
         if subscriber is None:
             raise null_element("subscribe")
-        emitter = _Emitter(self._m, subscriber, self._opened)
+        emitter = _Emitter(self._m, subscriber, self._opened, self._name)
         subscriber.on_subscribe(emitter)
         self._m.loop.call_soon(emitter.start)
 
@@ -65,14 +67,18 @@ class _Emitter(Subscription, Generic[T]):
         "_end",
         "_iterator",
         "_m",
+        "_name",
         "_opened",
         "_sized",
         "_subscriber",
         "done",
     )
 
-    def __init__(self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], Iterable[T]]) -> None:
+    def __init__(
+        self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], Iterable[T]], name: str | None
+    ) -> None:
         self._m = m
+        self._name = name
         self._subscriber = subscriber
         self._opened = opened
         self._iterator: Iterator[T] = iter(())
@@ -112,7 +118,7 @@ class _Emitter(Subscription, Generic[T]):
             iterable = self._opened()
             self._iterator = iter(iterable)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._m.call(self._fail, error)
+            self._m.call(self.iterable_failed, error)
             return
         except BaseException as error:  # the loop is to end; this stream ends with it
             self.done = True
@@ -166,6 +172,8 @@ class _Emitter(Subscription, Generic[T]):
 
     def iterable_failed(self, error: BaseException) -> None:
         """The iterable has raised."""
+        if self._name is not None:
+            add_place(error, f"in the source {self._name}")
         self._fail(error)
 
     def _emit_in_bulk(self, count: int, run: Callable[[Iterator[T], BulkSource], int]) -> bool:
@@ -191,7 +199,7 @@ class _Emitter(Subscription, Generic[T]):
                 self._complete()
                 return False
             except FAILURES as error:  # the iterable is user code
-                self._fail(error)
+                self.iterable_failed(error)
                 return False
             if element is None:
                 self.refuse_none()

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import FAILURES, BufferOverflowError, null_element
+from streams.errors import FAILURES, BufferOverflowError, add_place, null_element
 from streams.materialize import Materialization
 from streams.overflow import OverflowStrategy, make_room
 from streams.publishers.iterable import EMIT_BUDGET
@@ -157,6 +157,7 @@ class _Observer(Subscription, Generic[T]):
         """The observable has failed: told after the elements that came before. A subject may be given what is no exception."""
         if not isinstance(error, BaseException):
             error = TypeError(f"the observable of the source has failed with {error!r:.100}, which is no exception")
+        add_place(error, "in the source observable")
         self._observable_ended(error)
 
     def on_completed(self) -> None:

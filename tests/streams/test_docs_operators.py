@@ -18,6 +18,7 @@ from streams.operators.every import Operators
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
+from transport import tcp
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {path.name: path.read_text("utf-8") for path in sorted((DOCS / "operators").glob("*.md"))}
@@ -39,10 +40,10 @@ METHODS = {
     streams.SubSource: {"merge_substreams", "merge_substreams_with_parallelism", "concat_substreams", "to"},
 }
 """Methods that stand for operators and are none."""
-BARE_NAMES = (Operators, streams.SubSource, streams.SourceQueue)
+BARE_NAMES = (Operators, streams.SubSource, streams.SourceQueue, tcp, tcp.Binding, tcp.IncomingConnection)
 """Whose method a signature without a class is, by page and row."""
-USES_THREADS = re.compile(r"map_blocking|Source\.file|Source\.lines|Sink\.file")
-"""Programs that virtual time is not for: a thread takes none of it."""
+USES_THREADS = re.compile(r"map_blocking|Source\.file|Source\.lines|Sink\.file|transport\.tcp")
+"""Programs that virtual time is not for: a thread takes none of it, nor does a socket."""
 FIRST_REQUEST_ROW = re.compile(r"^\| (`[^|]+`) \| (\d+|all) \| (\d+|all) \|$", re.MULTILINE)
 FIRST_REQUESTS = FIRST_REQUEST_ROW.findall(INDEX)
 """The rows of the table of that name: operators, what upstream is asked for at first, and then."""
@@ -62,7 +63,11 @@ def public(owner: type) -> set[str]:
 def all_operators() -> set[str]:
     names = public(Operators)
     for owner in FACTORIES:
-        static = {name for name in public(owner) if isinstance(inspect.getattr_static(owner, name), staticmethod)}
+        static = {
+            name
+            for name in public(owner)
+            if isinstance(inspect.getattr_static(owner, name), (staticmethod, classmethod))
+        }
         names |= {f"{owner.__name__}.{name}" for name in static}
     for owner, methods in METHODS.items():
         names |= {f"{owner.__name__}.{name}" for name in methods}

@@ -19,9 +19,18 @@ TEXT = PAGE.read_text("utf-8")
 FIRST, *PROGRAMS = python_blocks(TEXT)
 
 
+def run_like_pytest(program: str) -> None:
+    """Runs a program, and the tests that it has."""
+    names: dict[str, Any] = {"__name__": "overview"}
+    exec(compile(program, str(PAGE), "exec"), names)
+    for name, found in names.items():
+        if name.startswith("test_"):
+            assert found() is None, "pytest would not await it"
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_a_program_of_the_overview_prints_what_it_says(program: str, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(program, str(PAGE), "exec"), {"__name__": "overview"})
+    run_like_pytest(program)
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", program)
 
 
@@ -33,7 +42,7 @@ def test_two_programs_print_something_and_one_is_a_test_with_expectations() -> N
 def test_the_test_that_the_overview_shows_fails_where_the_delay_is_shorter() -> None:
     program = next(program for program in PROGRAMS if ".delay(60)" in program)
     with pytest.raises(AssertionError, match="expected no signal, got next 7"):
-        exec(program.replace(".delay(60)", ".delay(50)"), {})
+        run_like_pytest(program.replace(".delay(60)", ".delay(50)"))
 
 
 def test_the_first_program_counts_the_groups_that_were_stored(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import reactivex
 
-from streams import Keep, Sink, Source, Subscriber
+from streams import Flow, Keep, OverflowStrategy, Sink, Source, Subscriber
 from streams.testkit import TestPublisher, TestSink, elapse, run_in_virtual_time, settle
 
 
@@ -346,6 +347,39 @@ def test_what_cannot_be_meant_is_refused_when_it_is_described(make: Callable[[],
         make()
 
 
+async def coroutine_function(_n: Any) -> int:
+    return 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Source.of(1).map(coroutine_function),
+        lambda: Source.of(1).filter(coroutine_function),
+        lambda: Source.of(1).map_blocking(1, coroutine_function),
+        lambda: Source.of(1).group_by(2, coroutine_function),
+        lambda: Sink.foreach(coroutine_function),
+        lambda: Sink.fold(0, coroutine_function),  # type: ignore[arg-type]
+    ],
+)
+def test_a_coroutine_function_that_nobody_would_await_is_refused(make: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="coroutine function, which nobody here would await: map_async"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Source.of(1).via(len), "function len: is it to be called.* operator of reactivex into Flow.rx"),  # type: ignore[arg-type]
+        (lambda: Source.of(1).to(Sink.collect), "function collect: is it to be called"),  # type: ignore[arg-type]
+        (lambda: Source.of(1).to(Flow[int, int].identity()), "to.. takes a sink, not Flow; a flow goes into via"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_does_not_fit_is_refused_with_what_would(make: Callable[[], Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        make()
+
+
 def test_a_failed_source_run_again_and_again_fails_with_the_same_short_story() -> None:
     error = ValueError("no")
 
@@ -393,3 +427,55 @@ def test_recovering_with_what_is_no_source_says_so() -> None:
             await Source.failed(ValueError()).recover_with(-1, lambda _: [1]).run_with(Sink.ignore())  # type: ignore[arg-type, return-value]
 
     run_in_virtual_time(main())
+
+
+def broken() -> Any:
+    raise ValueError("no more")
+    yield
+
+
+async def broken_later() -> Any:
+    raise ValueError("no more")
+    yield
+
+
+@pytest.mark.parametrize(
+    "behind", [lambda s: s, lambda s: s.map(str), lambda s: s.take(5)], ids=["sink", "map", "take"]
+)
+@pytest.mark.parametrize(
+    ("source", "note"),
+    [
+        (Source.iterable(broken), "in the source iterable"),
+        (Source.from_iterable(broken), "in the source iterable"),
+        (Source.cycle(broken), "in the source cycle"),
+        (Source.from_async_iterable(broken_later), "in the source async iterable"),
+        (Source.unfold(0, lambda n: 1 // n), "in the source unfold"),  # type: ignore[arg-type, return-value]
+        (
+            Source.from_observable(reactivex.throw(ValueError("no")), 1, OverflowStrategy.FAIL),
+            "in the source observable",
+        ),
+        (Source.single(0).flat_map_concat(lambda _: Source.iterable(broken)), "in the source iterable"),
+    ],
+)
+def test_what_a_source_fails_with_names_the_source(
+    source: Source[Any], note: str, behind: Callable[[Any], Any]
+) -> None:
+    async def main() -> None:
+        await behind(source).run_with(Sink.ignore())
+
+    with pytest.raises((ValueError, ZeroDivisionError)) as caught:
+        run_in_virtual_time(main())
+    assert sum(text.startswith(note) for text in caught.value.__notes__) == 1
+    assert sum(text.startswith("in the source") for text in caught.value.__notes__) == 1
+
+
+def test_a_function_that_chooses_a_flow_is_named_when_it_fails() -> None:
+    def chosen(prefix: list[int]) -> Any:
+        raise ValueError(prefix)
+
+    async def main() -> None:
+        await Source.of(1, 2).flat_map_prefix(1, chosen).run_with(Sink.ignore())
+
+    with pytest.raises(ValueError, match=r"\[1\]") as caught:
+        run_in_virtual_time(main())
+    assert any("flat_map_prefix(" in note and "chosen" in note for note in caught.value.__notes__)

@@ -194,7 +194,7 @@ def test_map_error_puts_another_failure_in_its_place_with_the_first_as_the_cause
 @pytest.mark.parametrize("which", [None, OSError, (KeyError, OSError), lambda error: str(error) == "first"])
 def test_on_error_complete_ends_instead_of_failing(which: Any) -> None:
     async def main() -> None:
-        flow: Flow[int, int] = Flow.identity()
+        flow = Flow[int, int].identity()
         flow = flow.on_error_complete() if which is None else flow.on_error_complete(which)
         assert await failing_after(1, 2).via(flow).run_with(Sink.collect()) == [1, 2]
 

@@ -16,7 +16,7 @@ from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
 from transport.tcp_flow import TcpWriter
 
-IDENTITY: Flow[bytes, bytes] = Flow.identity()
+IDENTITY = Flow[bytes, bytes].identity()
 FREE_PORT = "127.0.0.1:0"
 LARGE = 32 << 20
 """Bytes far beyond what sockets hold."""

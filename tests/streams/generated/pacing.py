@@ -7,7 +7,7 @@ Only then does it ask for more. The loop's time is virtual, so a stage that wait
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -29,22 +29,41 @@ class Endless:
         given: how many were taken.
     """
 
-    def __init__(self, enough: int) -> None:
+    def __init__(self, enough: int, warm_up: Callable[[], None]) -> None:
         self.given = 0
         self._enough = enough
+        self._warm_up = warm_up
         self._reached = asyncio.Event()
 
     def __iter__(self) -> Iterator[int]:
-        enough, mark = self._enough, self._reached.set
+        enough, warm = self._enough, int(self._enough * WARM_UP)
         for number in count():
-            if number == enough:
-                mark()
+            if number == warm:
+                self._warm_up()
+            elif number == enough:
+                self._reached.set()
             self.given = number + 1
             yield number
 
     async def reached(self) -> None:
         """Waits until as many were taken as are enough for the test."""
         await self._reached.wait()
+
+
+class Memory:
+    """What the process gains after the warm-up, in bytes."""
+
+    def __init__(self) -> None:
+        self._warm: int | None = None
+
+    def warm(self) -> None:
+        """The warm-up is over; only the first call counts."""
+        if self._warm is None:
+            self._warm = resident_bytes()
+
+    def growth(self) -> int:
+        """Bytes gained since; 0 where the stream ended before."""
+        return 0 if self._warm is None else resident_bytes() - self._warm
 
 
 class SlowSubscriber(Subscriber[Any]):
@@ -135,12 +154,13 @@ def pace_flow(case: FlowCase, elements: int, step: int) -> Outcome:
     """
 
     async def main() -> Outcome:
-        numbers = Endless(elements)
+        memory = Memory()
+        numbers = Endless(elements, memory.warm)
         last = SlowSubscriber()
         running = Source.iterable(lambda: numbers).via(case.flow()).to(Sink.from_subscriber(lambda: last)).run()
         await settle()
         enough = asyncio.ensure_future(numbers.reached())
-        most, warm = 0.0, 0
+        most = 0.0
         while not enough.done() and last.got < elements:
             asking = asyncio.ensure_future(last.ask(step))
             await asyncio.wait((asking, enough), return_when=asyncio.FIRST_COMPLETED)
@@ -152,11 +172,10 @@ def pace_flow(case: FlowCase, elements: int, step: int) -> Outcome:
                 assert case.ends, f"{case.name} has ended"
                 break
             most = max(most, numbers.given - case.ratio * last.asked)
-            if not warm and max(numbers.given, last.got) >= elements * WARM_UP:
-                warm = resident_bytes()
+            if last.got >= elements * WARM_UP:
+                memory.warm()
+        growth = memory.growth()
         enough.cancel()
-        warm = warm or resident_bytes()
-        growth = resident_bytes() - warm
         last.cancel()
         await asyncio.wait((asyncio.ensure_future(finish(running)),))
         return Outcome(case.name, numbers.given, last.got, most, case.ahead, growth)
@@ -173,14 +192,14 @@ def pace_source(case: SourceCase, elements: int, step: int) -> Outcome:
         last = SlowSubscriber()
         running = endless().to(Sink.from_subscriber(lambda: last)).run()
         await settle()
-        warm = 0
+        memory = Memory()
         while last.got < elements:
             await last.ask(step)
             assert not last.ended, f"{case.name} has ended: {last.error!r}"
             assert last.got == last.asked, f"{case.name} has given {last.got} elements and was asked for {last.asked}"
-            if not warm and last.got >= elements * WARM_UP:
-                warm = resident_bytes()
-        growth = resident_bytes() - warm
+            if last.got >= elements * WARM_UP:
+                memory.warm()
+        growth = memory.growth()
         last.cancel()
         await asyncio.wait((asyncio.ensure_future(finish(running)),))
         return Outcome(case.name, last.got, last.got, 0, 0, growth)

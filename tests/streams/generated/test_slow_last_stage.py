@@ -45,14 +45,17 @@ def test_an_operator_that_ends_an_endless_stream_is_caught() -> None:
         pace_flow(FlowCase("broken", lambda: Flow[int, int].identity().take(50)), ELEMENTS, STEP)
 
 
-def test_an_operator_that_keeps_what_has_passed_is_caught() -> None:
+@pytest.mark.parametrize("emits", ["each", "at the end"])
+def test_an_operator_that_keeps_what_has_passed_is_caught(emits: str) -> None:
     kept: list[bytes] = []
 
     def keep(n: int) -> int:
         kept.append(bytes(1_000))
         return n
 
-    outcome = pace_flow(FlowCase("hoarding", lambda: Flow[int, int].identity().map(keep)), 20_000, 500)
+    start = Flow[int, int].identity()
+    hoarding = start.map(keep) if emits == "each" else start.fold(0, lambda _, n: keep(n))
+    outcome = pace_flow(FlowCase("hoarding", lambda: hoarding, ratio=1.0, ahead=None), 20_000, 500)
     assert outcome.growth > ALLOWED_GROWTH
     lean = pace_flow(FlowCase("lean", lambda: Flow[int, int].identity().map(abs)), 20_000, 500)
     assert lean.growth <= ALLOWED_GROWTH
