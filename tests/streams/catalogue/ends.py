@@ -11,9 +11,10 @@ from typing import Any
 import reactivex
 from reactivex.disposable import Disposable
 
-from streams import Flow, Framing, OverflowStrategy, Publisher, Sink, Source
+from streams import BidiFlow, Flow, Framing, OverflowStrategy, Publisher, Sink, Source, Subscriber, Subscription
 from streams.stages.framing import LineFraming
 from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
+from tests.streams.verification.originals import PassOn
 
 BLOCK = b"x" * 1024
 """What files without end consist of."""
@@ -86,6 +87,22 @@ def _observable_on_a_timer(count: int) -> Any:
     return reactivex.create(subscribe)
 
 
+def _from_publisher(elements: Source[Any]) -> Source[Any]:
+    """A source of a publisher: the one that another source has in the same run."""
+    return Source(lambda m: Source.from_publisher(lambda: elements.create(m)[0]).create(m), "publisher")
+
+
+def _as_subscriber(elements: Source[Any]) -> Source[Any]:
+    """A source whose subscriber is given to the publisher that another source has in the same run."""
+
+    def create(m: Any) -> tuple[Publisher[Any], Any]:
+        publisher, subscriber = Source.as_subscriber().create(m)
+        elements.create(m)[0].subscribe(subscriber)
+        return publisher, subscriber
+
+    return Source(create, "subscriber")
+
+
 def _step(n: int) -> tuple[int, int]:
     return n + 1, n
 
@@ -119,6 +136,18 @@ SOURCES: list[SourceCase] = [
     SourceCase("from_iterable", lambda n: Source.from_iterable(range(n)), lambda: Source.iterable(itertools.count)),
     SourceCase("iterable", lambda n: Source.iterable(lambda: iter(range(n))), lambda: Source.iterable(itertools.count)),
     SourceCase("range", Source.range, lambda: Source.range(2**62)),
+    SourceCase("of", lambda n: Source.of(*range(n))),
+    SourceCase("single", _only(1, lambda: Source.single(7))),
+    SourceCase(
+        "from_publisher",
+        lambda n: _from_publisher(Source.range(n)),
+        lambda: _from_publisher(Source.iterable(itertools.count)),
+    ),
+    SourceCase(
+        "as_subscriber",
+        lambda n: _as_subscriber(Source.range(n)),
+        lambda: _as_subscriber(Source.iterable(itertools.count)),
+    ),
     SourceCase("repeat", lambda n: Source.repeat(7).take(n), lambda: Source.repeat(7)),
     SourceCase("cycle", lambda n: Source.cycle([1, 2, 3]).take(n), lambda: Source.cycle([1, 2, 3])),
     SourceCase(
@@ -176,7 +205,38 @@ class _Acknowledged:
         """Nothing is to be done."""
 
 
+class _OneByOne(Subscriber[Any]):
+    """A subscriber of somebody's own."""
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        if subscription is None:
+            raise TypeError("on_subscribe(None)")
+        if hasattr(self, "_subscription"):
+            subscription.cancel()
+            return
+        self._subscription = subscription
+        subscription.request(1)
+
+    def on_next(self, element: Any) -> None:
+        if element is None:
+            raise TypeError("on_next(None)")
+        self._subscription.request(1)
+
+    def on_error(self, error: BaseException) -> None:
+        if error is None:
+            raise TypeError("on_error(None)")
+
+    def on_complete(self) -> None:
+        """Nothing is to be done."""
+
+
 SINKS: list[SinkCase] = [
+    SinkCase("from_subscriber", lambda: Sink.from_subscriber(_OneByOne), lambda _: None),
+    SinkCase(
+        "valued",
+        lambda: Sink.valued(lambda publisher, m: (Sink.ignore().attach_sink(publisher, m), "a value")),
+        lambda _: None,
+    ),
     SinkCase("foreach", lambda: Sink.foreach(str), len),
     SinkCase("foreach_async", lambda: Sink.foreach_async(4, _nothing), len),
     SinkCase("collect", Sink.collect, list, endless=False),
@@ -218,7 +278,29 @@ def _same(numbers: list[int]) -> list[int]:
     return numbers
 
 
+def _there_and_back() -> Flow[int, int]:
+    """Through both flows of a protocol, with nothing at its other end."""
+    return BidiFlow.from_functions(lambda n: n + 1, lambda n: n - 1).join(Flow[int, int].identity())
+
+
+def _nothing_there_and_back() -> Flow[int, int]:
+    return BidiFlow[int, int, int, int].identity().join(Flow[int, int].identity())
+
+
+def _processor() -> Flow[int, int]:
+    return Flow.from_processor(PassOn)
+
+
+def _valued() -> Flow[int, int]:
+    return Flow.valued(lambda publisher, m: (Flow[int, int].identity().attach_flow(publisher, m), "a value"))
+
+
 FLOWS: list[FlowCase] = [
+    FlowCase("identity", Flow.identity, _same, identity=Flow.identity),
+    FlowCase("valued", _valued, _same, identity=_valued),
+    FlowCase("from_processor", _processor, _same, identity=_processor),
+    FlowCase("bidi_flow, join", _there_and_back, _same, identity=_there_and_back),
+    FlowCase("bidi_flow, identity", _nothing_there_and_back, _same, identity=_nothing_there_and_back),
     # One block is asked for at a time and one frame is in each.
     FlowCase("lines", _framed(lambda n: b"%d\n" % n, _lines), _same, ahead=0),
     FlowCase(

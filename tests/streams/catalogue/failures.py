@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from streams import (
@@ -68,14 +69,24 @@ def survivors(values: list[int]) -> list[Any]:
     return [value for i, value in enumerate(values, 1) if i % LIFE]
 
 
-def mortal_flow() -> Flow[Any, Any]:
-    mortal = Mortal()
-    return RestartFlow.with_backoff(QUICKLY, lambda: start().map(mortal.take))
+def mortal_flow(restart: Callable[..., Flow[Any, Any]]) -> Callable[[], Flow[Any, Any]]:
+    def make() -> Flow[Any, Any]:
+        mortal = Mortal()
+        return restart(QUICKLY, lambda: start().map(mortal.take))
+
+    return make
 
 
-def mortal_sink() -> Sink[Any, Any]:
-    mortal = Mortal()
-    return RestartSink.with_backoff(QUICKLY, lambda: Sink.foreach(mortal.take))
+def mortal_sink(restart: Callable[..., Sink[Any, Any]]) -> Callable[[], Sink[Any, Any]]:
+    def make() -> Sink[Any, Any]:
+        mortal = Mortal()
+        return restart(QUICKLY, lambda: Sink.foreach(mortal.take))
+
+    return make
+
+
+def added_up() -> Sink[Any, Any]:
+    return Sink.fold(0, lambda a, b: a + b)
 
 
 def let_pass(_error: BaseException) -> None:
@@ -103,6 +114,7 @@ FLOWS = [
         without_bad,
         ratio=BAD / (BAD - 1),
         ahead=1,
+        identity=lambda: start().map(itself).with_supervision(Supervision.resuming),
     ),
     FlowCase(
         "with_supervision, filter and scan",
@@ -124,7 +136,26 @@ FLOWS = [
         same,
         identity=lambda: RestartFlow.with_backoff(QUICKLY, start),
     ),
-    FlowCase("restart_flow, failing", mortal_flow, survivors, ratio=LIFE / (LIFE - 1), ahead=FEED_WINDOW + 1),
+    FlowCase(
+        "restart_flow, failing",
+        mortal_flow(RestartFlow.with_backoff),
+        survivors,
+        ratio=LIFE / (LIFE - 1),
+        ahead=FEED_WINDOW + 1,
+    ),
+    FlowCase(
+        "restart_flow, on_failures_with_backoff",
+        lambda: RestartFlow.on_failures_with_backoff(QUICKLY, lambda: start().map(itself)),
+        same,
+        identity=lambda: RestartFlow.on_failures_with_backoff(QUICKLY, start),
+    ),
+    FlowCase(
+        "restart_flow, on_failures_with_backoff, failing",
+        mortal_flow(RestartFlow.on_failures_with_backoff),
+        survivors,
+        ratio=LIFE / (LIFE - 1),
+        ahead=FEED_WINDOW + 1,
+    ),
     FlowCase(
         "kill_switch, single",
         KillSwitches.single,
@@ -148,6 +179,10 @@ SOURCES = [
 ]
 
 SINKS = [
-    SinkCase("restart_sink", lambda: RestartSink.with_backoff(QUICKLY, lambda: Sink.fold(0, lambda a, b: a + b)), sum),
-    SinkCase("restart_sink, failing", mortal_sink),
+    SinkCase("restart_sink", lambda: RestartSink.with_backoff(QUICKLY, added_up), sum),
+    SinkCase("restart_sink, failing", mortal_sink(RestartSink.with_backoff)),
+    SinkCase(
+        "restart_sink, on_failures_with_backoff", lambda: RestartSink.on_failures_with_backoff(QUICKLY, added_up), sum
+    ),
+    SinkCase("restart_sink, on_failures_with_backoff, failing", mortal_sink(RestartSink.on_failures_with_backoff)),
 ]

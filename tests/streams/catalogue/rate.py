@@ -14,6 +14,8 @@ LONG = 1e12
 """Seconds that no test lets pass, not even in virtual time."""
 MANY = 10**12
 """Elements that no test sends."""
+ROOMY = 100_000
+"""More than any test sends of which nothing may be dropped: see ``Runs.max_elements``."""
 QUIET = logging.getLogger("tests.streams.catalogue")
 SILENT = LogLevels(element=None, finish=None, failure=None)
 
@@ -191,9 +193,23 @@ BATCHING = [
 BUFFERING = [
     FlowCase("buffer", lambda: start().buffer(8), same, ahead=8, identity=lambda: start().buffer(8)),
     *(
-        FlowCase(f"buffer, {overflow.value}", lambda overflow=overflow: start().buffer(8, overflow), ahead=None)
+        FlowCase(
+            f"buffer, {overflow.value}",
+            lambda overflow=overflow: start().buffer(8, overflow),
+            ahead=None,
+            identity=lambda overflow=overflow: start().buffer(ROOMY, overflow),
+        )
         for overflow in OverflowStrategy
         if overflow not in {OverflowStrategy.BACKPRESSURE, OverflowStrategy.FAIL}
+    ),
+    FlowCase(
+        "buffer, fail",
+        # Whatever there is more of than has room is a failure: behind what is held back there never is.
+        lambda: start().take(ROOMY).buffer(ROOMY, OverflowStrategy.FAIL),
+        lambda xs: xs[:ROOMY],
+        ahead=None,
+        ends=True,
+        identity=lambda: start().buffer(ROOMY, OverflowStrategy.FAIL),
     ),
     FlowCase("conflate", lambda: start().conflate(add), ahead=None),
     FlowCase("conflate_with_seed", lambda: start().conflate_with_seed(lambda n: (n, n), lambda _, n: (n, n)), ahead=None),
@@ -234,9 +250,22 @@ TIMING = [
     FlowCase("throttle, enforcing", lambda: start().throttle(MANY, 1.0, MANY, mode=ThrottleMode.ENFORCING), same),
     FlowCase("delay", lambda: start().delay(1e-3), same, ahead=16, identity=lambda: start().delay(1e-3)),
     *(
-        FlowCase(f"delay, {overflow.value}", lambda overflow=overflow: start().delay(1e-3, 8, overflow), ahead=None)
+        FlowCase(
+            f"delay, {overflow.value}",
+            lambda overflow=overflow: start().delay(1e-3, 8, overflow),
+            ahead=None,
+            identity=lambda overflow=overflow: start().delay(1e-3, ROOMY, overflow),
+        )
         for overflow in OverflowStrategy
         if overflow not in {OverflowStrategy.BACKPRESSURE, OverflowStrategy.FAIL}
+    ),
+    FlowCase(
+        "delay, fail",
+        lambda: start().take(ROOMY).delay(1e-3, ROOMY, OverflowStrategy.FAIL),
+        lambda xs: xs[:ROOMY],
+        ahead=None,
+        ends=True,
+        identity=lambda: start().delay(1e-3, ROOMY, OverflowStrategy.FAIL),
     ),
     FlowCase(
         "initial_delay", lambda: start().initial_delay(0.5), same, identity=lambda: start().initial_delay(1e-6)

@@ -27,6 +27,10 @@ def grouped() -> Flow[Any, Any]:
     return Flow.identity().group_by(KEYS, key).merge_substreams()
 
 
+def in_parallel() -> Flow[Any, Any]:
+    return Flow.identity().group_by(KEYS, key).merge_substreams_with_parallelism(KEYS)
+
+
 def prefix_and_tail() -> Flow[Any, Any]:
     return (
         Flow.identity()
@@ -37,6 +41,13 @@ def prefix_and_tail() -> Flow[Any, Any]:
 
 FLOWS: list[FlowCase] = [
     FlowCase("group_by", grouped, model=list, ahead=KEYS * SUBSTREAM_PREFETCH + 1, identity=grouped),
+    FlowCase(
+        "group_by, merge_substreams_with_parallelism",
+        in_parallel,
+        model=list,
+        ahead=KEYS * SUBSTREAM_PREFETCH + 1,
+        identity=in_parallel,
+    ),
     FlowCase(
         "group_by, closed substreams recreated",
         lambda: (
@@ -56,6 +67,12 @@ FLOWS: list[FlowCase] = [
         lambda: Flow.identity().split_when(cut).merge_substreams(),
         model=list,
         ahead=SPLIT_BREADTH * LENGTH + 1,
+    ),
+    FlowCase(
+        "split_when, merge_substreams_with_parallelism",
+        lambda: Flow.identity().split_when(cut).merge_substreams_with_parallelism(2),
+        model=list,
+        ahead=2 * LENGTH + 1,
     ),
     FlowCase(
         "split_after",

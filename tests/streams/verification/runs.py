@@ -17,6 +17,9 @@ from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
 RECOVERING = ("recover", "map_error", "on_error_complete", "restart", "flow restart", "supervis")
 """Operators, by the beginning of their names, after which a failure is not the failure that it was (4.2)."""
 
+FED = 5_000
+"""Elements at most through an operator that does not hold upstream back: none may be dropped, so there is room for every one."""
+
 SEARCHED = 64
 """Elements that may flow into an operator, beyond 16 for each that is to come out, until that many do."""
 
@@ -64,6 +67,11 @@ class Runs:
     @property
     def timeout(self) -> float:
         return 60.0 if self.case.virtual_time else 10.0
+
+    @property
+    def max_elements(self) -> int:
+        held_back = not isinstance(self.case, FlowCase) or self.case.ahead is not None
+        return UNBOUNDED if held_back else FED
 
     @property
     def strict(self) -> bool:

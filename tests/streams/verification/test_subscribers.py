@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams import Publisher, Subscriber
+from streams import Publisher, Sink, Subscriber, Subscription
 from streams.testkit import TestSubscriber
 from streams.testkit.verification import (
     ProbingSubscriber,
@@ -16,6 +16,7 @@ from streams.testkit.verification import (
     SubscriberWhiteboxVerification,
     WhiteboxProbe,
 )
+from streams.testkit.verification.blackbox import MOST_ELEMENTS
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SinkCase
 from tests.streams.verification.runs import Captured, Runs
@@ -65,6 +66,40 @@ class TestSinks(Runs, SubscriberBlackboxVerification[int]):
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def create_element(self, n: int) -> int:
+        return n
+
+
+class Greedy(Subscriber[Any]):
+    """Asks for more than the kit sends, and takes it."""
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        subscription.request(MOST_ELEMENTS)
+
+    def on_next(self, element: Any) -> None:
+        """Nothing is to be done."""
+
+    def on_error(self, error: BaseException) -> None:
+        """Nothing is to be done."""
+
+    def on_complete(self) -> None:
+        """Nothing is to be done."""
+
+
+class TestEveryStage(Runs, SubscriberBlackboxVerification[int]):
+    """The operators in all their forms, whatever they make of what comes in: what goes up is bound by the same rules."""
+
+    case: FlowCase
+
+    test_untested_spec202_blackbox_signals_are_dispatched_asynchronously_where_they_take_long = None
+
+    @pytest.fixture(autouse=True, params=every.flows(), ids=lambda case: case.name)
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+    def create_subscriber(self) -> Subscriber[int]:
+        return self.subscriber_of(self.case.flow().to(Sink.from_subscriber(Greedy)))
 
     def create_element(self, n: int) -> int:
         return n
