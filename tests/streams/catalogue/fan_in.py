@@ -14,8 +14,9 @@ from tests.streams.catalogue.case import FlowCase
 A_FEW = (-1, -2, -3)
 """What another source has, where it has an end."""
 
-WITH_THE_FIRST_ROW = 2 * FAN_IN_PREFETCH
-"""What an input of the operators that combine the latest may give ahead: what it gave while the other had none takes no place."""
+WITH_THE_FIRST_ROW = EMIT_BUDGET + 2 * FAN_IN_PREFETCH
+"""What an input of the operators that combine the latest may give ahead: what it gave while the other had none takes no place, and as in a
+merge one may have a whole turn of the loop before the other gets one."""
 
 
 def flow() -> Flow[Any, Any]:
