@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.contract import Subscriber
-from streams.materialize import Materialization
 from streams.operators.via import Via, awaiting_functions, functions, positive
 from streams.shapes import FlowLike, SourceLike
 from streams.stages.map_async import MapAsync, MapAsyncUnordered
@@ -87,15 +86,9 @@ class AsynchronousOperators(Via):
             partition: an element's partition; anything that can be a key of a dict.
             f: gets the element and its partition.
         """
-        functions("map_async_partitioned", partition=partition)
-        awaiting_functions("map_async_partitioned", f=f)
-        positive("map_async_partitioned", "parallelism", parallelism)
-        positive("map_async_partitioned", "per_partition", per_partition)
-
-        def make(downstream: Subscriber[Any], m: Materialization) -> Subscriber[Any]:
-            return MapAsyncPartitioned(downstream, m, parallelism, per_partition, partition, f, "map_async_partitioned")
-
-        return self.via(StageFlow(make, "map_async_partitioned"))
+        return self.via(
+            _partitioned("map_async_partitioned", MapAsyncPartitioned, parallelism, per_partition, partition, f)
+        )
 
     @overload
     def map_async_partitioned_unordered(
@@ -121,17 +114,8 @@ class AsynchronousOperators(Via):
         f: Callable[[Any, Any], Awaitable[Any]],
     ) -> Any:
         """As `map_async_partitioned`, but results come as they are done; those of one partition in order if ``per_partition`` is 1."""
-        functions("map_async_partitioned_unordered", partition=partition)
-        awaiting_functions("map_async_partitioned_unordered", f=f)
-        positive("map_async_partitioned_unordered", "parallelism", parallelism)
-        positive("map_async_partitioned_unordered", "per_partition", per_partition)
-
-        def make(downstream: Subscriber[Any], m: Materialization) -> Subscriber[Any]:
-            return MapAsyncPartitionedUnordered(
-                downstream, m, parallelism, per_partition, partition, f, "map_async_partitioned_unordered"
-            )
-
-        return self.via(StageFlow(make, "map_async_partitioned_unordered"))
+        name = "map_async_partitioned_unordered"
+        return self.via(_partitioned(name, MapAsyncPartitionedUnordered, parallelism, per_partition, partition, f))
 
     @overload
     def map_blocking(self: SourceLike[T], parallelism: int, f: Callable[[T], R]) -> Source[R]: ...
@@ -162,3 +146,19 @@ class AsynchronousOperators(Via):
                 "map_blocking_unordered",
             )
         )
+
+
+def _partitioned(
+    name: str,
+    stage: Callable[..., Subscriber[Any]],
+    parallelism: int,
+    per_partition: int,
+    partition: Callable[[Any], Any],
+    f: Callable[[Any, Any], Awaitable[Any]],
+) -> StageFlow[Any, Any]:
+    """The flow of either order: the arguments are checked and handed on alike."""
+    functions(name, partition=partition)
+    awaiting_functions(name, f=f)
+    positive(name, "parallelism", parallelism)
+    positive(name, "per_partition", per_partition)
+    return StageFlow(lambda downstream, m: stage(downstream, m, parallelism, per_partition, partition, f, name), name)

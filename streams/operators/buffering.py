@@ -12,8 +12,7 @@ from streams.shapes import FlowLike, SourceLike
 from streams.stages.buffer import Buffer
 from streams.stages.condense import Batch, Conflate, WeightedBatch
 from streams.stages.extrapolate import Expand
-from streams.stages.last_element import NONE
-from streams.stages.stage import StageFlow
+from streams.stages.stage import NONE, StageFlow
 
 if TYPE_CHECKING:
     from streams.flow import Flow

@@ -11,8 +11,8 @@ from streams.stages.elementwise import Drop, DropWhile, Scan, Take, TakeWhile, Z
 from streams.stages.expand import MapConcat
 from streams.stages.fused import FusedFlow
 from streams.stages.intersperse import Intersperse
-from streams.stages.last_element import NONE, Fold, Reduce, StatefulMap
-from streams.stages.stage import StageFlow
+from streams.stages.last_element import Fold, Reduce, StatefulMap
+from streams.stages.stage import NONE, StageFlow
 
 if TYPE_CHECKING:
     from streams.flow import Flow

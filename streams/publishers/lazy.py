@@ -9,7 +9,7 @@ from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
-from streams.stages.stage import UNSUBSCRIBED, ControlledStage
+from streams.stages.stage import UNSUBSCRIBED, ControlledStage, PassingStage
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -36,7 +36,7 @@ class LazyPublisher(Publisher[T_co], Generic[T_co]):
         subscriber.on_subscribe(_Lazy(subscriber, self._m, self._factory))
 
 
-class _Lazy(ControlledStage[T, T], Generic[T]):
+class _Lazy(PassingStage[T], ControlledStage[T, T], Generic[T]):
     """One subscription: hands on, once there is something."""
 
     __slots__ = ("_factory", "_m", "_made")
@@ -46,12 +46,6 @@ class _Lazy(ControlledStage[T, T], Generic[T]):
         self._m = m
         self._factory = factory
         self._made = False
-
-    def on_next(self, element: T) -> None:
-        """Hands on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        self._push(element)
 
     def _subscribed(self) -> None:
         if self._done:  # cancelled, or failed, before the source's subscription came

@@ -9,7 +9,7 @@ from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import BufferOverflowError, null_element
 from streams.materialize import Materialization
 from streams.overflow import OverflowStrategy, make_room
-from streams.stages.stage import OVER, ControlledStage
+from streams.stages.stage import OVER, DrainingStage
 from streams.stages.timed import TIMER_SLACK, TimedStage
 
 T = TypeVar("T")
@@ -50,10 +50,10 @@ class _Room:
         return make_room(elements, self.size, self.overflow)
 
 
-class Buffer(ControlledStage[T, T], Generic[T]):
+class Buffer(DrainingStage[T, T], Generic[T]):
     """Holds up to ``size`` elements that downstream has not asked for yet."""
 
-    __slots__ = ("_busy", "_completed", "_elements", "_freed", "_room", "_size", "_step")
+    __slots__ = ("_elements", "_freed", "_room", "_size", "_step")
 
     def __init__(self, downstream: Subscriber[T], size: int, overflow: OverflowStrategy) -> None:
         super().__init__(downstream, "buffer")
@@ -62,8 +62,6 @@ class Buffer(ControlledStage[T, T], Generic[T]):
         self._step = self._room.step
         self._elements: deque[T] = deque()
         self._freed = 0
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Passes ``element`` straight on if it is wanted and nothing waits, or keeps it."""
@@ -79,19 +77,10 @@ class Buffer(ControlledStage[T, T], Generic[T]):
         elif not self._done and (len(elements) < self._size or self._make_room()):
             elements.append(element)
 
-    def on_complete(self) -> None:
-        """Ends once what waits is out."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
     def _subscribed(self) -> None:
         super()._subscribed()
         if not self._done:
             self._upstream.request(self._room.first_request())
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _drain(self) -> None:
         """Emits what waits, under demand; a call from within only leaves its mark."""

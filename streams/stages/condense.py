@@ -7,8 +7,8 @@ from typing import Generic
 
 from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import FAILURES, null_element
-from streams.stages.last_element import NONE, LastElementStage
-from streams.stages.stage import OVER, I, O
+from streams.stages.last_element import LastElementStage
+from streams.stages.stage import NONE, OVER, I, O
 from streams.stages.weighted import not_negative_weight
 
 

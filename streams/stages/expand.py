@@ -9,17 +9,17 @@ from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET, SIZED
-from streams.stages.stage import OVER, ControlledStage, I, O
+from streams.stages.stage import DrainingStage, I, O
 
 
-class MapConcat(ControlledStage[I, O], Generic[I, O]):
+class MapConcat(DrainingStage[I, O], Generic[I, O]):
     """Each element becomes any number of elements, emitted as downstream asks for them.
 
     One element of upstream is asked for at a time, once the results of the one before are out. An endless iterable leaves the loop
     its turns.
     """
 
-    __slots__ = ("_asked", "_budget", "_busy", "_completed", "_f", "_m", "_results", "_sized")
+    __slots__ = ("_asked", "_budget", "_f", "_m", "_results", "_sized")
 
     def __init__(
         self,
@@ -35,8 +35,6 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
         self._sized = False
         self._asked = False
         self._budget = EMIT_BUDGET
-        self._busy = False
-        self._completed = False
 
     def on_next(self, element: I) -> None:
         """Begins to emit the results for ``element``."""
@@ -54,18 +52,9 @@ class MapConcat(ControlledStage[I, O], Generic[I, O]):
             return
         self._drain()
 
-    def on_complete(self) -> None:
-        """Ends once the results at hand are out."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
     def _last_results(self) -> Iterator[O] | None:
         """What comes after the last element, the first time it is asked for; for subclasses that keep something back."""
         return None
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _dropped(self) -> None:
         self._drain()

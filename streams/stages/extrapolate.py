@@ -9,11 +9,10 @@ from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET
-from streams.stages.last_element import NONE
-from streams.stages.stage import OVER, ControlledStage, I, O
+from streams.stages.stage import NONE, DrainingStage, I, O
 
 
-class Expand(ControlledStage[I, O], Generic[I, O]):
+class Expand(DrainingStage[I, O], Generic[I, O]):
     """For each element an iterable, of which downstream gets as much as it asks for until the next element comes.
 
     Of each iterable at least one element is emitted; the next element is asked for when that is out, so one is held at most. An endless
@@ -27,7 +26,7 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
         initial: taken for an element that is there from the start.
     """
 
-    __slots__ = ("_asked", "_budget", "_busy", "_completed", "_f", "_fresh", "_initial", "_m", "_results", "_scheduled")
+    __slots__ = ("_asked", "_budget", "_f", "_fresh", "_initial", "_m", "_results", "_scheduled")
 
     def __init__(
         self,
@@ -45,9 +44,7 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
         self._fresh = False
         """Nothing of ``_results`` has been emitted yet."""
         self._asked = False
-        self._completed = False
         self._budget = EMIT_BUDGET
-        self._busy = False
         self._scheduled = False
 
     def on_next(self, element: I) -> None:
@@ -65,12 +62,6 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
         self._fresh = True
         self._drain(upstream_waits=True)
 
-    def on_complete(self) -> None:
-        """Ends, but not before something is out of the last element."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
     def _subscribed(self) -> None:
         if self._initial is NONE:
             super()._subscribed()
@@ -86,9 +77,6 @@ class Expand(ControlledStage[I, O], Generic[I, O]):
         self._busy = False
         initial, self._initial = self._initial, NONE
         self.on_next(initial)
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _drain(self, upstream_waits: bool = False) -> None:
         """Emits what there is for the demand; a call from within only leaves its mark, so the stack stays flat.

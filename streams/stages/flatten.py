@@ -14,7 +14,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization, Part
 from streams.shapes import SourceLike
-from streams.stages.stage import OVER, UNSUBSCRIBED, ControlledStage, I, O
+from streams.stages.stage import UNSUBSCRIBED, DrainingStage, I, O
 from streams.stages.substream import decline
 
 T = TypeVar("T")
@@ -79,10 +79,10 @@ class Inner(Subscriber[T], Generic[T]):
         self._part.end()
 
 
-class _Flatten(ControlledStage[I, O], Generic[I, O]):
+class _Flatten(DrainingStage[I, O], Generic[I, O]):
     """What both share: sources are made of elements, and opened one by one in a loop, so that the stack stays flat."""
 
-    __slots__ = ("_again", "_busy", "_completed", "_f", "_m")
+    __slots__ = ("_again", "_f", "_m")
 
     def __init__(
         self, downstream: Subscriber[O], m: Materialization, f: Callable[[I], SourceLike[O]], name: str
@@ -90,18 +90,7 @@ class _Flatten(ControlledStage[I, O], Generic[I, O]):
         super().__init__(downstream, name)
         self._m = m
         self._f = f
-        self._busy = False
         self._again = False
-        self._completed = False
-
-    def on_complete(self) -> None:
-        """Ends once the sources have."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _dropped(self) -> None:
         self._drain()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import OVER, ControlledStage, I, O
+from streams.stages.stage import DrainingStage, I, O
 
 
 class Place:
@@ -39,13 +39,13 @@ class Place:
         self.function = function
 
 
-class InFlight(ControlledStage[I, O], Generic[I, O]):
+class InFlight(DrainingStage[I, O], Generic[I, O]):
     """Works on elements, several at a time. Subclasses give `_begin`, which leads to one `_settled` for each place.
 
     What was asked for and has not come, what is being worked on and what is done but not emitted are together ``parallelism`` at most.
     """
 
-    __slots__ = ("_busy", "_completed", "_m", "_parallelism", "_places", "_started", "_under_way")
+    __slots__ = ("_m", "_parallelism", "_places", "_started", "_under_way")
 
     ordered: ClassVar[bool] = True
     """Results come in the order of the elements, a failure in its element's place; else as they are done, failures first."""
@@ -59,8 +59,6 @@ class InFlight(ControlledStage[I, O], Generic[I, O]):
         self._under_way = 0
         """Elements that have come, and whose results are not out."""
         self._started = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: I) -> None:
         """Begins work on ``element``."""
@@ -73,12 +71,6 @@ class InFlight(ControlledStage[I, O], Generic[I, O]):
             self._places.append(place)
         self._under_way += 1
         self._begin(place, element)
-
-    def on_complete(self) -> None:
-        """Ends once everything under way is out."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
 
     @abstractmethod
     def _begin(self, place: Place, element: I) -> None:

@@ -7,8 +7,7 @@ from typing import Generic, TypeVar
 
 from streams.contract import Subscriber
 from streams.errors import null_element
-from streams.stages.last_element import NONE
-from streams.stages.stage import OVER, ControlledStage
+from streams.stages.stage import NONE, OVER, ControlledStage
 
 T = TypeVar("T")
 

@@ -8,8 +8,7 @@ from typing import Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.stages.last_element import NONE
-from streams.stages.stage import OVER
+from streams.stages.stage import NONE, OVER
 from streams.stages.timed import TIMER_SLACK, TimedStage
 
 T = TypeVar("T")

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import FAILURES, EmptyStreamError, null_element
-from streams.stages.stage import OVER, ControlledStage, I, O, describe
+from streams.stages.stage import NONE, OVER, ControlledStage, I, O, describe
 
 S = TypeVar("S")
 T = TypeVar("T")
-
-NONE: Final[Any] = object()
-"""Stands where there is no element."""
 
 
 class LastElementStage(ControlledStage[I, O], Generic[I, O]):
     """A stage that can end with an element of its own, which waits for demand like any other."""
 
-    __slots__ = ("_last",)
+    __slots__ = ("_failure", "_last")
 
     def __init__(self, downstream: Subscriber[O], name: str) -> None:
         super().__init__(downstream, name)
         self._last: O = NONE
+        self._failure: BaseException | None = None
 
-    def _end_with(self, last: O) -> None:
-        """Upstream has ended: ``last`` is all that is still to come."""
+    def _end_with(self, last: O, failure: BaseException | None = None) -> None:
+        """Upstream has ended: ``last`` is all that is still to come before the end, or before ``failure``."""
         self._last = last
+        self._failure = failure
         self._upstream = OVER
         self._emit_last()
 
@@ -36,8 +35,15 @@ class LastElementStage(ControlledStage[I, O], Generic[I, O]):
             last, self._last = self._last, NONE
             self._push(last)
             if not self._done:
-                self._finish()
-                self._downstream.on_complete()
+                self._end()
+
+    def _end(self) -> None:
+        """The last signal."""
+        self._finish()
+        if self._failure is None:
+            self._downstream.on_complete()
+        else:
+            self._downstream.on_error(self._failure)
 
     def _finish(self) -> None:
         super()._finish()
@@ -132,7 +138,7 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         on_complete: called once at the end, whatever that is, with the state; what it returns, unless that is None, comes last.
     """
 
-    __slots__ = ("_create", "_f", "_failure", "_live", "_on_complete", "_report", "_state")
+    __slots__ = ("_create", "_f", "_live", "_on_complete", "_report", "_state")
 
     def __init__(
         self,
@@ -149,7 +155,6 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         self._report = report
         self._state: S = NONE
         self._live = False
-        self._failure: BaseException | None = None
 
     def on_next(self, element: I) -> None:
         """Passes on what the function makes of the state and ``element``."""
@@ -212,8 +217,7 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         if last is None:
             super()._failed(error)
         else:
-            self._failure = error
-            self._end_with(last)
+            self._end_with(last, error)
 
     def _words_in_vain(self) -> O | None:
         """As `_last_words` where the stream's end is settled: a fault of the function is only reported."""
@@ -222,15 +226,6 @@ class StatefulMap(LastElementStage[I, O], Generic[I, S, O]):
         except FAILURES as error:  # as above
             self._report(f"the on_complete function of {self._name} failed", error)
             return None
-
-    def _emit_last(self) -> None:
-        if self._failure is None:
-            super()._emit_last()
-        elif self._demand and not self._done:
-            push, downstream, last, failure = self._push, self._downstream, self._last, self._failure
-            self._finish()
-            push(last)
-            downstream.on_error(failure)
 
     def _demanded(self, n: int) -> None:
         if self._last is NONE:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams.errors import FAILURES
 from streams.stages.fan_in import FanIn, Inlet
+from streams.stages.stage import NONE
 
 T = TypeVar("T")
-MISSING: Final[Any] = object()
-"""No element yet."""
 
 
 class EagerFanIn(FanIn[T], Generic[T]):
@@ -224,7 +223,7 @@ class MergeSorted(EagerFanIn[T], Generic[T]):
     def __init__(self, inputs: int, key: Callable[[T], Any] | None = None) -> None:
         super().__init__(inputs)
         self._key = key
-        self._heads: list[Any] = [MISSING] * inputs
+        self._heads: list[Any] = [NONE] * inputs
         """The key of each input's next element: made once for each element."""
 
     def _emit_next(self) -> bool:
@@ -235,7 +234,7 @@ class MergeSorted(EagerFanIn[T], Generic[T]):
             return False
         if inlet is None:
             return False
-        self._heads[inlet.index] = MISSING
+        self._heads[inlet.index] = NONE
         return self._pass_on(inlet)
 
     def _smallest(self) -> Inlet[T] | None:
@@ -247,12 +246,12 @@ class MergeSorted(EagerFanIn[T], Generic[T]):
                     return None
                 continue
             head = heads[inlet.index]
-            if head is MISSING:
+            if head is NONE:
                 head = heads[inlet.index] = inlet.waiting[0] if key is None else key(inlet.waiting[0])
             if smallest is None or head < heads[smallest.index]:
                 smallest = inlet
         return smallest
 
     def _finish(self) -> None:
-        self._heads = [MISSING] * len(self._heads)
+        self._heads = [NONE] * len(self._heads)
         super()._finish()

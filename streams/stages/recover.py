@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from streams.contract import Subscriber, Subscription
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.inner import Inner
-from streams.stages.stage import OVER, ControlledStage, Stage, describe
+from streams.stages.stage import NONE, OVER, ControlledStage, PassingStage, describe
 
 T = TypeVar("T")
-NONE: Final[Any] = object()
-"""No last element waits."""
 
 
 class Recover(ControlledStage[T, T], Generic[T]):
@@ -141,7 +139,7 @@ class RecoverWith(ControlledStage[T, T], Generic[T]):
             inner.cancel()
 
 
-class MapError(Stage[T, T], Generic[T]):
+class MapError(PassingStage[T], Generic[T]):
     """Another failure in place of the one that comes; the function returns None to let it pass."""
 
     __slots__ = ("_f",)
@@ -149,12 +147,6 @@ class MapError(Stage[T, T], Generic[T]):
     def __init__(self, downstream: Subscriber[T], f: Callable[[BaseException], BaseException | None]) -> None:
         super().__init__(downstream, "map_error")
         self._f = f
-
-    def on_next(self, element: T) -> None:
-        """Passes on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        self._push(element)
 
     def _failed(self, error: BaseException) -> None:
         try:
@@ -172,7 +164,7 @@ class MapError(Stage[T, T], Generic[T]):
         super()._failed(other)
 
 
-class OnErrorComplete(Stage[T, T], Generic[T]):
+class OnErrorComplete(PassingStage[T], Generic[T]):
     """The end in place of those failures that the predicate accepts."""
 
     __slots__ = ("_predicate",)
@@ -180,12 +172,6 @@ class OnErrorComplete(Stage[T, T], Generic[T]):
     def __init__(self, downstream: Subscriber[T], predicate: Callable[[BaseException], object]) -> None:
         super().__init__(downstream, "on_error_complete")
         self._predicate = predicate
-
-    def on_next(self, element: T) -> None:
-        """Passes on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        self._push(element)
 
     def _failed(self, error: BaseException) -> None:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, StreamClosedError, null_element
@@ -17,13 +17,10 @@ from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
 from streams.shapes import SinkLike, name_of
 from streams.stages.side_run import SideSink
-from streams.stages.stage import OVER, ControlledStage, Stage, reject, supervised
+from streams.stages.stage import NONE, OVER, ControlledStage, Stage, reject, supervised
 from streams.stages.substream import Substream
 
 T = TypeVar("T")
-
-NONE: Final[Any] = object()
-"""No element waits."""
 
 
 class SideSinkStage(ControlledStage[T, T], Generic[T]):

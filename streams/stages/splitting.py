@@ -8,40 +8,30 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams.contract import Subscriber
 from streams.errors import FAILURES, TooManySubstreamsError, null_element
 from streams.publishers.nobody import NOBODY
-from streams.stages.stage import OVER, ControlledStage, discard
+from streams.stages.stage import NONE, DrainingStage, discard
 from streams.stages.substream import Substream
 
 T = TypeVar("T")
-NONE: Final[Any] = object()
-"""No element is held."""
 
 
-class SplittingStage(ControlledStage[T, Substream[T]], Generic[T]):
+class SplittingStage(DrainingStage[T, Substream[T]], Generic[T]):
     """What the splitting stages share: the element held, when upstream is asked, and how all ends.
 
     When downstream cancels it has only declined further substreams: the stage goes on as long as one is open.
     """
 
-    __slots__ = ("_asked", "_busy", "_completed", "_declined", "_held")
+    __slots__ = ("_asked", "_declined", "_held")
 
     def __init__(self, downstream: Subscriber[Substream[T]], name: str) -> None:
         super().__init__(downstream, name)
         self._held: T = NONE
         self._asked = False
-        self._busy = False
-        self._completed = False
         self._declined = False
-
-    def on_complete(self) -> None:
-        """Ends once the held element is out."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
 
     def request(self, n: int) -> None:
         """Asks for ``n`` more substreams."""
@@ -63,9 +53,6 @@ class SplittingStage(ControlledStage[T, Substream[T]], Generic[T]):
 
     def joined_by(self, substream: Substream[T]) -> None:
         """A substream has its subscriber."""
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _dropped(self) -> None:
         self._drain()

@@ -6,6 +6,7 @@ downstream requests from it, and it requests what it needs from upstream. Neithe
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -42,6 +43,8 @@ class _Unsubscribed(Subscription):
         """Nothing to stop."""
 
 
+NONE: Final[Any] = object()
+"""Stands where there is no element."""
 UNSUBSCRIBED: Final = _Unsubscribed()
 OVER: Final = _Unsubscribed()
 """Stands for a subscription that has ended (2.4) where work goes on; unlike `UNSUBSCRIBED`, no other takes its place (2.5)."""
@@ -191,11 +194,51 @@ class ControlledStage(Stage[I, O], Subscription, Generic[I, O]):
         raise NotImplementedError
 
 
+class DrainingStage(ControlledStage[I, O], Generic[I, O]):
+    """A stage that holds elements back and emits them in one place: whatever happens, `_drain` looks what can be done now.
+
+    A call of `_drain` from within itself, by a subscriber that requests in on_next, only leaves its mark: ``self._busy`` is set meanwhile
+    (3.3). Upstream's end leaves ``self._completed``; the stage ends when nothing is held any more.
+    """
+
+    __slots__ = ("_busy", "_completed")
+
+    def __init__(self, downstream: Subscriber[O], name: str) -> None:
+        super().__init__(downstream, name)
+        self._busy = False
+        self._completed = False
+
+    def on_complete(self) -> None:
+        """Ends once what is held is out."""
+        self._completed = True
+        self._upstream = OVER
+        self._drain()
+
+    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
+        self._drain()
+
+    @abstractmethod
+    def _drain(self) -> None:
+        """Emits what is held, under demand, and asks for more; ends the stage when it is its time."""
+
+
 def supervised(stage: Subscriber[I], m: Materialization) -> Subscriber[I]:
     """``stage``, under the decider that holds at its place in the graph, if there is one."""
     if m.decider is not None and isinstance(stage, Stage):
         stage._decider = m.decider
     return stage
+
+
+class PassingStage(Stage[I, I], Generic[I]):
+    """A stage that lets every element through, and has its say at the end alone."""
+
+    __slots__ = ()
+
+    def on_next(self, element: I) -> None:
+        """Passes on ``element``."""
+        if element is None:
+            raise null_element(self._name)
+        self._push(element)
 
 
 class StagePublisher(Publisher[O_co], Generic[I, O_co]):

@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, I, O, Stage
+from streams.stages.stage import ControlledStage, I, O, PassingStage, Stage
 
 T = TypeVar("T")
 
@@ -55,16 +55,10 @@ class TimedStage(ControlledStage[I, O], Generic[I, O]):
         self._disarm()
 
 
-class TimedPassage(TimedStage[T, T], Generic[T]):
+class TimedPassage(PassingStage[T], TimedStage[T, T], Generic[T]):
     """A stage with a timer that lets elements and demand through as they are."""
 
     __slots__ = ()
-
-    def on_next(self, element: T) -> None:
-        """Passes on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        self._push(element)
 
     def _demanded(self, n: int) -> None:
         self._upstream.request(n)

@@ -12,23 +12,17 @@ from typing import Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element, storable
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, StagePublisher, describe
+from streams.stages.stage import ControlledStage, PassingStage, StagePublisher, describe
 
 T = TypeVar("T")
 
 DOWNSTREAM_CANCELLED: Final = "downstream has cancelled"
 
 
-class Watcher(ControlledStage[T, T], Generic[T]):
+class Watcher(PassingStage[T], ControlledStage[T, T], Generic[T]):
     """Lets everything through; subclasses learn by `_ended` how it ended, once."""
 
     __slots__ = ()
-
-    def on_next(self, element: T) -> None:
-        """Passes on ``element``."""
-        if element is None:
-            raise null_element(self._name)
-        self._push(element)
 
     def on_complete(self) -> None:
         """It has completed."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from streams.errors import FAILURES, null_element
 from streams.stages.fan_in import FanIn, Inlet
-from streams.stages.merges import MISSING, InOrderOfArrival
+from streams.stages.merges import InOrderOfArrival
+from streams.stages.stage import NONE
 
 
 class Zip(FanIn[Any]):
@@ -127,7 +128,7 @@ class LatestOfEach(InOrderOfArrival[Any]):
 
     def __init__(self, inputs: int, eager_complete: bool) -> None:
         super().__init__(inputs, eager_complete)
-        self._latest: list[Any] = [MISSING] * inputs
+        self._latest: list[Any] = [NONE] * inputs
         self._missing = inputs
         self._held: list[Inlet[Any]] = []
         """The inputs of the elements that have left and are not asked for again before the first row."""
@@ -144,7 +145,7 @@ class LatestOfEach(InOrderOfArrival[Any]):
         order, latest = self._order, self._latest
         while order:
             inlet: Inlet[Any] = order.popleft()
-            first_of_input = latest[inlet.index] is MISSING
+            first_of_input = latest[inlet.index] is NONE
             latest[inlet.index] = inlet.waiting.popleft()
             if first_of_input:
                 self._missing -= 1
@@ -176,11 +177,11 @@ class LatestOfEach(InOrderOfArrival[Any]):
             return True
         # An input that ended without any element leaves every row incomplete for ever.
         return bool(self._missing) and any(
-            inlet.completed and not inlet.waiting and self._latest[inlet.index] is MISSING for inlet in self.inlets
+            inlet.completed and not inlet.waiting and self._latest[inlet.index] is NONE for inlet in self.inlets
         )
 
     def _finish(self) -> None:
-        self._latest = [MISSING] * len(self._latest)
+        self._latest = [NONE] * len(self._latest)
         self._held.clear()
         super()._finish()
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Generic
+from typing import Any, Generic
 
 from streams.errors import FAILURES, EmptyStreamError, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import I, describe
+from streams.stages.stage import NONE, I, describe
 from streams.subscribers.sinks import SinkSubscriber
-
-MISSING: Final[Any] = object()
-"""No element yet."""
 
 
 class Head(SinkSubscriber[I, I], Generic[I]):
@@ -28,7 +25,7 @@ class Head(SinkSubscriber[I, I], Generic[I]):
 
     name = "head"
 
-    def __init__(self, m: Materialization, default: Any = MISSING) -> None:
+    def __init__(self, m: Materialization, default: Any = NONE) -> None:
         super().__init__(m)
         self._default = default
 
@@ -60,7 +57,7 @@ class Last(SinkSubscriber[I, I], Generic[I]):
 
     name = "last"
 
-    def __init__(self, m: Materialization, default: Any = MISSING) -> None:
+    def __init__(self, m: Materialization, default: Any = NONE) -> None:
         super().__init__(m)
         self._element: I = default
 
@@ -105,7 +102,7 @@ class Reduce(SinkSubscriber[I, I], Generic[I]):
 
     def __init__(self, m: Materialization, f: Callable[[I, I], I]) -> None:
         super().__init__(m)
-        self._state: I = MISSING
+        self._state: I = NONE
         self._f = f
         self._step: Callable[[I, I], I] = lambda _nothing, first: first
 
@@ -131,6 +128,6 @@ class Reduce(SinkSubscriber[I, I], Generic[I]):
 
 
 def _unless_missing(element: Any, sink: str) -> Any:
-    if element is MISSING:
+    if element is NONE:
         raise EmptyStreamError(f"Sink.{sink}: the stream ended without an element")
     return element

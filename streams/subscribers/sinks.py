@@ -258,7 +258,7 @@ class Ignore(SinkSubscriber[object, None]):
         return None
 
 
-class Cancelled(SinkSubscriber[object, None]):
+class Cancelled(Ignore):
     """Cancels its subscription at once."""
 
     __slots__ = ()
@@ -274,16 +274,8 @@ class Cancelled(SinkSubscriber[object, None]):
             self._finish(None)
         subscription.cancel()
 
-    def on_next(self, element: object) -> None:
-        """Nothing was asked for."""
-        if element is None:
-            raise null_element(self.name)
 
-    def _result(self) -> None:
-        return None
-
-
-class OnComplete(SinkSubscriber[object, None]):
+class OnComplete(Ignore):
     """Takes everything, and calls a function once with how the stream ended."""
 
     __slots__ = ("_callback", "_m")
@@ -294,11 +286,6 @@ class OnComplete(SinkSubscriber[object, None]):
         super().__init__(m)
         self._m = m
         self._callback = callback
-
-    def on_next(self, element: object) -> None:
-        """Nothing."""
-        if element is None:
-            raise null_element(self.name)
 
     def on_error(self, error: BaseException) -> None:
         """Tells the failure."""
