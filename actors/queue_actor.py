@@ -146,7 +146,10 @@ class QueueActor(LoopActor):
             if connection is None:
                 raise
             reply = Refused(error.code, str(error), getattr(message, "request", None), error.close)
-            # It may tell of what has happened, and comes behind what the connection was told before.
+            # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
+            if self._state.storing:
+                self._store()
+            self._carry_out()
             self._output.tell(connection, reply, self._state.last_event)
         self._carry_out()
         return reply

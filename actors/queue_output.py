@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -81,7 +80,7 @@ class QueueOutput:
         self._number = number
         self._find_queue = find_queue
         self._let_go = let_go
-        self._gate = CommitGate(storage, partial(_wake, queue, durable))
+        self._gate = CommitGate(storage, partial(_wake, queue, durable), self._let_out)
         self._asked: deque[LaterReply | None] = deque()
         self._sources: dict[int, Ref] = {}
         self.ended: list[Ref] = []
@@ -111,14 +110,10 @@ class QueueOutput:
 
     def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
         """Tell a connection, once event ``after`` is durable."""
-        if not self._gate.passes(after):
+        if self._gate.passes(after):
+            self._hand_over(connection, message)
+        else:
             self._gate.hold(after, connection, message)
-            return
-        try:
-            connection.tell(message)
-        except (pykka.ActorDeadError, InboxOverflowError):
-            # Detaching it now would change the state under whoever reads its effects.
-            self.ended.append(connection)
 
     def answer_later(self, reply: LaterReply, value: Any, after: int) -> LaterReply:
         """Answer an ask once event ``after`` is durable."""
@@ -130,11 +125,21 @@ class QueueOutput:
 
     def release(self) -> None:
         """Tell what has become durable."""
-        for _, target, message in self._gate.released():
-            if isinstance(target, LaterReply):
-                target.set(message)
-            else:
-                self.tell(target, message)
+        self._gate.release()
+
+    def _let_out(self, target: Any, message: Any) -> None:
+        """Do at last what the gate held back."""
+        if isinstance(target, LaterReply):
+            target.set(message)
+        else:
+            self._hand_over(target, message)
+
+    def _hand_over(self, connection: Any, message: Any) -> None:
+        try:
+            connection.tell(message)
+        except (pykka.ActorDeadError, InboxOverflowError):
+            # Detaching it now would change the state under whoever reads its effects.
+            self.ended.append(connection)
 
     def _deliver(self, effect: Deliver) -> None:
         message = ReceivedMessages(
@@ -187,9 +192,8 @@ class QueueOutput:
 
 
 def _wake(queue: Ref, durable: object) -> None:
-    """Tell the queue that more is durable; one that has stopped meanwhile holds nothing any more."""
-    with suppress(pykka.ActorDeadError):
-        queue.tell(durable)
+    """Tell the queue that more is durable, be its inbox full or not; one that has stopped meanwhile holds nothing any more."""
+    queue.actor_inbox.offer_beyond_bound(durable)
 
 
 _EFFECTS: dict[type, Callable[[QueueOutput, Any], None]] = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,17 +22,20 @@ from actors.messages import (
     AttachSender,
     CapacityGranted,
     DeleteMessages,
+    Detach,
     GetStatistics,
     PurgeQueue,
     QueueDeleted,
     ReceivedMessages,
     ReceiveMessages,
     ReceiverAttached,
+    Refused,
     RequestCapacity,
     SenderAttached,
     SendMessages,
     SentMessages,
 )
+from actors.queue_actor import QueueActor
 from actors.queue_directory import QueueDirectory
 from actors.queue_state import QueueSettings
 from actors.storage import ManualCommitter, Storage
@@ -86,6 +90,14 @@ class Bench:
     async def commit(self) -> None:
         self.committer.run()
         await turns()
+
+    def commit_groups(self, number: int) -> None:
+        """So many groups of one record each; what comes behind them waits."""
+        writer = self.committer._writer
+        assert writer is not None
+        with mock.patch("journal.writer.GROUP_RECORDS", 1):
+            for _ in range(number):
+                writer.commit()
 
     async def close(self) -> None:
         for queue in self.queues.values():
@@ -157,6 +169,73 @@ async def test_what_is_durable_already_does_not_wait_for_what_is_not(directory: 
     assert [m.batch.payloads.tolist() for m in delivered if type(m) is ReceivedMessages] == [[b"old"]]
     await bench.commit()
     assert [m.batch.payloads.tolist() for m in delivered if type(m) is ReceivedMessages] == [[b"old"], [b"new"]]
+    await bench.close()
+
+
+@durable
+async def test_a_delivery_does_not_overtake_one_that_is_held_and_has_become_durable(directory: Path) -> None:
+    """The request is handled when both are durable, and before the queue hears of it."""
+    bench = Bench(directory)
+    queue = bench.queues.declare("q", QueueSettings(exclusive=True))
+    sender, _ = await bench.connect(queue, *SENDER)
+    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
+    await bench.commit()
+    for sequence in range(2):
+        queue.tell(sends(sequence, b"%d" % sequence)(sender))
+        await turns()
+    bench.committer.run()
+    queue.tell(ReceiveMessages(receiver, 1))
+    await turns()
+    assert [(m.first, m.delivery_count) for m in delivered if type(m) is ReceivedMessages] == [(0, 1), (1, 1)]
+    await bench.close()
+
+
+@durable
+async def test_what_was_held_for_a_receiver_that_has_gone_does_not_have_the_next_one_served_out_of_turn(
+    directory: Path,
+) -> None:
+    """What is durable is let out even where something before it is not."""
+    bench = Bench(directory)
+    queue = bench.queues.declare("q", QueueSettings(exclusive=True))
+    sender, _ = await bench.connect(queue, *SENDER)
+    gone, _ = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 3))
+    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
+    await bench.commit()
+    for sequence in range(3):
+        queue.tell(sends(sequence, b"%d" % sequence)(sender))
+        await turns()
+    queue.tell(Detach(gone))
+    await turns()
+    bench.commit_groups(2)
+    queue.tell(ReceiveMessages(receiver, 1))
+    await turns()
+    assert [m.first for m in delivered if type(m) is ReceivedMessages] == [0, 1]
+    await bench.commit()
+    await bench.close()
+
+
+@durable
+async def test_a_sender_that_is_refused_hears_first_of_what_it_sent_before(directory: Path) -> None:
+    bench = Bench(directory)
+    queue = bench.queues.get_or_create("q")
+    _, told = await bench.connect(queue, *SENDER, sends(0, b"a"), sends(5, b"after a gap"))
+    await bench.commit()
+    assert [type(message) for message in told] == [SenderAttached, CapacityGranted, SentMessages, Refused]
+    await bench.close()
+
+
+@durable
+async def test_a_queue_whose_inbox_is_full_is_woken_by_a_commit_like_every_other(directory: Path) -> None:
+    bench = Bench(directory)
+    with mock.patch.object(QueueActor, "max_inbox", 8):
+        queues = [bench.queues.get_or_create(name) for name in ("full", "other")]
+    told = [await bench.connect(queue, *SENDER, sends(0, b"a")) for queue in queues]
+    full, (sender, _) = queues[0], told[0]
+    bench.committer.run()
+    for _ in range(8):
+        full.tell(RequestCapacity(sender, 0, 0))
+    await turns()
+    assert [confirmed[-1] for _, confirmed in told] == [SentMessages(1, 0)] * 2
     await bench.close()
 
 
