@@ -178,6 +178,42 @@ class QueueLimitError(QueueError):
         self.bound = bound
 
 
+class RecordTooLargeError(QueueError):
+    """A batch comes with more facts (names, numbers, properties) than a record of the journal has room for beside the messages.
+
+    Attributes:
+        size: bytes of the facts.
+        limit: bytes that a record has for them.
+    """
+
+    code = "frame-too-large"
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"a record's header of {size} bytes exceeds {limit}: use shorter names for producer, writer and stage"
+        )
+        self.size = size
+        self.limit = limit
+
+
+class DiskBehindError(QueueError):
+    """More waits for the disk than may wait in memory, so nothing is taken in. It is over when the disk has followed.
+
+    Attributes:
+        pending: bytes that wait.
+        limit: bytes that may.
+    """
+
+    code = "limit-exceeded"
+
+    def __init__(self, pending: int, limit: int) -> None:
+        super().__init__(
+            f"{pending} bytes wait for the disk, and MAX_PENDING_BYTES is {limit}: the batch is not stored; send it again"
+        )
+        self.pending = pending
+        self.limit = limit
+
+
 class TransactionCommittedError(QueueError):
     """A message is staged for a version that is committed: its batch was taken from other stages.
 

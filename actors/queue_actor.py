@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pykka
 
-from actors.errors import QueueError, StorageError
+from actors.errors import DiskBehindError, QueueError, StorageError
 from actors.later_reply import LaterReply
 from actors.loop_actor import LoopActor
 from actors.messages import (
@@ -60,6 +61,8 @@ QUEUE_INBOX = 4_194_304
 """Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
 their permits, a million by default, and what receivers answer by what they hold."""
 US_PER_SECOND = 1_000_000
+
+logger = logging.getLogger("penstock.queue")
 
 
 class _Tick:
@@ -157,7 +160,7 @@ class QueueActor(LoopActor):
     def on_restart(self, failure: BaseException) -> None:
         """Let go of every connection and take back what they held; the failure may have left either half done."""
         if isinstance(failure, StorageError):
-            # The broker is about to end; whatever was half done is told to nobody.
+            # Whoever raises one has told the broker, which is about to end; whatever was half done is told to nobody.
             self.stop()
         self._timer = None
         self._output.clear(failure)
@@ -256,7 +259,11 @@ class QueueActor(LoopActor):
 
     def _store_dead_letters(self, message: StoreDeadLetters) -> None:
         self._output.dead_letters_from(message.origin, message.source)
-        self._state.store_dead_letters(message.batch, message.origin, self.loop.time(), self._wall_us())
+        try:
+            self._state.store_dead_letters(message.batch, message.origin, self.loop.time(), self._wall_us())
+        except DiskBehindError as error:
+            # They are still where they were, and come again.
+            logger.warning("dead letters for %s wait: %s", self._state.name, error)
 
     def _dead_letters_moved(self, message: DeadLettersMoved) -> None:
         self._state.dead_letters_stored(message.ranges, self.loop.time())

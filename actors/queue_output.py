@@ -29,6 +29,7 @@ from actors.queue_state.effects import (
     DeadLetter,
     DeadLettersStored,
     Deliver,
+    Dropped,
     GrantCapacity,
     Refuse,
     Reserved,
@@ -157,6 +158,11 @@ class QueueOutput:
         if reply is not None:
             self.answer_later(reply, sent, effect.after)
 
+    def _dropped(self, effect: Dropped) -> None:
+        reply = self._asked.popleft() if self._asked else None
+        if reply is not None:
+            reply.fail(effect.error)
+
     def _supersede(self, effect: Supersede) -> None:
         self._let_go(effect.sender)
         self.tell(effect.sender, Superseded(), effect.after)
@@ -200,6 +206,7 @@ _EFFECTS: dict[type, Callable[[QueueOutput, Any], None]] = {
     Deliver: QueueOutput._deliver,
     GrantCapacity: QueueOutput._grant,
     Confirm: QueueOutput._confirm,
+    Dropped: QueueOutput._dropped,
     Supersede: QueueOutput._supersede,
     Reserved: QueueOutput._reserved,
     Refuse: QueueOutput._refuse,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from actors.queue_state.events import StageKey
     from actors.queue_state.ledger import Ledger
 
+PRODUCER_BYTES = 16
+"""What a producer takes in a record beside its name, at most: its number of up to nine bytes, and three small headers of msgpack's."""
+
 
 class Sender:
     """One sending connection.
@@ -22,10 +25,11 @@ class Sender:
         expected: the client number that has to come next; None where any may.
         rejecting: whether the batch with that number was rejected, so that those sent behind it are too.
         permits: what it may send, of what ``capacity`` has.
+        name_bytes: what its name takes in a record, with its number there; 0 without a name.
         stage: where what it sends is held back; None for what can be received at once.
     """
 
-    __slots__ = ("capacity", "connection", "expected", "permits", "producer", "rejecting", "stage")
+    __slots__ = ("capacity", "connection", "expected", "name_bytes", "permits", "producer", "rejecting", "stage")
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class Sender:
         self.expected = expected
         self.rejecting = False
         self.permits = Permits(connection)
+        self.name_bytes = 0 if producer is None else len(producer.encode()) + PRODUCER_BYTES
 
 
 class Subscriber:

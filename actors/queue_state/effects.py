@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
+from actors.errors import QueueError
 from actors.queue_state.events import Origin
 from actors.queue_state.ranges import Range
 from actors.queue_state.statistics import ReservationFacts
@@ -56,6 +57,17 @@ class Confirm(NamedTuple):
     first: int | None
     rejected: str | None = None
     after: int = 0
+
+
+class Dropped(NamedTuple):
+    """A batch that was accepted is not stored: its turn among the sender's answers passes, and a ``Refuse`` ends the connection.
+
+    Attributes:
+        error: why.
+    """
+
+    sender: Connection
+    error: QueueError
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +133,6 @@ class DeadLettersStored:
     after: int = 0
 
 
-Effect: TypeAlias = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse | DeadLetter | DeadLettersStored
+Effect: TypeAlias = (
+    Deliver | GrantCapacity | Confirm | Dropped | Supersede | Reserved | Refuse | DeadLetter | DeadLettersStored
+)

@@ -25,6 +25,10 @@ JOINED_BYTES = 512 * 1024
 """The most that is joined: half a frame's room and less, and a delivery of bearable size."""
 
 
+JOINED_NAME_BYTES = 32 * 1024
+"""Bytes of producers' names in one stored batch, at most: half of what a record's header can have."""
+
+
 class Incoming(NamedTuple):
     """A batch that was accepted of ``sender``, whose numbers end before ``up_to``.
 
@@ -53,20 +57,27 @@ def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
         yield incoming
         return
     group: list[Incoming] = []
-    messages = size = 0
+    named: set[Sender] = set()
+    messages = size = names = 0
     for item in incoming:
-        count, nbytes = item.new, item.size
+        count, nbytes, sender = item.new, item.size, item.sender
+        name = 0 if sender in named else sender.name_bytes
         if group and not (
             _small(count, nbytes)
             and messages + count <= JOINED_MESSAGES
             and size + nbytes <= JOINED_BYTES
+            and names + name <= JOINED_NAME_BYTES
             and _alike(group[0], item)
         ):
             yield group
             group = []
         if not group:
-            messages = size = 0
+            messages = size = names = 0
+            name = sender.name_bytes
+            named.clear()
         group.append(item)
+        named.add(sender)
+        names += name
         # Nothing is joined to a large one.
         messages += count if _small(count, nbytes) else JOINED_MESSAGES
         size += nbytes

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.errors import InvalidRequestError, QueueLimitError, SequenceGapError, TransactionCommittedError
+from actors.errors import (
+    InvalidRequestError,
+    QueueError,
+    QueueLimitError,
+    SequenceGapError,
+    TransactionCommittedError,
+)
 from actors.queue_state.clocks import US_PER_SECOND
 from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
-from actors.queue_state.effects import Confirm, Refuse, Supersede
+from actors.queue_state.effects import Confirm, Dropped, Refuse, Supersede
 from actors.queue_state.events import MessagesAdded
 from actors.queue_state.incoming import Incoming, groups, joined
 from actors.queue_state.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
-    from actors.errors import QueueError
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
     from actors.queue_state.events import StageKey
@@ -112,17 +117,26 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
         core.staged.clear_incoming()
         incoming = _without_committed(core, incoming)
     core.note_time(now, wall_us)
-    log = core.log
-    first = log.next_sequence
-    for group in groups([item for item in incoming if item.new]):
-        _store_group(core, group, now, wall_us)
+    first = core.log.next_sequence
+    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
+    gone: set[Sender] = set()
     for item in incoming:
+        if refused and item.sender in refused:
+            lost, error = refused[item.sender]
+            if item is lost:
+                gone.add(item.sender)
+            if item.sender in gone:
+                # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
+                core.effects.append(Dropped(item.sender.connection, error))
+                continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
         core.effects.append(Confirm(item.sender.connection, item.up_to, number, item.rejected, core.last_event))
         first += item.new
-        if item.rejected is not None and item.sender.stage is not None and item.sender.connection in core.senders:
-            refuse_stage(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+        if item.rejected is not None and item.sender.stage is not None:
+            refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+    for sender, (_, error) in refused.items():
+        refuse_sender(core, sender, error, now)
     dispatch(core, now)
     core.grant()
 
@@ -130,6 +144,26 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
 def microseconds(seconds: float) -> int:
     """A time as events have it, not made nothing by rounding."""
     return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
+
+
+def _store_groups(
+    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
+) -> dict[Sender, tuple[Incoming, QueueError]]:
+    """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
+
+    What else such a sender sent is not stored either: its numbers would have a gap.
+    """
+    refused: dict[Sender, tuple[Incoming, QueueError]] = {}
+    for group in groups(incoming):
+        kept = [item for item in group if item.sender not in refused] if refused else group
+        if not kept:
+            continue
+        try:
+            _store_group(core, kept, now, wall_us)
+        except QueueError as error:
+            for item in kept:
+                refused.setdefault(item.sender, (item, error))
+    return refused
 
 
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
@@ -239,8 +273,10 @@ def detach_sender(core: QueueCore, connection: Connection) -> None:
         core.grant()
 
 
-def refuse_stage(core: QueueCore, sender: Sender, error: QueueError, now: float) -> None:
-    """Let a stage's sender go, and say why."""
+def refuse_sender(core: QueueCore, sender: Sender, error: QueueError, now: float) -> None:
+    """Let a sender go, one of a stage among them, and say why."""
+    if core.senders.get(sender.connection) is not sender:
+        return
     core.staged.detached(sender, now)
     detach_sender(core, sender.connection)
     core.effects.append(Refuse(sender.connection, error.code, str(error), None, error.close, core.last_event))

@@ -21,7 +21,7 @@ from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Supersede
 from actors.queue_state.entry import spans_of
 from actors.queue_state.events import StagesDiscarded
-from actors.queue_state.sending import detach_sender, refuse_stage
+from actors.queue_state.sending import detach_sender, refuse_sender
 from actors.queue_state.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def end_stages(
     winners = frozenset(published)
     for key, sender in list(core.staged.senders.items()):
         if key not in winners and core.versions.covers(key.writer, key.version):
-            refuse_stage(core, sender, TransactionCommittedError(key.writer, key.version), now)
+            refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
     dispatch(core, now)
     core.grant()
 
@@ -109,7 +109,7 @@ def discard_transaction(core: QueueCore, writer: str, version: int, now: float) 
     for key, sender in list(core.staged.senders.items()):
         if key[:2] == (writer, version):
             # What it would send on from is no more.
-            refuse_stage(core, sender, StageDiscardedError(core.name, key.name), now)
+            refuse_sender(core, sender, StageDiscardedError(core.name, key.name), now)
     return discarded
 
 

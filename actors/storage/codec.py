@@ -28,7 +28,7 @@ from typing import Any, TypeAlias
 import msgpack
 
 from actors.batch import MessageBatch
-from actors.errors import BatchError, StorageError
+from actors.errors import BatchError, RecordTooLargeError, StorageError
 from actors.queue_state.events import (
     Event,
     MessagesAcknowledged,
@@ -65,13 +65,17 @@ QUEUE_DELETED = 34
 TRANSACTION_COMMITTED = 35
 
 MAX_HEADER_BYTES = 2**16 - 1
-"""What the header's length can say; producers of joined batches are the only part that grows, and those are few."""
+"""What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
 Part: TypeAlias = bytes | memoryview
 
 
 def encode_added(event: MessagesAdded) -> list[Part]:
-    """The payload of a stored batch, behind what the journal adds to say which numbers it holds."""
+    """The payload of a stored batch, behind what the journal adds to say which numbers it holds.
+
+    Raises:
+        RecordTooLargeError: its names do not fit the header.
+    """
     batch = event.batch
     _count, *descriptor = batch.descriptor()
     origin = event.origin
@@ -87,7 +91,7 @@ def encode_added(event: MessagesAdded) -> list[Part]:
         fields.append(event.stage)
     header: bytes = msgpack.packb(fields)
     if len(header) > MAX_HEADER_BYTES:
-        raise StorageError(f"a record's header of {len(header)} bytes exceeds {MAX_HEADER_BYTES}; send smaller batches")
+        raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
     return [len(header).to_bytes(2, "little") + header, *(buffer.cast("B") for buffer in batch.buffers())]
 
 

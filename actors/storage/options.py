@@ -19,9 +19,14 @@ PENDING_LOW_BYTES = 16 * 1024 * 1024
 """What may wait to be written before senders are granted nothing, and when they are again: a disk that cannot follow must not fill the
 memory instead."""
 MAX_PENDING_BYTES = 1024 * 1024 * 1024
-"""What waits to be written when the broker gives up: what senders had been granted already comes on top of ``PENDING_HIGH_BYTES``."""
+"""What may wait to be written before messages are refused: what senders had been granted already comes on top of ``PENDING_HIGH_BYTES``,
+and where that is more than this, connections are let go. Their senders come back, and wait for demand until the disk has followed."""
+PENDING_RESERVE_BYTES = 256 * 1024 * 1024
+"""Room on top of it for all that is no message: what a client asks for one at a time, and acknowledgements, which wait for room themselves.
+A disk that is so far behind that this is used up does not answer, and the broker ends."""
 
 
 def storage_options(**changed: Any) -> JournalOptions:
     """The journal's options as a broker wants them, but for what is ``changed``."""
-    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": MAX_PENDING_BYTES, **changed})
+    pending = MAX_PENDING_BYTES + PENDING_RESERVE_BYTES
+    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": pending, **changed})

@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from actors.errors import StorageError
+from actors.errors import DiskBehindError, StorageError
 from actors.queue_state import QueueLog, QueueSettings
 from actors.queue_state.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
-from actors.queue_state.ranges import RangeSet
 from actors.queue_state.transactions import CommittedVersions, EndedStages, apply_commit
 from actors.storage import codec
 from actors.storage.after_repair import drop_lost, is_marked, remove_mark
+from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
     GATHER_DELAY,
+    MAX_PENDING_BYTES,
     PENDING_HIGH_BYTES,
     PENDING_LOW_BYTES,
     RECLAIM_INTERVAL,
@@ -72,7 +73,7 @@ class Storage:
         self._cache = entry_cache(cache_bytes)
         self._queues: dict[int, StoredQueue] = {}
         self._tables: dict[int, JournalEntryTable] = {}
-        self._gathered: dict[int, RangeSet] = {}
+        self._gathered = GatheredAcknowledgements(journal, self._schedule_reclaim)
         self._next_queue = 0
         self.store_id = 0
         self.durable = 0
@@ -185,7 +186,9 @@ class Storage:
         """Put an event of queue ``number`` into the journal, before the queue applies it; returns its number.
 
         Raises:
-            StorageError: the journal takes nothing more.
+            DiskBehindError: these are messages, and more waits for the disk than may wait. Nothing has happened.
+            RecordTooLargeError: these are messages, and their facts fit no record. Nothing has happened.
+            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         if number not in self._tables:
             # It was deleted, and its actor is about to hear of it.
@@ -194,6 +197,8 @@ class Storage:
             if type(event) is MessagesAcknowledged:
                 return self._acknowledged(number, event)
             if type(event) is MessagesAdded:
+                if self._behind and self._journal.pending_bytes > MAX_PENDING_BYTES:
+                    raise DiskBehindError(self._journal.pending_bytes, MAX_PENDING_BYTES)
                 parts = codec.encode_added(event)
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
                 lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
@@ -206,7 +211,7 @@ class Storage:
             self._schedule_reclaim()
             return self._journal.append(kind, [payload], lazy=type(event) in LAZY)
         except JournalError as error:
-            raise StorageError(str(error)) from error
+            raise self._lost(error) from error
 
     def commit_transaction(
         self, writer: str, version: int, stages: Mapping[int, Sequence[str]]
@@ -217,7 +222,7 @@ class Storage:
             the event's number, and what has ended in which queue; the queues are to act on it.
 
         Raises:
-            StorageError: the journal takes nothing more.
+            StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         number = self._append(codec.TRANSACTION_COMMITTED, codec.encode_transaction(writer, version, stages))
         self._schedule_reclaim()
@@ -228,24 +233,16 @@ class Storage:
         return {number: queue.log for number, queue in self._queues.items()}
 
     def _acknowledged(self, number: int, event: MessagesAcknowledged) -> int:
-        """Gather acknowledgements: many small ranges become few records, and nobody waits for any of them."""
-        if not self._gathered and self._loop is not None:
+        if self._gathered.add(number, event) and self._loop is not None:
             self._loop.call_later(GATHER_DELAY, self._write_acknowledged)
-        self._gathered.setdefault(number, RangeSet()).extend(event.ranges)
         return 0
 
     def _write_acknowledged(self) -> None:
-        gathered, self._gathered = self._gathered, {}
-        if self.failure is not None or not gathered:
-            return
-        try:
-            for number, ranges in gathered.items():
-                kind, payload = codec.encode(number, MessagesAcknowledged(tuple(ranges)))
-                self._journal.append(kind, [payload], lazy=True)
-        except JournalError as error:
-            self.fail(StorageError(str(error)))
-            return
-        self._schedule_reclaim()
+        if self.failure is None:
+            try:
+                self._gathered.write(self._loop, self._write_acknowledged)
+            except JournalError as error:
+                self.fail(StorageError(str(error)))
 
     # --- durability
 
@@ -436,10 +433,16 @@ class Storage:
     def _deleted(self, number: int) -> None:
         if self._queues.pop(number, None) is not None:
             self._tables.pop(number).deleted = True
-            self._gathered.pop(number, None)
+            self._gathered.forget(number)
 
     def _append(self, kind: int, payload: bytes) -> int:
         try:
             return self._journal.append(kind, [payload])
         except JournalError as error:
-            raise StorageError(str(error)) from error
+            raise self._lost(error) from error
+
+    def _lost(self, error: JournalError) -> StorageError:
+        """What the journal refuses could not be undone: say so to the broker too, before a queue stops for it."""
+        failure = StorageError(str(error))
+        self.fail(failure)
+        return failure

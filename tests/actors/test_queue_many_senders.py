@@ -1,0 +1,281 @@
+"""Thousands of senders that meet in one turn of the loop, and records that are too large or come too fast for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors import messages as m
+from actors.batch import MessageBatch
+from actors.errors import DiskBehindError, RecordTooLargeError, StorageError
+from actors.loop_actor import LoopActor
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.queue_directory import QueueDirectory
+from actors.queue_state import Confirm, QueueSettings, QueueState
+from actors.queue_state.effects import Dropped, Refuse
+from actors.queue_state.events import (
+    Event,
+    MessagesAcknowledged,
+    MessagesAdded,
+    MessagesReturned,
+    QueuePurged,
+    StageKey,
+    StagesDiscarded,
+)
+from actors.queue_state.settings import MAX_STAGE_NAME, MAX_STAGES
+from actors.storage import ManualCommitter, Storage, codec, storage_options
+from actors.storage import storage as storage_module
+from streams.testkit import elapse, run_in_virtual_time
+
+PLENTY = 10**5
+PRODUCERS = 3_000
+LONG_NAME = 255
+
+
+def name_of(number: int) -> str:
+    return f"{number:06}".ljust(LONG_NAME, "n")
+
+
+def batch(*payloads: bytes) -> MessageBatch:
+    return MessageBatch.from_payloads(payloads or (b"x",))
+
+
+def recording(queue_settings: QueueSettings | None = None) -> tuple[QueueState, list[Event]]:
+    """A queue whose recorder refuses what the journal's codec refuses."""
+    events: list[Event] = []
+
+    def record(event: Event) -> int:
+        if isinstance(event, MessagesAdded):
+            codec.encode_added(event)
+        events.append(event)
+        return len(events)
+
+    return QueueState("q", 0, queue_settings, record=record), events
+
+
+def sender(queue: QueueState, connection: object, producer: str | None) -> None:
+    queue.attach_sender(connection, producer)
+    queue.request_capacity(connection, 100, PLENTY)
+
+
+def test_three_thousand_producers_with_long_names_meet_in_one_turn_and_all_are_confirmed() -> None:
+    queue, events = recording()
+    for number in range(PRODUCERS):
+        sender(queue, number, name_of(number))
+    queue.take_effects()
+    for number in range(PRODUCERS):
+        queue.accept(number, 0, batch())
+    queue.store(0.0, 1)
+    confirmed = [effect for effect in queue.take_effects() if isinstance(effect, Confirm)]
+    assert [effect.sender for effect in confirmed] == list(range(PRODUCERS))
+    assert [effect.first for effect in confirmed] == list(range(PRODUCERS))
+    assert len(queue.log.producers) == PRODUCERS
+    assert len(events) < PRODUCERS // 50, "they are still joined, a hundred and more to a record"
+
+
+def test_a_producer_counts_once_in_a_record_however_many_of_its_batches_are_in_it() -> None:
+    queue, events = recording()
+    sender(queue, "s", name_of(0))
+    queue.request_capacity("s", 10_000, 10**7)
+    for number in range(4_000):
+        queue.accept("s", number, batch())
+    queue.store(0.0, 1)
+    assert len(events) == 1
+
+
+def test_a_record_that_is_too_large_refuses_its_batch_and_the_queue_goes_on() -> None:
+    queue, events = recording()
+    sender(queue, "good", "g")
+    sender(queue, "bad", "b" * 70_000)
+    queue.take_effects()
+    queue.accept("good", 0, batch(b"1"))
+    queue.accept("bad", 0, batch(b"2"))
+    queue.accept("bad", 1, batch(b"3"))
+    queue.accept("bad", 0, batch(b"2"))
+    queue.accept("good", 1, batch(b"4"))
+    queue.store(0.0, 1)
+    effects = queue.take_effects()
+    confirmed = [(effect.sender, effect.up_to, effect.first) for effect in effects if isinstance(effect, Confirm)]
+    assert confirmed == [("good", 1, 0), ("good", 2, 1)]
+    assert [effect.sender for effect in effects if isinstance(effect, Dropped)] == ["bad"] * 3
+    (refused,) = [effect for effect in effects if isinstance(effect, Refuse)]
+    assert (refused.connection, refused.code, refused.close) == ("bad", RecordTooLargeError.code, True)
+    assert len(events) == 2
+    assert [connection.connection for connection in queue.statistics(0.0).connections] == ["good"]
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_batch_that_the_disk_is_too_slow_for_is_refused_and_nothing_of_it_is_left(staged: bool) -> None:
+    behind = False
+
+    def record(_event: Event) -> int:
+        if behind:
+            raise DiskBehindError(2, 1)
+        return 1
+
+    queue = QueueState("q", 0, record=record)
+    if staged:
+        queue.attach_stage("s", StageKey("w", 1, "stage"), 0.0)
+    else:
+        queue.attach_sender("s", "producer")
+    queue.request_capacity("s", 100, PLENTY)
+    queue.accept("s", 0, batch())
+    behind = True
+    before = queue.statistics(0.0)
+    queue.store(0.0, 1)
+    effects = queue.take_effects()
+    assert [type(effect) for effect in effects if not hasattr(effect, "messages")] == [Dropped, Refuse]
+    after = queue.statistics(0.0)
+    assert after.stored_messages == before.stored_messages == 0
+    assert not after.connections
+    behind = False
+    # It comes again and says the same.
+    if staged:
+        assert queue.attach_stage("t", StageKey("w", 1, "stage"), 1.0).messages == 0
+    else:
+        assert queue.attach_sender("t", "producer") is None
+    queue.request_capacity("t", 100, PLENTY)
+    queue.accept("t", 0, batch())
+    queue.store(1.0, 1)
+    assert [effect.up_to for effect in queue.take_effects() if isinstance(effect, Confirm)] == [1]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        MessagesAcknowledged(tuple((2 * i, 2 * i + 1) for i in range(100_000))),
+        MessagesReturned(tuple((2 * i, 2 * i + 1, 1) for i in range(100_000))),
+        QueuePurged(tuple((2 * i, 2 * i + 1) for i in range(100_000))),
+        StagesDiscarded(tuple(StageKey("w" * MAX_STAGE_NAME, i, f"{i:0255}") for i in range(10_000)), 1),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_records_whose_size_depends_on_clients_come_back_however_large_they_are(event: Event) -> None:
+    kind, payload = codec.encode(7, event)
+    assert codec.decode(kind, memoryview(payload)) == (7, event)
+
+
+def test_the_largest_commit_of_a_transaction_fits_one_record() -> None:
+    names = [f"{number:0{MAX_STAGE_NAME}}" for number in range(MAX_STAGES // 10)]
+    payload = codec.encode_transaction("w" * MAX_STAGE_NAME, 1, {1: names})
+    assert codec.decode_transaction(memoryview(payload)) == ("w" * MAX_STAGE_NAME, 1, {1: names})
+    # Ten times as many, and four bytes a character, stay below the gigabyte that a record can have.
+    assert len(payload) * 10 * 4 < 2**30
+
+
+class Connection(LoopActor):
+    """Keeps what it is told."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        self._told = told
+
+    def on_receive(self, message: Any) -> None:
+        self._told.append(message)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def attached(queue: LoopActorRef[Any], producer: str | None) -> tuple[LoopActorRef[Any], list[Any]]:
+    told: list[Any] = []
+    ref: LoopActorRef[Any] = Connection.start(told)
+    queue.tell(m.AttachSender(ref, producer))
+    queue.tell(m.RequestCapacity(ref, 100, PLENTY))
+    return ref, told
+
+
+def test_when_more_waits_for_the_disk_than_may_wait_the_batch_is_refused_and_the_broker_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage_module, "PENDING_HIGH_BYTES", 5_000)
+    monkeypatch.setattr(storage_module, "MAX_PENDING_BYTES", 20_000)
+
+    async def main() -> None:
+        committer = ManualCommitter()
+        failures: list[StorageError] = []
+        storage = Storage.open(tmp_path / "data", storage_options(), committer=committer).start(failures.append)
+        queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=storage)
+        queue = queues.get_or_create("q")
+        connections = [await attached(queue, name_of(number)) for number in range(4)]
+        for ref, _ in connections:
+            queue.tell(m.SendMessages(ref, 0, batch(b"x" * 9_000), None, None))
+            await turns()
+        # Declarations and the rest are not refused for what messages take.
+        queues.declare("other", QueueSettings(max_messages=5))
+        committer.run()
+        await turns()
+        refused = [item for _, told in connections for item in told if isinstance(item, m.Refused)]
+        assert [item.code for item in refused] == ["limit-exceeded"]
+        assert not failures
+        assert queue.is_alive()
+        confirmed = [item for _, told in connections for item in told if isinstance(item, m.SentMessages)]
+        assert [item.first for item in confirmed] == [0, 1, 2]
+        again, told = await attached(queue, name_of(3))
+        queue.tell(m.SendMessages(again, 0, batch(b"y"), None, None))
+        await turns()
+        committer.run()
+        await turns()
+        assert [item.first for item in told if isinstance(item, m.SentMessages)] == [3]
+        for actor in queues.values():
+            await actor.stop(block=False)
+        storage.close()
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+
+    run_in_virtual_time(main())
+
+
+def test_whoever_asked_to_have_a_refused_batch_stored_is_told_and_others_get_their_own_answers(
+    tmp_path: Path,
+) -> None:
+    async def main() -> None:
+        committer = ManualCommitter()
+        storage = Storage.open(tmp_path / "data", storage_options(), committer=committer).start(print)
+        queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=storage)
+        queue = queues.get_or_create("q")
+        bad, _ = await attached(queue, "b" * 70_000)
+        good, _ = await attached(queue, "good")
+        await turns()
+        first = queue.ask(m.SendMessages(bad, 0, batch(), None, None), block=False)
+        second = queue.ask(m.SendMessages(good, 0, batch(), None, None), block=False)
+        await turns()
+        committer.run()
+        with pytest.raises(RecordTooLargeError):
+            await first
+        assert (await second).first == 0
+        for actor in queues.values():
+            await actor.stop(block=False)
+        storage.close()
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+
+    run_in_virtual_time(main())
+
+
+def test_acknowledgements_wait_for_room_in_the_journal_and_the_broker_lives(tmp_path: Path) -> None:
+    async def main() -> None:
+        committer = ManualCommitter()
+        failures: list[StorageError] = []
+        options = storage_options(max_pending_bytes=10_000)
+        storage = Storage.open(tmp_path / "data", options, committer=committer).start(failures.append)
+        committer.run()
+        number = storage.declare("q", None).number
+        committer.run()
+        # What was appended fills the journal but for less than the record of acknowledgements takes.
+        storage.record(number, MessagesAdded(0, batch(b"x" * 9_900), 1))
+        storage.record(number, MessagesAcknowledged(tuple((2 * i, 2 * i + 1) for i in range(100))))
+        before = storage.statistics()["next_lsn"]
+        await elapse(1.0)
+        assert storage.statistics()["next_lsn"] == before
+        committer.run()
+        await elapse(1.0)
+        assert storage.statistics()["next_lsn"] == before + 1
+        assert not failures
+        storage.close()
+
+    run_in_virtual_time(main())
