@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -35,19 +34,6 @@ BRIEF_RETRY = Backoff(minimum=0.05, maximum=1.0, give_up_after=5.0)
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock.spark")
-
-
-@dataclass(frozen=True)
-class StoredRange(PositionRange):
-    """Positions for one task of a batch read, with the queue that they were planned for.
-
-    Without a subscription positions are the queue's numbers, some of which may be acknowledged, and there is no epoch.
-
-    Attributes:
-        id_prefix: what the queue's generated ids begin with: another's say that its positions mean something else.
-    """
-
-    id_prefix: bytes
 
 
 class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark has no type information
@@ -88,7 +74,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             PlanOutdatedError: the queue is not the one that was planned for; or its subscription was taken by another read, a query or
                 an acknowledgement, or gave up what it had reserved.
         """
-        if not isinstance(partition, StoredRange):
+        if not isinstance(partition, PositionRange):
             return  # a read of nothing has one task all the same, which Spark makes
         # Planning needs none of this, and every worker that looks a source up would load it.
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
@@ -98,7 +84,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         epoch = partition.epoch if options.subscription else None
         with connect(options, partition.broker, mode, epoch=epoch) as client, self._explained():
             state = client.open()
-            if state.id_prefix != partition.id_prefix:
+            if state.id_prefix != partition.made:
                 raise PlanOutdatedError(self._outdated("it was deleted, or its broker started anew without a journal"))
             rows = 0
             builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix)
@@ -108,16 +94,16 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         if options.subscription and rows != partition.stop - partition.start:
             raise RuntimeError(f"positions {partition.start}-{partition.stop} were read as {rows} rows")
 
-    def _stored(self, broker: str, retry: Backoff) -> StoredRange:
+    def _stored(self, broker: str, retry: Backoff) -> PositionRange:
         """The numbers of what one broker stores, within the positions asked for."""
         options = self._options
         with connect(options, broker, "browse", retry=retry) as client:
             state = client.open()
         start = max(state.base, options.starting_position or 0)
         stop = state.high_water if options.ending_position is None else min(state.high_water, options.ending_position)
-        return StoredRange(broker, start, max(start, stop), 0, state.id_prefix)
+        return PositionRange(broker, start, max(start, stop), 0, state.id_prefix)
 
-    def _reserved(self, broker: str, retry: Backoff) -> StoredRange:
+    def _reserved(self, broker: str, retry: Backoff) -> PositionRange:
         """The positions of one broker's ledger, when it has everything below the high-water mark that nobody else holds."""
         with connect(self._options, broker, "browse", retry=retry) as client:
             client.open()  # opening a subscription would make the queue
@@ -127,7 +113,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             while end != start:
                 start = end
                 end = client.reserve(start, RESERVE_ROWS, RESERVE_BYTES, below=state.high_water).end
-        return StoredRange(broker, state.base, end, state.epoch, state.id_prefix)
+        return PositionRange(broker, state.base, end, state.epoch, state.id_prefix)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

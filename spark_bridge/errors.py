@@ -42,6 +42,28 @@ class DataLossError(SparkBridgeError):
         self.queue = queue
 
 
+class OtherQueueError(DataLossError):
+    """The checkpoint's positions are of another queue: one with another name, or one of the same name that was made anew.
+
+    Attributes:
+        expected: the queue that the checkpoint is of.
+        found: the queue that is there.
+    """
+
+    def __init__(self, subscription: str, queue: str, broker: str, expected: str, found: str) -> None:
+        SparkBridgeError.__init__(
+            self,
+            f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. Either option "
+            "queue names another queue than before: put it back, or take a new checkpoint location for the new one. Or the queue was "
+            "deleted and made anew, or its broker was started without its data directory: take a new checkpoint location. Or set "
+            "failOnDataLoss to false, and the query begins anew where the subscription stands there",
+        )
+        self.subscription = subscription
+        self.queue = queue
+        self.expected = expected
+        self.found = found
+
+
 class BrokerUnreachableError(SparkBridgeError):
     """A broker that the query cannot do without could not be reached in time."""
 

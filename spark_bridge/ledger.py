@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from spark_bridge import clients
-from spark_bridge.errors import BrokerUnreachableError, DataLossError, OptionError, SubscriptionTakenError
+from spark_bridge.errors import (
+    BrokerUnreachableError,
+    DataLossError,
+    OptionError,
+    OtherQueueError,
+    SubscriptionTakenError,
+)
+from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
 from transport.subscription_client import DEFAULT_RETRY, SubscriptionClient, SubscriptionState
@@ -108,6 +115,12 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
     raise error
 
 
+def check_origin(options: SourceOptions, broker: str, origin: Origin, made: bytes) -> None:
+    """Raise OtherQueueError if positions of ``origin`` are none of the queue with id ``made``."""
+    if origin.is_other(options.queue, made):
+        raise OtherQueueError(options.subscription, options.queue, broker, str(origin), described(options.queue, made))
+
+
 class Ledger:
     """The ledger of one subscription at one broker, owned from the first request on.
 
@@ -131,6 +144,7 @@ class Ledger:
         self._options = options
         self._acknowledged = 0
         self._owed = 0
+        self._origin = Origin()
         self._future: Future[Answer] | None = None
         self._client = connect(options, broker)
         self._closed = False
@@ -159,6 +173,10 @@ class Ledger:
         """Have every position below ``position`` acknowledged by the next request, whatever else that is for."""
         self._owed = max(self._owed, position)
 
+    def expect(self, origin: Origin) -> None:
+        """Have the next request refused, or answered as one that begins anew, where the queue is not that of ``origin``."""
+        self._origin = origin
+
     def request(self, order: Order | None = None) -> None:
         """Begin: connect if need be, acknowledge what is owed, and reserve, if there is an ``order``.
 
@@ -172,7 +190,10 @@ class Ledger:
         owed = self._owed if self.owes else None
         # A daemon: a query that ends must not wait for a broker that is being sought.
         threading.Thread(
-            target=self._serve, args=(future, owed, order), name=f"penstock-ledger-{self.broker}", daemon=True
+            target=self._serve,
+            args=(future, self._origin, owed, order),
+            name=f"penstock-ledger-{self.broker}",
+            daemon=True,
         ).start()
 
     def collect(self) -> Answer:
@@ -192,6 +213,8 @@ class Ledger:
         self._acknowledged = answer.acknowledged
         if answer.begun_anew or answer.forgone == self._owed:
             self._owed = self._acknowledged
+        if answer.begun_anew:
+            self._origin = Origin()
         if answer.order is not None:
             self.facts = answer.facts
         return answer
@@ -203,15 +226,17 @@ class Ledger:
 
     # On the request's thread
 
-    def _serve(self, future: Future[Answer], owed: int | None, order: Order | None) -> None:
+    def _serve(self, future: Future[Answer], origin: Origin, owed: int | None, order: Order | None) -> None:
         try:
-            future.set_result(self._answer(owed, order))
+            future.set_result(self._answer(origin, owed, order))
         except BaseException as error:  # noqa: BLE001 - raised to whoever collects the answer
             future.set_exception(error)
 
-    def _answer(self, owed: int | None, order: Order | None) -> Answer:
+    def _answer(self, origin: Origin, owed: int | None, order: Order | None) -> Answer:
         try:
             state = self._open()
+            # Before anything is acknowledged: these would be the messages of another queue.
+            check_origin(self._options, self.broker, origin, state.id_prefix)
             forgone = None if owed is None or self._commit(owed) else owed
             acknowledged = self._acknowledged if owed is None or forgone is not None else owed
             if order is None:

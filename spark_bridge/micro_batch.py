@@ -35,6 +35,9 @@ class MicroBatchPlan:
         size: bytes of the batch's messages at most, except that each broker may always give one message.
         below: broker -> take only messages with a lower queue number; one that is not in it gives none. None for no such limit.
         turn: a number that grows from batch to batch: who comes first.
+
+    Attributes:
+        begun_anew: brokers whose ledger no longer has the position before, so that the batch has nothing of them and ends where they begin.
     """
 
     def __init__(
@@ -62,7 +65,7 @@ class MicroBatchPlan:
         self._message_bytes = 1
         self._below = below or {}
         self._taken = 0
-        self._moved = False
+        self.begun_anew: set[str] = set()
         self._hungry: list[Ledger] = []
         self._full: list[Ledger] = []
 
@@ -82,7 +85,7 @@ class MicroBatchPlan:
             if not self._hungry:
                 break
             self._round(self._hungry, 0)
-        if not self._taken and not self._moved:
+        if not self._taken and not self.begun_anew:
             self._wait(until)
         self._relieve()
         return self._ends
@@ -111,7 +114,7 @@ class MicroBatchPlan:
                 continue
             if answer.begun_anew:
                 self._ends[ledger.broker] = answer.end
-                self._moved = True
+                self.begun_anew.add(ledger.broker)
             elif answer.order is not None:
                 self._add(ledger, answer, answer.order)
 
@@ -139,7 +142,7 @@ class MicroBatchPlan:
         left = round((until - time.monotonic()) * 1000)
         if left > 0:
             self._ask(self._takers, left)
-        while not self._taken and not self._moved and self._answer_came(until):
+        while not self._taken and not self.begun_anew and self._answer_came(until):
             self._take()
 
     def _answer_came(self, until: float) -> bool:

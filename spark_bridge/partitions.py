@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -17,23 +16,27 @@ MAX_PARTITIONS = 10_000
 
 @dataclass(frozen=True)
 class PositionRange(InputPartition):  # type: ignore[misc]  # PySpark has no type information
-    """Positions ``start <= p < stop`` of one broker's ledger, for one task to read on behalf of the owner with ``epoch``."""
+    """Positions ``start <= p < stop`` of one broker's ledger, for one task to read on behalf of the owner with ``epoch``.
+
+    Without a subscription they are the queue's numbers, some of which may be acknowledged, and there is no epoch, which is 0.
+
+    Attributes:
+        made: the queue's id, which its generated message ids begin with: another's positions mean something else.
+    """
 
     broker: str
     start: int
     stop: int
     epoch: int
-
-
-Part = TypeVar("Part", bound=PositionRange)
+    made: bytes
 
 
 def split(
-    ranges: Sequence[Part],
+    ranges: Sequence[PositionRange],
     *,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
-) -> list[Part]:
+) -> list[PositionRange]:
     """Contiguous, even ranges that cover ``ranges``, in their order; none of what is empty.
 
     Args:
@@ -44,7 +47,7 @@ def split(
     wanted = [whole for whole in ranges if whole.stop > whole.start]
     total = sum(whole.stop - whole.start for whole in wanted)
     least = min_partitions or (2 if total >= DEFAULT_SPLIT_ROWS else 1)
-    tasks: list[Part] = []
+    tasks: list[PositionRange] = []
     for whole in wanted:
         rows = whole.stop - whole.start
         count = -(-least * rows // total)

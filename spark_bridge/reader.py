@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from spark_bridge._pyspark import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from spark_bridge.errors import CheckpointError, DataLossError
-from spark_bridge.ledger import connect, explained, logger
+from spark_bridge.errors import CheckpointError, DataLossError, OtherQueueError
+from spark_bridge.ledger import check_origin, connect, explained, logger
 from spark_bridge.ledgers import Ledgers
 from spark_bridge.metrics import reported
 from spark_bridge.micro_batch import MicroBatchPlan
-from spark_bridge.offsets import OffsetFormat
+from spark_bridge.offsets import OffsetFormat, Origin, Positions
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
 from transport.subscription_client import SubscriptionState
@@ -48,10 +48,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options = options
         self._schema = schema
-        self._format = OffsetFormat(options.subscription, options.brokers)
+        self._format = OffsetFormat(options.subscription, options.queue, options.brokers)
         self._ledgers: Ledgers | None = None
         self._initial: dict[str, int] | None = None
         self._ends: dict[str, int] | None = None
+        self._made: dict[str, bytes] = {}
         self._below: dict[str, int] | None = None
         self._left_out: set[str] = set()
         self._turn = 0
@@ -80,7 +81,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._initial = {broker: state.base for broker, state in states.items()}
             if self._below is not None:
                 self._below = {broker: state.high_water for broker, state in states.items()} | self._below
-        return self._format.encode(self._initial)
+        return self._format.encode(self._initial, self._ids())
 
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
@@ -90,7 +91,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark 4.1 passes neither argument. The batch then begins where the ledgers end, so that none is planned twice.
         """
         ledgers = self._driven()
-        starts = self._last_ends() if start is None else self._positions(start)
+        starts = self._last_ends() if start is None else self._begin_at(start)
         if self._options.ack_on == "poll":
             # Spark asks for the next batch only when it has logged that the last is complete.
             for broker, position in starts.items():
@@ -98,8 +99,11 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows, size = self._limits(limit)
         plan = MicroBatchPlan(ledgers, starts, rows=rows, size=size, below=self._below, turn=self._turn)
         self._turn += 1
-        self._ends = self._joined(starts) | plan.run(POLL_WAIT_MS if self._below is None else 0)
-        return self._format.encode(self._ends)
+        ends = self._joined(starts) | plan.run(POLL_WAIT_MS if self._below is None else 0)
+        # A position stays that of the queue it was taken from, whatever that broker has said since.
+        known = {broker: made for broker, made in self._made.items() if broker not in plan.begun_anew}
+        self._ends, self._made = ends, self._ids() | known
+        return self._format.encode(self._ends, self._made)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PositionRange]:
         """The tasks of a batch; the same for the same arguments and options.
@@ -108,18 +112,18 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: a position goes back, and loss is not allowed.
             BrokerUnreachableError: a broker has never answered, and this batch, which is in Spark's log, has messages of it.
         """
-        starts, ends = self._positions(start), self._positions(end)
-        # A broker that is in the end only has joined there.
-        moves = [(broker, starts[broker], ends[broker]) for broker in sorted(ends) if broker in starts]
-        for broker, first, last in moves:
+        starts, ends = self._decoded(start), self._decoded(end)
+        ranges = []
+        for broker in sorted(ends.at):
+            # A broker that is in the end only has joined there; one whose queue is another in the end has begun anew there.
+            if broker not in starts.at or starts.origin(broker).differs(ends.origin(broker)):
+                continue
+            first, last = starts.at[broker], ends.at[broker]
             if last < first and self._options.fail_on_data_loss:
                 what = f"the batch goes back from position {first} to {last} of broker {broker}"
                 raise DataLossError(self._options.subscription, self._options.queue, what)
-        ranges = [
-            PositionRange(broker, first, last, self._driven().state(broker).epoch)
-            for broker, first, last in moves
-            if first < last
-        ]
+            if first < last and (state := self._state_for(broker, ends.origin(broker))) is not None:
+                ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix))
         options = self._options
         return split(
             ranges, min_partitions=options.min_partitions, max_records_per_partition=options.max_records_per_partition
@@ -128,15 +132,21 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Mapping[str, Any]) -> None:
         """Acknowledge what Spark has completed: cumulative, since Spark may leave some out."""
         ledgers = self._driven()
-        for broker, position in self._positions(end).items():
-            ledgers[broker].acknowledge(position)
+        done = self._decoded(end)
+        for broker, position in done.at.items():
+            ledger, origin = ledgers[broker], done.origin(broker)
+            if ledger.state is None:
+                ledger.expect(origin)
+            elif origin.is_other(self._options.queue, ledger.state.id_prefix):
+                continue  # as lost as the queue it was of, which has been reported
+            ledger.acknowledge(position)
         ledgers.settle()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """The queue's state as of the last reservation, for ``progress.sources[0].latestOffset``; None before the first."""
         if self._ends is None:
             return None
-        return self._format.encode(self._ends) | reported(self._driven())
+        return self._format.encode(self._ends, self._made) | reported(self._driven())
 
     def stop(self) -> None:
         """Close the connections. Reservations stay: Spark calls this when it is killed, too."""
@@ -180,16 +190,44 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._ledgers = Ledgers(self._options)
         return self._ledgers
 
-    def _positions(self, offset: Mapping[str, Any]) -> dict[str, int]:
-        """Broker -> position, of brokers in the options.
+    def _ids(self) -> dict[str, bytes]:
+        """Broker -> id of the queue there, of those that have said so."""
+        return {ledger.broker: ledger.state.id_prefix for ledger in self._driven() if ledger.state is not None}
+
+    def _begin_at(self, start: Mapping[str, Any]) -> dict[str, int]:
+        """Broker -> position of a batch's start, each to be refused by its broker where that has another queue."""
+        decoded = self._decoded(start)
+        for broker in decoded.at:
+            self._driven()[broker].expect(decoded.origin(broker))
+        self._made = decoded.made
+        return decoded.at
+
+    def _state_for(self, broker: str, origin: Origin) -> SubscriptionState | None:
+        """The subscription at ``broker``; None where its queue is another than ``origin``, and that is allowed.
+
+        Raises:
+            OtherQueueError: it is another, and loss is not allowed.
+        """
+        ledger = self._driven()[broker]
+        if ledger.state is None:
+            ledger.expect(origin)
+        state = self._driven().state(broker)
+        if not origin.is_other(self._options.queue, state.id_prefix):
+            return state
+        if self._options.fail_on_data_loss:
+            check_origin(self._options, broker, origin, state.id_prefix)
+        return None
+
+    def _decoded(self, offset: Mapping[str, Any]) -> Positions:
+        """What an offset says of the brokers in the options.
 
         Raises:
             CheckpointError: there is another in it, and loss is not allowed.
         """
-        positions = self._format.decode(offset)
-        for broker in positions.keys() - set(self._options.brokers):
+        decoded = self._format.decode(offset)
+        for broker in decoded.at.keys() - set(self._options.brokers):
             what = (
-                f"the checkpoint stands at position {positions[broker]} of broker {broker}, which option brokers no longer names: "
+                f"the checkpoint stands at position {decoded.at[broker]} of broker {broker}, which option brokers no longer names: "
                 "what is in its queue would not be read"
             )
             if self._options.fail_on_data_loss:
@@ -199,8 +237,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if broker not in self._left_out:
                 self._left_out.add(broker)
                 logger.warning("%s; it is left out", what)
-            del positions[broker]
-        return positions
+            del decoded.at[broker]
+            decoded.made.pop(broker, None)
+        return decoded
 
     def _last_ends(self) -> dict[str, int]:
         if self._ends is None:
@@ -223,6 +262,13 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _readable(self, partition: PositionRange, state: SubscriptionState) -> tuple[int, int]:
         """The part of a task's range that the ledger still holds: all of it, unless loss is allowed."""
+        try:
+            check_origin(self._options, partition.broker, Origin(self._options.queue, partition.made), state.id_prefix)
+        except OtherQueueError as error:
+            if self._options.fail_on_data_loss:
+                raise
+            logger.warning("%s", error)
+            return partition.start, partition.start
         if self._options.fail_on_data_loss:
             return partition.start, partition.stop
         start = min(max(partition.start, state.base), partition.stop)

@@ -169,15 +169,15 @@ class SubscriptionClient(ClosedOnExit):
     def _opened(self, connection: SubscriptionConnection) -> None:
         """Go on with what WELCOME said, if it is still about the same."""
         state = connection.state
-        if self._mode != "browse":
-            self._epoch = state.epoch
-        elif self._id_prefix not in (None, state.id_prefix):
+        if self._id_prefix not in (None, state.id_prefix):
             connection.close()
             raise BrokerError(
                 "data-loss",
                 f"queue {self._queue!r} was deleted, or its broker started anew without a journal, while it was read: its numbers are "
                 "others now; read it again from the beginning",
             )
+        if self._mode != "browse":
+            self._epoch = state.epoch
         self._id_prefix = state.id_prefix
 
     def _next_request(self) -> int:

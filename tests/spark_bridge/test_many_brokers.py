@@ -23,6 +23,7 @@ from spark_bridge import (
 )
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
+from tests.spark_bridge.places import Place
 from tests.spark_bridge.restartable import Restartable, numbers
 from transport import Backoff
 
@@ -80,8 +81,8 @@ def values(reader: PenstockStreamReader, start: Any, end: Any) -> list[bytes]:
     return rows
 
 
-def at(brokers: list[Restartable], *positions: int) -> dict[str, Any]:
-    return {"s": "s", "pos": {broker.address: pos for broker, pos in zip(brokers, positions, strict=True)}}
+def at(brokers: list[Restartable], *positions: int) -> Place:
+    return Place({broker.address: pos for broker, pos in zip(brokers, positions, strict=True)})
 
 
 def until_read(reader: PenstockStreamReader, start: Any, wanted: list[bytes]) -> Any:
@@ -306,7 +307,7 @@ def test_a_broker_that_is_added_joins_where_its_ledger_begins(two: list[Restarta
     other.send(5, 10)
     reader = make_reader([one])
     end = reader.latestOffset(reader.initialOffset(), MANY)
-    assert end == {"s": "s", "pos": 5}
+    assert end == Place(5)
     reader = make_reader([one, other])
     joined = reader.latestOffset(end, MANY)
     assert joined == at(two, 5, 0)
@@ -339,7 +340,7 @@ def test_a_broker_that_was_taken_off_the_list_is_left_out_where_loss_is_allowed(
     two[0].send(0, 5)
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         end = reader.latestOffset(at(two, 0, 3), MANY)
-        assert end == {"s": "s", "pos": 5}
+        assert end == Place(5)
         assert values(reader, at(two, 0, 3), end) == numbers(0, 5)
     assert [record.getMessage().rsplit("; ", 1)[1] for record in caplog.records] == ["it is left out"]
 

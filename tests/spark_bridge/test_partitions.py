@@ -14,7 +14,7 @@ LIMIT = st.none() | st.integers(1, 5_000)
 
 
 def whole(start: int, stop: int, broker: str = "a:1") -> PositionRange:
-    return PositionRange(broker, start, stop, 3)
+    return PositionRange(broker, start, stop, 3, b"id")
 
 
 @given(st.integers(0, 10**12), st.integers(1, 3_000_000), LIMIT, LIMIT)

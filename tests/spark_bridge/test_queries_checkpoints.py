@@ -132,6 +132,19 @@ def stop_in_batch_1(spark: Any, broker: Any, folder: Path) -> Batches:
     return batches
 
 
+def test_a_checkpoint_that_is_pointed_at_another_queue_ends_the_query_and_loses_nothing(
+    spark: Any, durable_broker: Any, tmp_path: Path, copied: Batches
+) -> None:
+    """Its positions used to be gone on with: as many messages of the other queue were never read."""
+    durable_broker.send("r", numbers(1000, 1500))
+    text = failure(start(source(spark, durable_broker, queue="r").load(), tmp_path, Batches()))
+    assert "the checkpoint is that of queue 'q' (id " in text
+    assert "is of queue 'r' (id " in text
+    lenient = Batches()
+    finish(start(source(spark, durable_broker, queue="r", failOnDataLoss="false").load(), tmp_path, lenient))
+    assert lenient.values == numbers(1000, 1500)
+
+
 def test_a_restart_after_a_release_ends_the_query_and_says_what_is_gone(
     spark: Any, durable_broker: Any, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spark_bridge.conftest import DEADLINE
+from tests.spark_bridge.places import Place
 from tests.spark_bridge.queries import CHECKPOINT, MARKS, Batches, finish, numbers, recorded, source, start
 from tests.spark_bridge.recorded_source import entries
 
@@ -17,8 +18,8 @@ pytestmark = MARKS
 BATCHES = 50
 
 
-def at(position: int) -> dict[str, Any]:
-    return {"s": "s", "pos": position}
+def at(position: int) -> Place:
+    return Place(position)
 
 
 def documented_calls(batches: int) -> list[list[Any]]:

@@ -16,6 +16,7 @@ from spark_bridge import CheckpointError, DataLossError, OptionError, PenstockDa
 from spark_bridge.options import SourceOptions
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import arrow_schema, source_schema
+from tests.spark_bridge.places import Place
 
 Make = Callable[..., PenstockStreamReader]
 
@@ -50,8 +51,8 @@ def values(reader: PenstockStreamReader, start: Any, end: Any) -> list[bytes]:
     return rows
 
 
-def at(position: int) -> dict[str, Any]:
-    return {"s": "s", "pos": position}
+def at(position: int) -> Place:
+    return Place(position)
 
 
 def release(broker: Any, name: str = "s") -> None:
@@ -190,7 +191,7 @@ def test_bytes_bound_a_batch_and_one_message_is_always_let_through(broker: Any, 
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
     assert 1 <= end["pos"] <= 3
     reader = make_reader(maxBytesPerBatch="1", subscription="t")
-    assert reader.latestOffset(reader.initialOffset(), ReadMaxRows(100)) == {"s": "t", "pos": 1}
+    assert reader.latestOffset(reader.initialOffset(), ReadMaxRows(100)) == Place(1, "t")
 
 
 def test_once_takes_everything_whatever_the_options_say(broker: Any, make_reader: Make) -> None:
@@ -287,8 +288,8 @@ def test_a_broker_that_lost_the_ledger_while_the_query_ran_ends_it_or_is_begun_a
     broker.send("q", numbers(5, 8))
     with pytest.raises(DataLossError):
         strict.latestOffset(end, ReadMaxRows(5))
-    start = lenient.latestOffset({"s": "t", "pos": 5}, ReadMaxRows(5))
-    assert start == {"s": "t", "pos": 0}
+    start = lenient.latestOffset(Place(5, "t"), ReadMaxRows(5))
+    assert start == Place(0, "t")
     assert values(lenient, start, lenient.latestOffset(start, ReadMaxRows(5))) == numbers(5, 8)
 
 
