@@ -35,6 +35,7 @@ FIRST_PARTIAL_BYTES = 64 * 1024
 """First size of an unfinished frame's own buffer; it doubles as bytes arrive."""
 
 _PREFIX = struct.Struct(">IH")
+_NOTHING = memoryview(b"")
 
 Part = bytes | bytearray | memoryview
 
@@ -47,20 +48,23 @@ class RawFrame(NamedTuple):
 
 
 class FrameDecoder:
-    """Cuts a TCP stream into frames, whatever way it was fragmented.
+    """Cuts a TCP stream into frames, whatever way it was fragmented; each only when it is asked for.
 
     Attributes:
         max_frame_bytes: the limit in force; raised by the shell once HELLO is answered.
-        error: what ended the stream behind frames that were still good; the shell acts on it after those.
+        error: what ended the stream behind frames that were still good.
     """
 
-    __slots__ = ("_filled", "_partial", "_view", "error", "max_frame_bytes")
+    __slots__ = ("_end", "_filled", "_kept", "_partial", "_start", "_target", "_view", "error", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._partial: bytearray | None = None
         self._filled = 0
-        self._view: memoryview | None = None
+        self._target = self._view = _NOTHING
+        # What of the view was not looked at, and whether the view is memory of this connection alone.
+        self._start = self._end = 0
+        self._kept = False
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -68,32 +72,96 @@ class FrameDecoder:
         """Whether a frame has begun and is not complete."""
         return self._partial is not None
 
-    def get_buffer(self) -> memoryview:
-        """Where the next bytes go; valid until `buffer_updated`, which must follow on the same thread at once."""
-        if self._partial is None or self.error is not None:
-            self._view = _shared_view()
-        else:
-            self._view = memoryview(self._partial)[self._filled :]
-        return self._view
+    @property
+    def waiting(self) -> bool:
+        """Whether there are bytes that were received and not looked at: `next_frame` may have something."""
+        return self._start < self._end
 
-    def buffer_updated(self, nbytes: int) -> list[RawFrame]:
-        """Take the ``nbytes`` just received; returns the frames they complete, in order.
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go; valid until they are reported, which must follow on the same thread at once."""
+        if self._partial is None or self.error is not None:
+            self._target = _shared_view()
+        else:
+            self._target = memoryview(self._partial)[self._filled :]
+        return self._target
+
+    def received(self, nbytes: int) -> None:
+        """Take the ``nbytes`` just received. `next_frame` has what they complete; what waits for later must be kept by `keep`.
 
         Raises:
-            RemoteProtocolError: bytes that are no frame, or one over a limit. The stream cannot be read on. Behind
-                good frames it is not raised but left in `error`, and raised by the next call.
+            RemoteProtocolError: the frame that has begun is over a limit, or the stream had ended with an error before.
         """
         if self.error is not None:
             raise self.error
-        if self._partial is None:
-            assert self._view is not None, "get_buffer comes first"
-            return self._cut(self._view, nbytes)
-        self._filled += nbytes
+        if self._start < self._end:
+            # The shell has been asked to receive no more, and one more receive was under way.
+            rest = bytes(self._view[self._start : self._end]) + bytes(self._target[:nbytes])
+            self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+        elif self._partial is None:
+            self._view, self._start, self._end, self._kept = self._target, 0, nbytes, False
+        else:
+            self._filled += nbytes
+            self._grow_partial(self._partial)
+
+    def next_frame(self) -> RawFrame | None:
+        """The next frame that is complete, in order; None when there is none.
+
+        Raises:
+            RemoteProtocolError: bytes that are no frame, or one over a limit. The stream cannot be read on.
+        """
+        view, start, end = self._view, self._start, self._end
+        if start >= end:
+            return None
         try:
-            return self._continue_partial()
+            if end - start >= PREFIX_BYTES:
+                length, header_length = self._prefix(view, start)
+                if end - start >= length:
+                    body_at = start + PREFIX_BYTES + header_length
+                    header = _unpack_header(bytes(view[start + PREFIX_BYTES : body_at]))
+                    body = view[body_at : start + length]
+                    # A frame that came in pieces has its memory to itself; another is copied out of what it shares.
+                    alone = self._kept and length == len(view)
+                    body = body.toreadonly() if alone else memoryview(bytes(body))
+                    self._start = start + length
+                    if self._start == end:
+                        self._view = _NOTHING
+                    return RawFrame(header, body)
+            self._begin_partial(view[start:end])
         except RemoteProtocolError as error:
             self.error = error
+            self.drop()
             raise
+        self._start = self._end = 0
+        self._view = _NOTHING
+        return None
+
+    def keep(self) -> None:
+        """Have what waits outlive this receive: the shared buffer is reused at once."""
+        if self._start < self._end and not self._kept:
+            rest = bytes(self._view[self._start : self._end])
+            self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+
+    def drop(self) -> None:
+        """Let go of what was received: nothing more will be read of this stream."""
+        self._partial = None
+        self._start = self._end = 0
+        self._view = _NOTHING
+
+    def buffer_updated(self, nbytes: int) -> list[RawFrame]:
+        """Take the ``nbytes`` just received; returns all frames that they complete, in order.
+
+        Raises:
+            RemoteProtocolError: as `next_frame`. Behind good frames it is not raised but left in `error`, and raised by the next call.
+        """
+        self.received(nbytes)
+        frames: list[RawFrame] = []
+        try:
+            while (raw := self.next_frame()) is not None:
+                frames.append(raw)
+        except RemoteProtocolError:
+            if not frames:
+                raise
+        return frames
 
     def receive_data(self, data: Part) -> list[RawFrame]:
         """The same for bytes already at hand."""
@@ -105,28 +173,6 @@ class FrameDecoder:
             buffer[:taken] = view[:taken]
             view = view[taken:]
             frames += self.buffer_updated(taken)
-        return frames
-
-    def _cut(self, view: memoryview, end: int) -> list[RawFrame]:
-        """Frames that lie whole in ``view[:end]``; the rest becomes the partial frame."""
-        frames: list[RawFrame] = []
-        start = 0
-        try:
-            while end - start >= PREFIX_BYTES:
-                length, header_length = self._prefix(view, start)
-                if end - start < length:
-                    break
-                body_at = start + PREFIX_BYTES + header_length
-                header = _unpack_header(bytes(view[start + PREFIX_BYTES : body_at]))
-                # The shared buffer is reused at once: a body is copied out of it.
-                frames.append(RawFrame(header, memoryview(bytes(view[body_at : start + length]))))
-                start += length
-            if start < end:
-                self._begin_partial(view[start:end])
-        except RemoteProtocolError as error:
-            self.error = error
-            if not frames:
-                raise
         return frames
 
     def _begin_partial(self, received: memoryview) -> None:
@@ -141,20 +187,23 @@ class FrameDecoder:
         length, _ = self._prefix(received, 0)
         return min(length, max(FIRST_PARTIAL_BYTES, 2 * len(received)))
 
-    def _continue_partial(self) -> list[RawFrame]:
-        partial = self._partial
-        assert partial is not None
+    def _grow_partial(self, partial: bytearray) -> None:
+        """More has arrived of the frame that has begun: give it more room, or have it ready where it is complete."""
         if self._filled < len(partial):
-            return []
+            return
         received = memoryview(partial)
-        length, header_length = self._prefix(received, 0)
+        try:
+            length, _ = self._prefix(received, 0)
+        except RemoteProtocolError as error:
+            self.error = error
+            self.drop()
+            raise
         if self._filled < length:
             # A new buffer, not a resized one: the event loop still holds the view that it received into.
             self._begin_partial(received)
-            return []
+            return
         self._partial = None
-        body_at = PREFIX_BYTES + header_length
-        return [RawFrame(_unpack_header(bytes(received[PREFIX_BYTES:body_at])), received[body_at:length].toreadonly())]
+        self._view, self._start, self._end, self._kept = received, 0, length, True
 
     def _prefix(self, view: memoryview, start: int) -> tuple[int, int]:
         length, header_length = _PREFIX.unpack_from(view, start)

@@ -339,3 +339,78 @@ def test_encoding_passes_the_body_on_uncopied() -> None:
     body = memoryview(b"abc" * 1000)
     parts = encode_frame([65, 1], [body])
     assert parts[1] is body
+
+
+# One frame at a time
+
+
+@given(
+    st.lists(st.tuples(headers, st.binary(max_size=2000)), min_size=1, max_size=30),
+    st.lists(st.integers(0, 1 << 20), max_size=8),
+    st.lists(st.integers(0, 5), max_size=60),
+)
+def test_frames_taken_one_by_one_and_kept_between_receives_are_those_of_the_stream(
+    examples: list[Plain], cuts: list[int], patience: list[int]
+) -> None:
+    # After each receive so many are taken and the rest is kept; the shared buffer is overwritten meanwhile, as by other connections.
+    data = b"".join(wire(header, body) for header, body in examples)
+    target, found, turns = decoder(), [], iter(patience)
+    for piece in cut(data, cuts):
+        view = memoryview(piece)
+        while view:
+            buffer = target.get_buffer()
+            taken = min(len(buffer), len(view))
+            buffer[:taken] = view[:taken]
+            view = view[taken:]
+            target.received(taken)
+            for _ in range(next(turns, 1000)):
+                raw = target.next_frame()
+                if raw is None:
+                    break
+                found.append(raw)
+            target.keep()
+            FrameDecoder().get_buffer()[:] = b"\xff" * SHARED_BUFFER_BYTES
+    while (raw := target.next_frame()) is not None:
+        found.append(raw)
+    assert plain(found) == feed(decoder(), [data])
+    assert not target.waiting
+
+
+def test_what_waits_is_not_decoded_and_takes_the_bytes_that_it_came_with() -> None:
+    target = decoder()
+    one = wire([4, 7])
+    count = len(target.get_buffer()) // len(one)
+    target.get_buffer()[: count * len(one)] = one * count
+    target.received(count * len(one))
+    assert target.next_frame() is not None
+    target.keep()
+    assert target.waiting
+    assert sum(1 for _ in iter(target.next_frame, None)) == count - 1
+    assert not target.waiting
+    assert not target.mid_frame
+
+
+def test_bad_bytes_behind_frames_that_wait_are_found_when_they_are_reached() -> None:
+    target = decoder()
+    data = wire([4, 7]) + b"\x00" * 7
+    target.get_buffer()[: len(data)] = data
+    target.received(len(data))
+    assert target.next_frame() is not None
+    target.keep()
+    with pytest.raises(RemoteProtocolError):
+        target.next_frame()
+    assert not target.waiting
+    with pytest.raises(RemoteProtocolError):
+        target.received(1)
+
+
+def test_a_decoder_that_is_dropped_holds_nothing() -> None:
+    target = decoder()
+    part = wire([65, 1], bytes(100_000))[:80_000]
+    target.get_buffer()[: len(part)] = part
+    target.received(len(part))
+    assert target.next_frame() is None
+    assert target.mid_frame
+    target.drop()
+    assert (target.mid_frame, target.waiting) == (False, False)
+    assert len(target.get_buffer()) == SHARED_BUFFER_BYTES
