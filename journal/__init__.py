@@ -15,10 +15,11 @@ from journal.errors import (
 from journal.files import Buffer, Files, OsFiles
 from journal.format import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, unpack_items_prefix
 from journal.journal import Journal, Record
+from journal.judgement import Finding
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems
 from journal.repair import repair
-from journal.verify import Finding, verify
+from journal.verify import verify
 
 __all__ = [
     "ITEMS_PREFIX_BYTES",

@@ -7,7 +7,7 @@ whole, before anything takes its place, and each step leaves a directory that re
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -27,12 +27,13 @@ from journal.format import (
     pack_record,
     pack_segment_header,
 )
+from journal.judgement import Expected, Finding, expectations, judge
 from journal.names import ASIDE, checkpoint_name, index_name, segment_name, stem_of
 from journal.salt import header_from_records
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import new_header
 from journal.survey import Contents, Hole, SegmentFile, Survey, lock, look, pieces, read_contents
-from journal.verify import findings, index_findings
+from journal.verify import findings
 
 COPY_BYTES = 1 << 20
 """Bytes copied, or gathered for a write, at a time."""
@@ -42,24 +43,49 @@ EPOCHS_SKIPPED = 1000
 """Starts that a lost checkpoint may have counted and no record shows: an epoch must never come twice."""
 
 
-def repair(directory: Path, files: Files | None = None) -> list[str]:
+def repair(directory: Path, files: Files | None = None, begin: Callable[[], None] = lambda: None) -> list[str]:
     """Make a journal openable, and every item in it readable or gone; says what was lost, one line for each file and place.
 
-    Returns: what was done; nothing where `verify` finds nothing that the next start does not mend by itself.
+    It mends what `verify` finds, by the same judgement, and looks again when it is done.
+
+    Args:
+        directory: the journal.
+        files: the disk.
+        begin: called before anything is changed, where something has to be.
+
+    Returns: what was done; nothing where `verify` finds nothing that the next start does not mend by itself, and never nothing elsewhere.
 
     Raises:
         JournalLockedError: a broker is at work in the directory.
+        JournalDamagedError: something is damaged that repair does not know how to mend.
         OSError: the disk does not do what repair needs of it; run it again when that is mended.
     """
     files = OsFiles() if files is None else files
     held = lock(directory, files)
     try:
-        if not any(finding.fatal for finding in findings(directory, files)):
+        before = [finding for finding in findings(directory, files) if finding.fatal]
+        if not before:
             return []
-        return _Repair(directory, files).run()
+        begin()
+        said = _Repair(directory, files).run()
+        said += _unsaid(before, said)
+        left = next((finding for finding in findings(directory, files) if finding.fatal), None)
+        if left is not None:
+            raise JournalDamagedError(left.file, left.offset, f"repair could not mend this: {left.text}")
+        return said
     finally:
         if held is not None:
             files.close(held)
+
+
+def _unsaid(before: Iterable[Finding], said: Iterable[str]) -> list[str]:
+    """Findings of files that repair said nothing of: they are gone with what was mended elsewhere."""
+    told = "\n".join(said)
+    return [
+        f"{finding.file}, offset {finding.offset}: {finding.text}; mended with the others"
+        for finding in before
+        if finding.file.name not in told
+    ]
 
 
 class _Repair:
@@ -131,9 +157,9 @@ class _Repair:
                 self.said.append(f"{path}: the file is gone, and what it held is lost unless another file holds it")
         in_use += self._salvage([file for file in survey.segments if file not in in_use], in_use)
         in_use.sort(key=lambda file: (file.first_lsn, file.segment_id))
-        logs = [file for file in in_use if file.header is not None and file.header.kind == LOG]
         headers: list[SegmentHeader] = []
         facts: dict[int, SegmentFacts] = {}
+        listed = {facts.segment_id: facts for facts in survey.base.segments} if survey.base else {}
 
         def enter(header: SegmentHeader, stop_lsn: int, end: int) -> None:
             headers.append(header)
@@ -142,7 +168,7 @@ class _Repair:
             )
 
         expected, covered = self._start, 0
-        for file in in_use:
+        for file, known in expectations(in_use, listed, self._start):
             header = file.header
             if header is None:
                 continue
@@ -157,7 +183,7 @@ class _Repair:
                     self.said.append(f"{file.path}: {missing} records before it are gone; set aside as {kept.name}")
                     continue
                 enter(*self._fill(expected, header.first_lsn))
-            contents = self._mend_segment(file, self._start if logs and file is logs[-1] else None)
+            contents = self._mend_segment(file, known)
             if contents is None:
                 continue
             enter(header, contents.stop_lsn, contents.end)
@@ -219,43 +245,44 @@ class _Repair:
             first = hole.stop_lsn
         yield first, contents.stop_lsn
 
-    def _mend_segment(self, file: SegmentFile, durable: int | None) -> Contents | None:
-        """Write a segment again without its damage; ``durable`` as in `verify`. None where it had to be set aside."""
-        contents = self._contents(file)
+    def _mend_segment(self, file: SegmentFile, known: Expected) -> Contents | None:
+        """Write a segment again without its damage, if it has any. None where it had to be set aside."""
+        judgement = judge(file, known, self._files)
+        contents = judgement.contents
         if contents is None:
             kept = self._set_aside(file.path)
+            self.said += (f"{found.file}, offset {found.offset}: {found.text}" for found in judgement.segment)
             self.said.append(f"{file.path}: it cannot be read; set aside as {kept.name}")
             return None
         self._epoch = max(self._epoch, contents.epoch)
-        for finding in index_findings(file, contents, self._files):
+        for finding in judgement.index:
             self._drop(finding.file)
             self.said.append(f"{finding.file}, offset 0: {finding.text}; removed, and made again by the next start")
-        torn = durable is not None and contents.proven == 0 and all(hole.lsn >= durable for hole in contents.holes)
-        sealed = durable is None and all(hole.end is None for hole in contents.holes)
-        if not contents.misshapen and (torn or sealed):
+        if not judgement.fatal:
             return contents
         kept = self._keep_copy(file.path)
-        end = self._write_segment(file.path, self._whole(file.path, contents, kept.name))
+        self.said += (
+            f"{found.file}, offset {found.offset}: {found.text}; kept in {kept.name}" for found in judgement.segment
+        )
+        is_log = file.header is not None and file.header.kind == LOG
+        stop = known.stop_lsn
+        if is_log and stop is not None and contents.stop_lsn < stop <= contents.stop_lsn + MAX_FILLED:
+            contents.stop_lsn = stop
+        end = self._write_segment(file.path, self._whole(file.path, contents))
         self._files.sync_directory(self._directory)
         self._drop(file.path.with_name(index_name(file.path.stem)))
         contents.end = end
         return contents
 
-    def _whole(self, path: Path, contents: Contents, kept: str) -> Iterator[bytes]:
+    def _whole(self, path: Path, contents: Contents) -> Iterator[bytes]:
         """A segment's bytes without its damage, empty records in the place of lost ones."""
-        misshapen = set(contents.misshapen)
+        misshapen = {offset for offset, _ in contents.misshapen}
         with SegmentScan(self._files, path) as scan:
             header = scan.header
             yield pack_segment_header(header)
             following = header.first_lsn
             for piece in pieces(scan):
-                if isinstance(piece, Hole):
-                    self._say_lost(path, piece, kept)
-                    continue
-                if piece.offset in misshapen:
-                    self.said.append(
-                        f"{path}, offset {piece.offset}: record {piece.lsn} has impossible items and is lost; {kept}"
-                    )
+                if isinstance(piece, Hole) or piece.offset in misshapen:
                     continue
                 if header.kind == LOG:
                     yield from self._instead(header, following, piece.lsn)
@@ -263,12 +290,6 @@ class _Repair:
                 yield _pack(header, piece)
             if header.kind == LOG:
                 yield from self._instead(header, following, contents.stop_lsn)
-
-    def _say_lost(self, path: Path, hole: Hole, kept: str) -> None:
-        end = "the end of the file" if hole.end is None else f"offset {hole.end}"
-        self.said.append(
-            f"{path}, offset {hole.offset}: lost from record {hole.lsn} on, up to {end}: {hole.problem}; kept in {kept}"
-        )
 
     def _fill(self, first_lsn: int, stop_lsn: int) -> tuple[SegmentHeader, int, int]:
         """A segment of empty records in the place of one that is gone."""

@@ -28,6 +28,13 @@ from journal.names import LOCK, parse_checkpoint, parse_segment, stem_of
 from journal.scan import ScannedRecord, SegmentScan
 
 
+def lost_records(first: int, stop: int) -> str:
+    """That the records first <= lsn < stop are gone, of which a segment need not have held all."""
+    return (
+        f"what it held of the records {first} to {stop - 1} is lost" if stop > first + 1 else f"record {first} is lost"
+    )
+
+
 class Hole(NamedTuple):
     """Bytes that are no record, where the one of this lsn should be, and why they are none.
 
@@ -40,6 +47,14 @@ class Hole(NamedTuple):
     lsn: int
     stop_lsn: int
     problem: str
+
+    def __str__(self) -> str:
+        where = "up to the end of the file" if self.end is None else f"up to offset {self.end}"
+        return f"record {self.lsn} should be here, and {self.problem}; there is none {where}"
+
+    def lost(self, stop: int | None) -> str:
+        """The same, and what is lost with it; ``stop`` is one more than the last lsn that the file must hold, where that is known."""
+        return f"{self}: {lost_records(self.lsn, stop or 0 if self.end is None else self.stop_lsn)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +88,7 @@ class Contents:
         holes: what is between whole records, and what is behind the last if a record was begun there.
         proven: how many of the holes, from the first on, a later record proves to have been durable once.
         rows: by stream, the records with items.
-        misshapen: offsets of whole records with items that are none, or that come twice.
+        misshapen: offset and lsn of whole records with items that are none, or that come twice.
         epoch: the highest in any record.
         problem: why no record follows the last whole one.
     """
@@ -83,9 +98,14 @@ class Contents:
     holes: list[Hole] = field(default_factory=list)
     proven: int = 0
     rows: dict[int, StreamRows] = field(default_factory=dict)
-    misshapen: list[int] = field(default_factory=list)
+    misshapen: list[tuple[int, int]] = field(default_factory=list)
     epoch: int = 0
     problem: str = ""
+
+    @property
+    def ends_whole(self) -> bool:
+        """Whether nothing was begun behind the last whole record."""
+        return not self.holes or self.holes[-1].end is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +208,7 @@ def read_contents(scan: SegmentScan) -> Contents:
         try:
             add_row(contents.rows, piece, scan.path)
         except JournalDamagedError:
-            contents.misshapen.append(piece.offset)
+            contents.misshapen.append((piece.offset, piece.lsn))
     contents.problem = scan.problem
     return contents
 

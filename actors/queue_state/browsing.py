@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
+from actors.queue_state.entry import stored_entry
 from actors.queue_state.events import ReservedRange
 from actors.queue_state.ledger import FetchedRange
 from actors.queue_state.ranges import RangeSet
@@ -58,8 +59,7 @@ def browse(core: QueueCore, start: int, stop: int) -> Browsed:
     after, size, left = core.barrier, 0, BROWSE_MESSAGES
     first = position = end = _next_shown(hidden, start)
     while position < limit and size < BROWSE_BYTES and left > 0:
-        entry = log.table.at(position)
-        assert entry is not None, "what is not acknowledged is stored"
+        entry = stored_entry(log.table, position)
         # Read before anything else is asked of the entry: what it knows comes with its messages.
         batch = entry.batch
         after = max(after, entry.event)

@@ -134,12 +134,19 @@ class Span:
         )
 
 
+def stored_entry(table: EntryTable, sequence: int) -> Entry:
+    """The entry of a message that is stored; what ``table`` calls ``lost`` is raised where there is none."""
+    entry = table.at(sequence)
+    if entry is None:
+        raise table.lost(sequence)
+    return entry
+
+
 def spans_of(table: EntryTable, start: int, stop: int, deliveries: int = 0, replayed: bool = False) -> Iterator[Span]:
     """Spans of all the messages of a range, which are stored, with one history, batch by batch."""
     position = start
     while position < stop:
-        entry = table.at(position)
-        assert entry is not None, "only what is stored is asked for"
+        entry = stored_entry(table, position)
         end = min(stop, entry.stop)
         yield Span(position, end, entry, deliveries, replayed)
         position = end

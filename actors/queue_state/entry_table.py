@@ -5,12 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from actors.errors import StorageError
 from actors.queue_state.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.batch import MessageBatch
+    from actors.errors import ActorError
     from actors.queue_state.events import MessagesAdded
 
 MIN_COMPACTED = 64
@@ -42,6 +44,9 @@ class EntryTable(Protocol):
 
     def at(self, sequence: int) -> Entry | None:
         """The entry that holds a message, the same object as long as anybody has it; None when there is none any more."""
+
+    def lost(self, sequence: int) -> ActorError:
+        """The error to raise for a message that is stored, and that ``at`` finds no entry of."""
 
     def extents(self, start: int, stop: int) -> Iterator[Extent]:
         """The batches with a message in a range, ascending; those that are gone are passed over."""
@@ -116,6 +121,10 @@ class MemoryEntryTable:
         elif len(self._firsts) > MIN_COMPACTED and len(self._firsts) > 2 * len(entries):
             # Numbers only grow, so the dict's order of insertion is the ascending one. A new list: an iteration may have the old.
             self._firsts = list(entries)
+
+    def lost(self, sequence: int) -> StorageError:
+        """See ``EntryTable``."""
+        return StorageError(f"message {sequence} is stored, and its batch is not in memory: this is a defect")
 
     def load(self, entry: Entry) -> MessageBatch:
         """Never asked for: an entry in memory has its messages."""

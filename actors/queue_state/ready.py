@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state.entry import Span, spans_of
+from actors.queue_state.entry import Span, spans_of, stored_entry
 from actors.queue_state.ranges import RangeSet
 from actors.queue_state.span_map import SpanMap
 from actors.queue_state.timed_spans import TimedSpans
@@ -190,8 +190,7 @@ class ReadyRanges:
         """The fresh messages from ``position`` on, of one entry."""
         entry = self._front
         if entry is None or not entry.first <= position < entry.stop:
-            entry = self._front = self._table.at(position)
-            assert entry is not None, "what is fresh is stored"
+            entry = self._front = stored_entry(self._table, position)
         stop = entry.stop
         if self._holes:
             stop = self._holes.gaps(position, stop)[0][1]

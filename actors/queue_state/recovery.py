@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue_state.clocks import US_PER_SECOND
-from actors.queue_state.entry import spans_of
+from actors.queue_state.entry import spans_of, stored_entry
 from actors.queue_state.limbo import is_worn_out
 from actors.queue_state.ready import ReadyRanges
 
@@ -64,8 +64,7 @@ def _remaining_delays(core: QueueCore, now: float) -> list[tuple[int, float]]:
 
 
 def _enqueued_us(core: QueueCore, first: int) -> int:
-    entry = core.log.table.at(first)
-    assert entry is not None, "looked for just now"
+    entry = stored_entry(core.log.table, first)
     if not entry.known:
         core.log.table.load(entry)
     return entry.enqueued_us

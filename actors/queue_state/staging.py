@@ -19,7 +19,7 @@ from actors.queue_state.clocks import US_PER_SECOND
 from actors.queue_state.consumers import Sender
 from actors.queue_state.dispatch import dispatch
 from actors.queue_state.effects import Supersede
-from actors.queue_state.entry import spans_of
+from actors.queue_state.entry import spans_of, stored_entry
 from actors.queue_state.events import StagesDiscarded
 from actors.queue_state.sending import detach_sender, refuse_sender
 from actors.queue_state.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
@@ -156,8 +156,7 @@ def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
 
 def _due_as_stored(core: QueueCore, first: int, due_us: int) -> float:
     """When a batch's delay is over by its age: its time of day says too much if that was set back over a restart."""
-    entry = core.log.table.at(first)
-    assert entry is not None, "what is staged is stored"
+    entry = stored_entry(core.log.table, first)
     if not entry.known:
         core.log.table.load(entry)
     return (core.clocks.instant_us(first, entry.enqueued_us) + due_us - entry.enqueued_us) / US_PER_SECOND

@@ -6,9 +6,11 @@ it leaves a mark, and the next start compares the two, once, record by record.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from actors.errors import StorageError
 from actors.queue_state.events import QueuePurged, StagesDiscarded
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 MARK = "repaired"
 """A file of this name in the data directory: the journal was repaired, and no start has looked since."""
+
+LOST = "%d messages of queue %s are lost with records that were damaged"
+"""Said once for each queue, by the start that finds it."""
 
 
 def is_marked(files: Files, directory: Path) -> bool:
@@ -38,6 +43,18 @@ def remove_mark(files: Files, directory: Path) -> None:
     """The comparison is done, and its result durable."""
     files.unlink(directory / MARK)
     files.sync_directory(directory)
+
+
+def without_record(files: Files, directory: Path, queue: str, sequence: int) -> StorageError:
+    """The error for a stored message that the journal has no record of; the mark has the next start look for all of them."""
+    with suppress(OSError):
+        # Where the disk refuses the mark too, the next start fails here again, and says the same.
+        set_mark(files, directory)
+    return StorageError(
+        f"message {sequence} of queue {queue} is stored, and the journal in {directory} has no record of it: it was lost to "
+        "damage. Start the broker again: it compares every queue with the journal, gives up what has no record, says how "
+        "many messages those are, and goes on with all others"
+    )
 
 
 def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,8 @@ from actors.queue_state import QueueLog, QueueSettings
 from actors.queue_state.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
 from actors.queue_state.transactions import CommittedVersions, EndedStages, apply_commit
 from actors.storage import codec
-from actors.storage.after_repair import drop_lost, is_marked, remove_mark
+from actors.storage.after_repair import LOST, drop_lost, is_marked, remove_mark, without_record
+from actors.storage.checkpoints import Checkpoints
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -23,7 +25,6 @@ from actors.storage.options import (
     MAX_PENDING_BYTES,
     PENDING_HIGH_BYTES,
     PENDING_LOW_BYTES,
-    RECLAIM_INTERVAL,
     storage_options,
 )
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
@@ -73,7 +74,8 @@ class Storage:
         self._cache = entry_cache(cache_bytes)
         self._queues: dict[int, StoredQueue] = {}
         self._tables: dict[int, JournalEntryTable] = {}
-        self._gathered = GatheredAcknowledgements(journal, self._schedule_reclaim)
+        self._checkpoints = Checkpoints(journal, self._snapshot, self._live, self.fail)
+        self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule)
         self._next_queue = 0
         self.store_id = 0
         self.durable = 0
@@ -86,8 +88,6 @@ class Storage:
         self._waiters: dict[Waiter, None] = {}
         self._synced: list[asyncio.Future[None]] = []
         self._told = False
-        self._reclaim: asyncio.TimerHandle | None = None
-        self._taken = 0
 
     @classmethod
     def open(
@@ -120,12 +120,13 @@ class Storage:
         """Accept events, on the running loop; ``failed`` is told once, on the loop, when that is no longer possible."""
         self._loop = asyncio.get_running_loop()
         self._failed = failed
+        self._checkpoints.start(self._loop)
         self._journal.start(self._on_durable, self._on_failure, self._committer)
         if not self.store_id:
             self.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
             self._append(codec.STORE_CREATED, codec.encode_number(self.store_id))
         if is_marked(self._files, self.directory):
-            self._checkpoint(partial(remove_mark, self._files, self.directory))
+            self._checkpoints.make(partial(remove_mark, self._files, self.directory))
         return self
 
     def close(self) -> None:
@@ -134,12 +135,11 @@ class Storage:
         Raises:
             StorageError: the disk failed at it, and had not before. What was confirmed is durable all the same.
         """
-        if self._reclaim is not None:
-            self._reclaim.cancel()
+        self._checkpoints.stop()
         self._write_acknowledged()
         if self._loop is not None:
             # So that the next start has next to nothing to read.
-            self._checkpoint()
+            self._checkpoints.make()
         try:
             self._journal.close()
         except (JournalError, OSError) as error:
@@ -180,7 +180,7 @@ class Storage:
         """Forget a queue and all that it holds."""
         self._append(codec.QUEUE_DELETED, codec.encode_number(number))
         self._deleted(number)
-        self._schedule_reclaim()
+        self._checkpoints.schedule()
 
     def record(self, number: int, event: Event) -> int:
         """Put an event of queue ``number`` into the journal, before the queue applies it; returns its number.
@@ -208,7 +208,7 @@ class Storage:
                     self._set_behind(True)
                 return lsn
             kind, payload = codec.encode(number, event)
-            self._schedule_reclaim()
+            self._checkpoints.schedule()
             return self._journal.append(kind, [payload], lazy=type(event) in LAZY)
         except JournalError as error:
             raise self._lost(error) from error
@@ -225,7 +225,7 @@ class Storage:
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
         number = self._append(codec.TRANSACTION_COMMITTED, codec.encode_transaction(writer, version, stages))
-        self._schedule_reclaim()
+        self._checkpoints.schedule()
         # In the same instant, as with dead letters: no checkpoint has it in some queues and not in others.
         return number, apply_commit(self._logs(), self.versions, writer, version, stages, number)
 
@@ -284,7 +284,7 @@ class Storage:
         if self._behind and self._journal.pending_bytes < PENDING_LOW_BYTES:
             self._set_behind(False)
         if self._journal.checkpoint_due():
-            self._checkpoint()
+            self._checkpoints.make()
 
     def _set_behind(self, behind: bool) -> None:
         self._behind = behind
@@ -309,10 +309,17 @@ class Storage:
         """Nothing can be stored, or something cannot be read: the broker has to end."""
         if self.failure is None:
             self.failure = error
+            self._checkpoints.halted = True
             self._waiters.clear()
             self._wake_synced()
             if self._failed is not None:
                 self._failed(error)
+
+    def _missing(self, number: int, sequence: int) -> StorageError:
+        """Nothing can be right with what is stored: a stored message has no record."""
+        error = without_record(self._files, self.directory, self._queues[number].name, sequence)
+        self.fail(error)
+        return error
 
     # --- limits
 
@@ -342,28 +349,8 @@ class Storage:
 
     # --- checkpoints
 
-    def _schedule_reclaim(self) -> None:
-        if self._reclaim is None and self._loop is not None:
-            self._reclaim = self._loop.call_later(RECLAIM_INTERVAL, self._reclaim_now)
-
-    def _reclaim_now(self) -> None:
-        self._reclaim = None
-        facts = self._journal.statistics()
-        if facts.segments > 1:
-            self._checkpoint()
-        if facts.disk_bytes != self._taken:
-            # As long as it changes: what one checkpoint has combined the next one gives back.
-            self._taken = facts.disk_bytes
-            self._schedule_reclaim()
-
-    def _checkpoint(self, done: Callable[[], None] | None = None) -> None:
-        if self._journal.checkpointing or self.failure is not None:
-            return
-        snapshot = Snapshot(self.store_id, self._next_queue, self.queues, self.versions)
-        try:
-            self._journal.checkpoint(encode_snapshot(snapshot), self._live, done)
-        except JournalError as error:
-            self.fail(StorageError(str(error)))
+    def _snapshot(self) -> bytes:
+        return encode_snapshot(Snapshot(self.store_id, self._next_queue, self.queues, self.versions))
 
     def _live(self, stream: int, first: int, stop: int) -> int:
         queue = self._queues.get(stream)
@@ -378,23 +365,31 @@ class Storage:
             self._next_queue = snapshot.next_queue
             self._queues = {queue.number: queue for queue in snapshot.queues}
             self.versions = snapshot.versions
+        lost: Counter[int] = Counter()
         for record in self._journal.replay():
-            self._replay(record)
+            try:
+                self._replay(record, lost)
+            except StorageError as error:
+                raise StorageError(f"record {record.lsn} in {self.directory}: {error}") from error
         for table in self._tables.values():
             table.replaying = False
         if is_marked(self._files, self.directory):
             for queue in self._queues.values():
-                if lost := drop_lost(self._journal, queue.number, queue.log):
-                    logger.warning("%d messages of queue %s are lost with records that were damaged", lost, queue.name)
+                lost[queue.number] += drop_lost(self._journal, queue.number, queue.log)
+        for queue in self._queues.values():
+            if lost[queue.number]:
+                logger.warning(LOST, lost[queue.number], queue.name)
         self.durable = self._journal.durable_lsn - 1
 
-    def _replay(self, record: Record) -> None:
+    def _replay(self, record: Record, lost: Counter[int]) -> None:
+        """Apply a record; ``lost`` counts the numbers of each queue that its records leave out, as only damage can."""
         kind, payload = record.kind, record.payload
         if kind == codec.ADDED:
             stream, first, count = unpack_items_prefix(payload)
             queue = self._queues.get(stream)
             if queue is not None:
                 event = codec.decode_added(first, count, payload[ITEMS_PREFIX_BYTES:])
+                lost[stream] += max(0, first - queue.log.next_sequence)
                 queue.log.apply(event, record.lsn)
                 self._moved(event)
         elif kind == codec.QUEUE_DECLARED:
@@ -421,7 +416,9 @@ class Storage:
             self._queues[event.origin.queue].log.apply(MessagesMoved(event.origin.ranges))
 
     def _table(self, number: int) -> JournalEntryTable:
-        table = self._tables[number] = JournalEntryTable(self._journal, number, self._cache, self.fail)
+        table = self._tables[number] = JournalEntryTable(
+            self._journal, number, self._cache, self.fail, partial(self._missing, number)
+        )
         table.replaying = self._loop is None
         return table
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from actors.batch import MessageBatch
+    from actors.errors import ActorError
     from actors.queue_state.events import MessagesAdded
     from journal import Journal
 
@@ -52,6 +53,7 @@ class JournalEntryTable:
         stream: the queue's number.
         cache: shared by all queues.
         failed: told of the error, before it is raised, when a batch cannot be read: the broker has to end.
+        lost: gives the error for a message of the queue that is stored and that the journal has no record of.
 
     Attributes:
         replaying: whether batches are only counted, as their events come from the journal itself.
@@ -59,10 +61,26 @@ class JournalEntryTable:
         appended: bytes of the payload of the record that was appended last for this queue, which ``add`` is about.
     """
 
-    __slots__ = ("_cache", "_entries", "_failed", "_journal", "_stream", "appended", "deleted", "overhead", "replaying")
+    __slots__ = (
+        "_cache",
+        "_entries",
+        "_failed",
+        "_journal",
+        "_lost",
+        "_stream",
+        "appended",
+        "deleted",
+        "overhead",
+        "replaying",
+    )
 
     def __init__(
-        self, journal: Journal, stream: int, cache: EntryCache, failed: Callable[[StorageError], None]
+        self,
+        journal: Journal,
+        stream: int,
+        cache: EntryCache,
+        failed: Callable[[StorageError], None],
+        lost: Callable[[int], StorageError],
     ) -> None:
         self.overhead = RECORD_OVERHEAD_BYTES
         self.replaying = False
@@ -72,6 +90,7 @@ class JournalEntryTable:
         self._stream = stream
         self._cache = cache
         self._failed = failed
+        self._lost = lost
         self._entries: WeakValueDictionary[int, JournalEntry] = WeakValueDictionary()
 
     def add(self, event: MessagesAdded, number: int) -> int:
@@ -79,7 +98,8 @@ class JournalEntryTable:
         first = event.first
         if self.replaying:
             located = self._journal.locate(self._stream, first)
-            assert located is not None, "what is replayed is in the journal"
+            if located is None:
+                raise self._lost(first)
             return located.payload_bytes
         entry = JournalEntry(first, first + len(event.batch), self, self.appended)
         entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
@@ -100,6 +120,10 @@ class JournalEntryTable:
             entry = JournalEntry(located.first, located.stop, self, located.payload_bytes)
             self._entries[located.first] = entry
         return entry
+
+    def lost(self, sequence: int) -> ActorError:
+        """See ``EntryTable``; of a queue that was deleted meanwhile nothing is missing."""
+        return QueueGoneError() if self.deleted else self._lost(sequence)
 
     def extents(self, start: int, stop: int) -> Iterator[Extent]:
         """See ``EntryTable``."""

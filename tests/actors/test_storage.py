@@ -288,7 +288,7 @@ def test_the_disk_gets_its_room_back_when_a_backlog_was_acknowledged(directory: 
     full = bench.storage.statistics()
     for first, payloads, _ in drain(queue):
         queue.acknowledge("r", [(first, len(payloads))])
-    bench.storage._reclaim_now()
+    bench.storage._checkpoints.reclaim()
     bench.committer.run()
     empty = bench.storage.statistics()
     assert full["disk_bytes"] > 200_000
@@ -307,7 +307,7 @@ def test_numbers_go_on_where_they_were_though_every_record_of_them_is_gone(direc
     for first, payloads, _ in drain(queue):
         queue.acknowledge("r", [(first, len(payloads))])
     bench.storage._write_acknowledged()
-    bench.storage._reclaim_now()
+    bench.storage._checkpoints.reclaim()
     bench.committer.run()
     bench.close()
     for opened in range(2):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from journal import Journal, JournalDamagedError, JournalOptions, ManualCommitter, verify
+from journal import Journal, JournalDamagedError, JournalOptions, ManualCommitter, repair, verify
 from journal.names import parse_segment
+from journal.scan import SegmentScan
 from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import FaultyFiles
 from tests.fault.workload import DIRECTORY
@@ -139,3 +140,30 @@ def test_what_an_earlier_life_left_in_a_recycled_file_is_neither_replayed_nor_ta
     assert reports == []
     monkeypatch.setattr("journal.segment.os.urandom", lambda size: b"\1" * size)
     assert recycled()[2] != [], "without a salt of its own the check must see old records"
+
+
+@pytest.mark.parametrize("damage", ["flip", "zero", "cut", "gone"])
+def test_the_last_record_of_a_sealed_segment_is_not_lost_in_silence_by_a_repair(damage: str) -> None:
+    path = DIRECTORY / names(sealed(), ".segment")[1]
+    whole = sealed().content(path)
+    with SegmentScan(sealed(), path) as scan:
+        last = list(scan.records())[-1]
+    content = {
+        "flip": whole[: last.end - 1] + bytes([whole[last.end - 1] ^ 1]),
+        "zero": whole[: last.offset] + bytes(last.end - last.offset),
+        "cut": whole[: last.end - 1],
+        "gone": whole[: last.offset],
+    }[damage]
+    disk = sealed().restart()
+    disk.replace(path, content)
+    (finding,) = verify(DIRECTORY, disk)
+    assert (finding.file, finding.offset, finding.fatal) == (path, last.offset, True)
+    (said,) = repair(DIRECTORY, disk)
+    assert f"{path}, offset {last.offset}: " in said
+    assert f"record {last.lsn} is lost" in said
+    assert disk.content(DIRECTORY / f"damaged-{path.name}") == content
+    assert [found for found in verify(DIRECTORY, disk) if found.fatal] == []
+    journal = Journal.open(DIRECTORY, OPTIONS, disk, lambda _: None)
+    lost = last.lsn - 1
+    assert [item for item in range(ITEMS) if journal.locate(STREAM, item) is None] == [lost]
+    assert all(bytes(journal.read(STREAM, item).payload) == payload(item) for item in range(ITEMS) if item != lost)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from actors.storage import storage
+from actors.storage import checkpoints
 from streams import Source
 from tests.transport.scripted_peers import Peer as ScriptedPeer
 from tests.transport.scripted_peers import ScriptedBroker
@@ -183,7 +183,7 @@ def test_a_backlog_is_read_from_the_disk_while_it_is_acknowledged_and_its_files_
     run: Run, serve: Any, peers: Any, until: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is cached, and what was read is deleted under the reader: the rest is what nobody acknowledged."""
-    monkeypatch.setattr(storage, "RECLAIM_INTERVAL", 0.05)
+    monkeypatch.setattr(checkpoints, "RECLAIM_INTERVAL", 0.05)
 
     async def main() -> None:
         async with (

@@ -1,0 +1,433 @@
+"""Damage of every kind in every place: ``python -m tests.fault.damages --damages 500 --seed 1``.
+
+A data directory of several queues is damaged once, and then what an operator does is done: verify, repair, start, receive
+everything. Asked is that
+
+- a start that is refused is one that ``verify`` calls fatal, and the other way round;
+- ``repair`` says something where ``verify`` calls something fatal, names that file, keeps the original, and leaves ``verify`` clean;
+- every message that was confirmed is received or acknowledged, or ``repair`` has named what is lost, and the start has counted it;
+- nothing else is received, nothing twice, everything in order, and nothing that is stored cannot be;
+- another start finds the same.
+
+What nobody can tell is left out of the third, and only that (docs/durability.md): the end of a log that was not closed, from the
+damage on, where nothing behind it shows that it was durable once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from actors.batch import MessageBatch
+from actors.errors import StorageError
+from actors.queue_state import Confirm, Deliver, QueueState
+from actors.storage import JournalOptions, ManualCommitter, Storage, repair_storage, verify_storage
+from journal.names import parse_checkpoint, parse_segment
+from journal.scan import SegmentScan
+from streams.testkit import elapse, run_in_virtual_time
+from tests.fault.disk import ROOT, SimulatedDisk
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+
+DATA = ROOT / "data"
+SEGMENT_BYTES = 2048
+QUEUES = ("left", "middle", "right")
+ROUNDS = 70
+"""Sends of a run: a dozen segments, some of them combined, and several checkpoints."""
+LARGE = 10**9
+RECORD_HEADER = 28
+
+Damage = Callable[[bytes, int, int, Random], bytes]
+"""Contents, where the record (or another part) begins and ends -> other contents."""
+
+
+def flip(content: bytes, start: int, stop: int, random: Random) -> bytes:
+    """One bit."""
+    changed = bytearray(content)
+    bit = random.randrange(8 * start, 8 * stop)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
+def zero(content: bytes, start: int, stop: int, random: Random) -> bytes:
+    """Some of it, or all of it."""
+    first, last = (start, stop) if random.random() < 0.5 else sorted(random.sample(range(start, stop + 1), 2))
+    return content[:first] + bytes(last - first) + content[last:]
+
+
+def cut(content: bytes, start: int, stop: int, random: Random) -> bytes:
+    """The file ends in it, or before it."""
+    return content[: random.choice((start, random.randrange(start, stop)))]
+
+
+KINDS: Mapping[str, Damage | None] = {"flip": flip, "zero": zero, "cut": cut, "gone": None}
+PLACES = ("sealed", "combined", "active", "checkpoint", "index", "newest")
+POSITIONS = ("header", "first", "middle", "last")
+
+
+def options(**changed: Any) -> JournalOptions:
+    """Segments and checkpoints so small that a short run has many."""
+    small = {"segment_bytes": SEGMENT_BYTES, "checkpoint_records": 60, "checkpoint_bytes": 6000, "lazy_delay": 0.001}
+    return JournalOptions(**{**small, **changed})
+
+
+def fail(error: StorageError) -> None:
+    """What a broker does when it is told that the storage has failed."""
+    raise error
+
+
+@dataclass(slots=True)
+class Store:
+    """A data directory that nobody has open, and what was confirmed in it.
+
+    Attributes:
+        sent: payloads by queue and number, all of them confirmed.
+        acknowledged: numbers by queue that were acknowledged, durably or not.
+        closed: whether the broker was told to stop, or killed.
+    """
+
+    disk: SimulatedDisk
+    sent: dict[str, list[bytes]]
+    acknowledged: dict[str, set[int]]
+    closed: bool
+
+
+@dataclass(slots=True)
+class Start:
+    """What a start found.
+
+    Attributes:
+        received: payloads with their numbers, by queue.
+        numbered: the number that each queue gives next.
+        logged: lines.
+        refused: why it failed.
+    """
+
+    received: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    numbered: dict[str, int] = field(default_factory=dict)
+    logged: list[str] = field(default_factory=list)
+    refused: StorageError | None = None
+
+
+class Held(logging.Handler):
+    """Keeps the lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See ``logging.Handler``."""
+        self.lines.append(record.getMessage())
+
+
+def queue_of(storage: Storage, number: int, name: str, log: Any) -> QueueState:
+    """A queue over what a storage has of it, with a sender."""
+    queue = QueueState(name, number, log=log, record=lambda event: storage.record(number, event))
+    queue.attach_sender("s", None)
+    queue.request_capacity("s", 10**6, LARGE)
+    return queue
+
+
+def received(queue: QueueState) -> list[tuple[int, bytes]]:
+    """Everything that a receiver gets."""
+    queue.attach_receiver("r")
+    queue.receive("r", LARGE, LARGE, 0.0)
+    found: list[tuple[int, bytes]] = []
+    while True:
+        for effect in queue.take_effects():
+            if isinstance(effect, Deliver):
+                found += [(effect.first + at, bytes(payload)) for at, payload in enumerate(effect.batch.payloads)]
+        if queue.next_deadline() != 0.0:
+            return found
+        queue.tick(0.0)
+
+
+async def written(seed: int) -> Store:
+    """A store: messages go in, some are received and acknowledged, checkpoints are made; then it is closed, or killed."""
+    random = Random(seed)
+    disk = SimulatedDisk()
+    committer = ManualCommitter()
+    # So little that some segments are combined and others not.
+    storage = Storage.open(DATA, options(compact_below=0.25), files=disk, committer=committer)
+    storage.start(fail)
+    queues = {}
+    for name in QUEUES:
+        stored = storage.declare(name, None)
+        queues[name] = queue_of(storage, stored.number, name, stored.log)
+        queues[name].attach_receiver("r")
+    store = Store(disk, {name: [] for name in QUEUES}, {name: set() for name in QUEUES}, random.random() < 0.5)
+    for _ in range(ROUNDS):
+        for _ in range(random.randrange(1, 4)):
+            name = random.choice(QUEUES)
+            payloads = [random.randbytes(random.randrange(12, 70)) for _ in range(random.randrange(1, 6))]
+            queue, first = queues[name], queues[name].log.next_sequence
+            queue.send("s", first, MessageBatch.from_payloads(payloads), 0.0, 1_000_000)
+            store.sent[name] += payloads
+        committer.run()
+        for name, queue in queues.items():
+            if random.random() < 0.6:
+                queue.receive("r", random.randrange(20), LARGE, 0.0)
+            for effect in queue.take_effects():
+                if isinstance(effect, Deliver) and (name == "left" or random.random() < 0.8):
+                    queue.acknowledge("r", [(effect.first, len(effect.batch))])
+                    store.acknowledged[name] |= set(range(effect.first, effect.first + len(effect.batch)))
+                assert not isinstance(effect, Confirm) or effect.after <= storage._journal.durable_lsn
+        # In virtual time: acknowledgements are gathered, and what they free is given back.
+        await elapse(random.choice((0.05, 0.05, 3.0)))
+        committer.run()
+    if store.closed:
+        storage.close()
+    else:
+        storage._journal.abandon()
+    store.disk = disk.restart()
+    return store
+
+
+@cache
+def store(seed: int) -> Store:
+    """The store of a seed, which is damaged in copies."""
+    return run(written(seed))
+
+
+def run(main: Coroutine[Any, Any, Any]) -> Any:
+    """In virtual time."""
+    return run_in_virtual_time(main)
+
+
+def begin(disk: SimulatedDisk) -> Start:
+    """Start a storage over a disk, receive everything, and let it go as a kill does."""
+    return run(_begin(disk))  # type: ignore[no-any-return]
+
+
+async def _begin(disk: SimulatedDisk) -> Start:
+    start = Start()
+    held = Held()
+    names = ("penstock.storage", "penstock.journal")
+    for name in names:
+        logging.getLogger(name).addHandler(held)
+        logging.getLogger(name).propagate = False
+    committer = ManualCommitter()
+    try:
+        storage = Storage.open(DATA, options(), files=disk, committer=committer)
+        storage.start(fail)
+        for stored in storage.queues:
+            start.numbered[stored.name] = stored.log.next_sequence
+            start.received[stored.name] = received(queue_of(storage, stored.number, stored.name, stored.log))
+        committer.run()
+        storage._journal.abandon()
+    except StorageError as error:
+        start.refused = error
+    finally:
+        for name in names:
+            logging.getLogger(name).removeHandler(held)
+            logging.getLogger(name).propagate = True
+    start.logged = held.lines
+    return start
+
+
+def targets(disk: SimulatedDisk, place: str) -> list[str]:
+    """The files of a place."""
+    names = disk.names(DATA)
+    segments = [name for name in names if parse_segment(name)]
+    if place == "checkpoint":
+        return [max(name for name in names if parse_checkpoint(name) is not None)]
+    if place == "index":
+        return [name for name in names if name.endswith(".index")]
+    if place == "newest":
+        return [name for name in names if name == "newest"]
+    by_kind = {name: header_kind(disk, name) for name in segments}
+    logs = sorted(name for name in segments if by_kind[name] == 0)
+    return {"sealed": logs[:-1], "active": logs[-1:], "combined": sorted(set(segments) - set(logs))}[place]
+
+
+def header_kind(disk: SimulatedDisk, name: str) -> int:
+    """0 for a segment of the log, 1 for one that was combined."""
+    return disk.content(DATA / name)[11]
+
+
+def part(disk: SimulatedDisk, name: str, position: str) -> tuple[int, int]:
+    """Where in a file a position begins and ends."""
+    size = len(disk.content(DATA / name))
+    if not name.endswith(".segment"):
+        third = max(1, size // 4)
+        return {
+            "header": (0, min(16, size)),
+            "first": (min(16, size - 1), third + 16),
+            "middle": (size // 2, size // 2 + third // 2 + 1),
+            "last": (size - min(8, size), size),
+        }[position]
+    with SegmentScan(disk, DATA / name) as scan:
+        records = [(record.offset, record.end) for record in scan.records()]
+    if position == "header" or not records:
+        return 0, 48
+    return {"first": records[0], "middle": records[len(records) // 2], "last": records[-1]}[position]
+
+
+def untold(disk: SimulatedDisk, name: str, offset: int) -> set[bytes]:
+    """Payloads of messages that damage from ``offset`` on can take without anybody being able to tell."""
+    if parse_segment(name) is None or name not in targets(disk, "active"):
+        return set()
+    lsn = max(found for each in disk.names(DATA) if (found := parse_checkpoint(each)) is not None)
+    with SegmentScan(disk, DATA / name) as scan:
+        behind = [record for record in scan.records() if record.end > offset and record.lsn >= lsn]
+    return {bytes(record.payload) for record in behind}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One damage."""
+
+    seed: int
+    kind: str
+    place: str
+    position: str
+
+    def __str__(self) -> str:
+        return f"--only {self.seed},{self.kind},{self.place},{self.position}"
+
+
+def cases(seed: int, count: int) -> Iterator[Case]:
+    """``count`` of them: every kind, place and position in turn, on one store after another."""
+    made = 0
+    while True:
+        for kind, place, position in product(KINDS, PLACES, POSITIONS):
+            if kind == "gone" and position != "header":
+                continue
+            if made == count:
+                return
+            yield Case(seed + made, kind, place, position)
+            made += 1
+
+
+def verify_case(case: Case) -> str:
+    """Damage a store, and ask of it what the module's docstring says; returns what came of it, AssertionError where it does not hold."""
+    random = Random(case.seed)
+    whole = store(case.seed % STORES)
+    disk = whole.disk.restart()
+    names = targets(disk, case.place)
+    if not names:
+        return "no such file"
+    name = random.choice(names)
+    before = disk.content(DATA / name)
+    damage = KINDS[case.kind]
+    if damage is None:
+        disk.unlink(DATA / name)
+        disk.sync_directory(DATA)
+        offset, content = 0, b""
+    else:
+        start, stop = part(disk, name, case.position)
+        content = damage(before, start, min(stop, len(before)), random)
+        offset = next(
+            (at for at, pair in enumerate(zip(before, content, strict=False)) if len(set(pair)) > 1), len(content)
+        )
+        disk.replace(DATA / name, content)
+    if content == before:
+        return "unchanged"
+    doubtful = untold(whole.disk, name, offset)
+    said_before = verify_storage(DATA, disk.restart())
+    fatal = [finding for finding in said_before if finding.fatal]
+    unmended = begin(disk.restart())
+    if fatal and not may_be_read_later(case):
+        assert unmended.refused is not None, said_before
+    elif not fatal:
+        assert unmended.refused is None, unmended.refused
+        verify_found(whole, unmended, doubtful, [])
+    verify_true(whole, unmended)
+    repaired = disk.restart()
+    said = repair_storage(DATA, repaired)
+    assert bool(said) == bool(fatal), (said, fatal)
+    for finding in fatal:
+        assert any(finding.file.name in line for line in said), (finding, said)
+    if fatal and damage is not None and not name.endswith(".index"):
+        kept = [each for each in repaired.names(DATA) if each.startswith("damaged-")]
+        assert any(repaired.content(DATA / each) == content for each in kept), kept
+    assert not any(finding.fatal for finding in verify_storage(DATA, repaired.restart()))
+    first = begin(repaired)
+    assert first.refused is None, first.refused
+    lost = verify_found(whole, first, doubtful, said)
+    second = begin(repaired.restart())
+    assert second.refused is None
+    assert second.received == first.received
+    assert not any("lost" in line for line in second.logged), second.logged
+    assert not any(finding.fatal for finding in verify_storage(DATA, repaired.restart()))
+    return f"{'fatal' if fatal else 'told' if said_before else 'no finding'}, {'some' if lost else 'nothing'} lost"
+
+
+def may_be_read_later(case: Case) -> bool:
+    """Whether a start need not look at the damage: of sealed segments only the summary is read."""
+    return case.place in {"sealed", "combined", "index"}
+
+
+def verify_found(whole: Store, start: Start, doubtful: set[bytes], said: list[str]) -> int:
+    """Checks what was received against what was confirmed; returns how many messages are lost."""
+    verify_true(whole, start)
+    total = 0
+    for name in QUEUES:
+        missing = set(range(len(whole.sent[name]))) - whole.acknowledged[name]
+        missing -= {number for number, _ in start.received.get(name, [])}
+        in_doubt = {number for number in missing if any(whole.sent[name][number] in record for record in doubtful)}
+        if missing - in_doubt:
+            assert any("lost" in line or "gone" in line for line in said), (name, sorted(missing), said)
+        # Of what it once had a queue knows how much it is; of the end of its log only the records are known.
+        known = sum(number < start.numbered.get(name, 0) for number in missing)
+        counted = sum(int(line.split()[0]) for line in start.logged if f" of queue {name} are lost " in line)
+        assert known <= counted <= known + len(whole.acknowledged[name]), (name, known, counted, start.logged)
+        total += len(missing)
+    return total
+
+
+def verify_true(whole: Store, start: Start) -> None:
+    """Checks that what was received was sent, in order, and nothing of it twice."""
+    for name, found in start.received.items():
+        numbers = [number for number, _ in found]
+        assert numbers == sorted(set(numbers)), "in order, and nothing twice"
+        assert all(whole.sent[name][number] == payload for number, payload in found), "what was sent, and nothing else"
+
+
+STORES = 12
+"""Stores that are damaged in turn."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the damages; 0 when every one of them holds."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fault.damages", description=__doc__)
+    parser.add_argument("--damages", type=int, default=500, help="how many (default 500)")
+    parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next (default 0)")
+    parser.add_argument("--only", help="one of them, as a failure names it")
+    chosen = parser.parse_args(arguments)
+    if chosen.only:
+        seed, kind, place, position = chosen.only.split(",")
+        print(verify_case(Case(int(seed), kind, place, position)))
+        return 0
+    counts: dict[tuple[str, str], int] = {}
+    broken = 0
+    for case in cases(chosen.seed, chosen.damages):
+        try:
+            outcome = verify_case(case)
+        except Exception as error:  # noqa: BLE001 - whatever a damage brings to light is what we are looking for
+            broken += 1
+            outcome = "BROKEN"
+            print(
+                f"{type(error).__name__}: {str(error)[:2000]}\nagain: python -m tests.fault.damages {case}",
+                file=sys.stderr,
+            )
+        key = (case.place, outcome)
+        counts[key] = counts.get(key, 0) + 1
+    for (place, outcome), count in sorted(counts.items()):
+        print(f"{count:5}  {place:10}  {outcome}")
+    print(f"{chosen.damages} damages, {broken} broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""A short form of ``python -m tests.fault.damages``; and what it is there for, on its own."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import pytest
+
+from actors.errors import StorageError
+from actors.storage.after_repair import MARK, is_marked
+from journal import repair
+from journal.judgement import Judgement
+from tests.fault.damages import (
+    DATA,
+    KINDS,
+    begin,
+    cases,
+    flip,
+    part,
+    store,
+    targets,
+    verify_case,
+    verify_found,
+)
+from tests.fault.disk import SimulatedDisk
+
+SHORT = 78
+"""Damages in the suite: each kind at each position of each place, once."""
+
+
+def test_whatever_is_damaged_verify_repair_and_start_agree_and_nothing_confirmed_is_lost_unsaid() -> None:
+    outcomes = [(case, verify_case(case)) for case in cases(1000, SHORT)]
+    damaged = {(case.kind, case.place) for case, outcome in outcomes if outcome not in {"unchanged", "no such file"}}
+    assert damaged >= {(kind, place) for kind in KINDS for place in ("sealed", "combined", "active", "checkpoint")}
+    assert sum("some lost" in outcome for _, outcome in outcomes) > 5
+
+
+def test_the_suite_finds_a_repair_that_takes_a_hole_to_the_end_for_nothing_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        Judgement,
+        "fatal",
+        property(lambda self: any(finding.fatal and "end of the file" not in finding.text for finding in self.segment)),
+    )
+    broken = 0
+    for case in cases(1000, SHORT):
+        try:
+            verify_case(case)
+        except (AssertionError, StorageError):
+            broken += 1
+    assert broken > 3
+
+
+@cache
+def damaged() -> SimulatedDisk:
+    """A directory with the last record of a segment damaged, and mended by somebody who left no mark."""
+    disk = store(0).disk.restart()
+    name = targets(disk, "combined")[0]
+    disk.replace(DATA / name, flip(disk.content(DATA / name), *part(disk, name, "last"), Random(1)))
+    assert repair(DATA, disk)
+    return disk.restart()
+
+
+def test_a_stored_message_without_a_record_is_a_storage_error_that_says_where_and_is_given_up_by_the_next_start() -> (
+    None
+):
+    disk = damaged().restart()
+    found = begin(disk)
+    assert found.refused is not None
+    text = str(found.refused)
+    assert "of queue " in text
+    assert str(DATA) in text
+    assert "has no record of it" in text
+    assert is_marked(disk, DATA)
+    again = begin(disk.restart())
+    assert again.refused is None
+    assert verify_found(store(0), again, set(), ["lost"]) > 0
+    assert any("messages of queue" in line for line in again.logged)
+
+
+def test_a_repair_that_was_interrupted_leaves_the_mark_before_anything_else() -> None:
+    disk = store(0).disk.restart()
+    name = targets(disk, "sealed")[-1]
+    disk.replace(DATA / name, flip(disk.content(DATA / name), *part(disk, name, "last"), Random(1)))
+    seen: list[bool] = []
+    content = disk.content(DATA / name)
+
+    def begin_repair() -> None:
+        seen.append(
+            disk.content(DATA / name) == content and not any(n.startswith("damaged-") for n in disk.names(DATA))
+        )
+
+    repair(DATA, disk, begin_repair)
+    assert seen == [True]
+    assert MARK not in disk.names(DATA)
