@@ -19,13 +19,13 @@ from transport.administration_commands import refusal, run_command
 from transport.broker_connection import BrokerConnection
 from transport.config import BrokerConfig
 from transport.connection import FrameConnection
+from transport.descriptors import POLITE_REFUSALS, connections_allowed
 from transport.errors import LimitExceededError
+from transport.listener import Listen, Listening, listen
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.watermarks import Watermarks
-from transport.wire import Command, Error, Result
+from transport.wire import Command, Error, Result, encode
 
-BACKLOG = 1024
-"""Connections the kernel holds while they wait to be accepted."""
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
 EPOCH_START = 1_577_836_800
@@ -48,24 +48,31 @@ class Broker:
         queues: its queues.
         watermarks: how it stands with memory and disk.
         connections: every connection by number.
+        max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
         epoch: greater at each start.
         version: the distribution's version.
 
     Args:
         config: its options.
         storage: where its queues are durable, instead of what the options say.
+        listen: how it listens, instead of on the machine's network.
     """
 
-    def __init__(self, config: BrokerConfig | None = None, *, storage: Storage | None = None) -> None:
+    def __init__(
+        self, config: BrokerConfig | None = None, *, storage: Storage | None = None, listen: Listen = listen
+    ) -> None:
         self.config = config or BrokerConfig()
+        self.max_connections = self.config.max_connections
         self._storage = storage
+        self._listen_on = listen
         self.connections: dict[int, BrokerConnection] = {}
         self.epoch = int((time.time() - EPOCH_START) * EPOCHS_A_SECOND)
         self.version = _version()
         self.queues: QueueDirectory
         self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listening] = []
+        self._accepted: set[int] = set()
         self._next_number = 0
         self._started_at = 0.0
         self._commands: set[asyncio.Task[None]] = set()
@@ -79,6 +86,7 @@ class Broker:
         Raises:
             StorageError: what is stored cannot be opened.
             OSError: an address is taken.
+            LimitExceededError: this process may have too few files open.
         """
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
@@ -100,6 +108,7 @@ class Broker:
             )
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
             self.watermarks.start(self._loop)
+            self._limit_connections()
             for address, roles in (
                 (self.config.send_address, SENDING_ROLES),
                 (self.config.receive_address, RECEIVING_ROLES),
@@ -167,15 +176,13 @@ class Broker:
 
     def add_connection(self, connection: BrokerConnection) -> None:
         """Take it in; raises LimitExceededError where there is no room."""
-        if len(self.connections) >= self.config.max_connections:
-            limit = self.config.max_connections
-            raise LimitExceededError(
-                f"{limit} connections are open, which is the limit; close some, or raise max_connections"
-            )
+        if len(self.connections) >= self.max_connections:
+            raise LimitExceededError(self._too_many())
         self.connections[connection.number] = connection
 
     def remove_connection(self, connection: BrokerConnection) -> None:
         """Forget it."""
+        self._accepted.discard(connection.number)
         self.connections.pop(connection.number, None)
         if not self.connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
@@ -218,15 +225,37 @@ class Broker:
                 known = ("internal-error", "the command failed; the broker's log has the reason")
             connection.send(Error(*known, close=False))
 
-    async def _listen(self, address: Address, roles: frozenset[str]) -> asyncio.Server:
-        return await self._loop.create_server(
-            lambda: self._accept(roles), address.host, address.port, backlog=BACKLOG, reuse_address=True
+    def _limit_connections(self) -> None:
+        self.max_connections = connections_allowed(self.config.max_connections)
+        if self.max_connections < self.config.max_connections:
+            self._warn_once_started(
+                f"the limit of open files (ulimit -n) allows {self.max_connections} connections, not the "
+                f"{self.config.max_connections} of max_connections: raise it, or set fewer"
+            )
+
+    def _warn_once_started(self, text: str) -> None:
+        """Say ``text`` behind whatever the program says first of a broker that stands."""
+        self._loop.call_soon(logger.warning, "%s", text)
+
+    def _too_many(self) -> str:
+        more = "raise max_connections" if self.max_connections == self.config.max_connections else "raise ulimit -n"
+        return f"{self.max_connections} connections are open, which is the limit; close some, or {more}"
+
+    async def _listen(self, address: Address, roles: frozenset[str]) -> Listening:
+        last_words = b"".join(encode(Error("limit-exceeded", self._too_many(), close=True)))
+        return await self._listen_on(
+            lambda: self._accept(roles), self._has_room, last_words, address.host, address.port
         )
+
+    def _has_room(self) -> bool:
+        """Whether one more may be accepted; some above the limit are, to be refused in good order."""
+        return len(self._accepted) < self.max_connections + POLITE_REFUSALS
 
     def _accept(self, roles: frozenset[str]) -> FrameConnection:
         protocol = Protocol(Side.BROKER, roles)
         number = self._next_number
         self._next_number += 1
+        self._accepted.add(number)
         handler = BrokerConnection(self, protocol, number, self._loop.time())
         return FrameConnection(protocol, handler, self._loop, self.config.heartbeat)
 

@@ -17,7 +17,7 @@ from transport.liveness import DEFAULT_HEARTBEAT
 from transport.names import check_name
 
 DEFAULT_MAX_CONNECTIONS = 10_000
-"""Connections on both addresses together; each costs about 10 KiB while idle."""
+"""Connections on both addresses together; each costs about 10 KiB while idle, and a file descriptor."""
 DURABLE_MAX_MESSAGES = 100_000_000
 """Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
 DURABLE_MAX_BYTES = 64 * 2**30
@@ -58,7 +58,7 @@ class BrokerConfig:
             with a journal.
         visibility_timeout: seconds until a message not acknowledged is receivable again.
         heartbeat: seconds between signs of life on a quiet connection; three of silence end it.
-        max_connections: connections at one time.
+        max_connections: connections at one time; fewer where the limit of open files (``ulimit -n``) allows fewer.
         max_queues: queues at one time.
         overflow: what a queue at its limit does, unless declared otherwise; as in `QueueSettings`, like the next five.
         max_receives: deliveries of a message until it goes to the dead-letter queue; None for no such limit.

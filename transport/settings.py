@@ -148,7 +148,7 @@ OPTIONS: tuple[Option, ...] = (
     DATA,
     MEMORY,
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
-    _option("limits", "max_connections", COUNT, "Connections at one time."),
+    _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(
         "limits",

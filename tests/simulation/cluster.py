@@ -106,7 +106,7 @@ class BrokerHost:
         if self._disk is not None:
             options = JournalOptions(**SMALL_JOURNAL)
             storage = Storage.open(DIRECTORY, options, files=self._disk.files, committer=self._disk.committer)
-        broker = Broker(config) if storage is None else Broker(config, storage=storage)
+        broker = Broker(config, storage=storage, listen=_listen)
         await broker.__aenter__()
         for queue in self._plan.queues:
             broker.queues.declare(queue.name, queue.settings)
@@ -125,6 +125,11 @@ class BrokerHost:
         self._network.kill(self.process, silent)
         self._loop.kill(self.process)
         self.process = None
+
+
+async def _listen(factory: Any, _has_room: Any, _refusal: bytes, host: str, port: int) -> Any:
+    """On the simulated network."""
+    return await asyncio.get_running_loop().create_server(factory, host, port)
 
 
 async def _ask(ref: Any, message: Any) -> Any:

@@ -7,7 +7,7 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,9 +27,10 @@ class Program:
         stdin: Any = subprocess.PIPE,
         stdout: Any = subprocess.PIPE,
         stderr: Any = subprocess.PIPE,
+        before: Sequence[str] = (),
     ) -> None:
         self.process = subprocess.Popen(
-            [*COMMAND, *arguments], cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0
+            [*before, *COMMAND, *arguments], cwd=ROOT, stdin=stdin, stdout=stdout, stderr=stderr, bufsize=0
         )
         # Pipes unless told otherwise; the tests know which.
         self.stdin: Any = self.process.stdin
@@ -84,7 +85,7 @@ class Program:
 class BrokerProcess(Program):
     """A broker on free ports, in memory unless its options say where."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, before: Sequence[str] = ()) -> None:
         where = () if {"--data", "--config"} & set(options) else ("--memory",)
         super().__init__(
             "broker",
@@ -95,6 +96,7 @@ class BrokerProcess(Program):
             *where,
             *options,
             stdin=subprocess.DEVNULL,
+            before=before,
         )
         try:
             said = self.line(self.stderr).decode()

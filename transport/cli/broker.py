@@ -33,8 +33,11 @@ broker = settings_command(VERB, _broker)
 
 async def _serve(config: BrokerConfig) -> int:
     from transport.broker import Broker  # noqa: PLC0415 - not needed for --help
+    from transport.descriptors import raise_soft_limit  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
+    raise_soft_limit(config.max_connections)
     stopped = asyncio.Event()
     with on_signal(lambda _: stopped.set()):
         async with AsyncExitStack() as stack:
