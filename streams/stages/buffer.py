@@ -95,7 +95,7 @@ class Buffer(DrainingStage[T, T], Generic[T]):
             if self._freed >= self._step:
                 self._refill()
         if self._completed and not elements:
-            super().on_complete()
+            self._drained()
         self._busy = False
 
     def _refill(self) -> None:

@@ -79,7 +79,7 @@ class MapConcat(DrainingStage[I, O], Generic[I, O]):
             elif self._completed:
                 self._results = self._last_results()
                 if self._results is None:
-                    super().on_complete()
+                    self._drained()
             elif self._demand and not self._asked:
                 self._asked = True
                 self._upstream.request(1)

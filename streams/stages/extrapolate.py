@@ -94,7 +94,7 @@ class Expand(DrainingStage[I, O], Generic[I, O]):
                     break
                 self._emit()
             elif self._completed:
-                super().on_complete()
+                self._drained()
             elif not self._asked:
                 self._asked = True
                 self._upstream.request(1)

@@ -220,7 +220,7 @@ class FlatMapConcat(_Flatten[I, O], Generic[I, O]):
             element, self._element = self._element, None
             self._open(element)
         elif self._completed:
-            super(_Flatten, self).on_complete()
+            self._drained()
         elif self._demand and not self._asked:
             self._asked = True
             self._upstream.request(1)
@@ -331,7 +331,7 @@ class FlatMapMerge(_Flatten[I, O], Generic[I, O]):
             self._open(self._elements.popleft())
         elif self._completed:
             if not self._inners:
-                super(_Flatten, self).on_complete()
+                self._drained()
         elif self._demand or self._inners or self._outstanding:
             room = self._breadth - len(self._inners) - self._outstanding
             if room > 0:

@@ -107,7 +107,7 @@ class InFlight(DrainingStage[I, O], Generic[I, O]):
         while not self._done:
             if not places or not places[0].done:
                 if self._completed and not self._under_way:
-                    super().on_complete()
+                    self._drained()
                 break
             place = places[0]
             if place.error is None and place.result is None:

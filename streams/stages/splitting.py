@@ -71,7 +71,7 @@ class SplittingStage(DrainingStage[T, Substream[T]], Generic[T]):
                     break
             elif self._completed:
                 substreams = self._open_substreams()
-                super().on_complete()
+                self._drained()
                 for substream in substreams:
                     substream.end()
             elif not self._asked and self._wanted():

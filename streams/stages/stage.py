@@ -217,9 +217,13 @@ class DrainingStage(ControlledStage[I, O], Generic[I, O]):
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         self._drain()
 
+    def _drained(self) -> None:
+        """Upstream has ended, and nothing is held any more: the stage completes; `on_complete` would only look again."""
+        super().on_complete()
+
     @abstractmethod
     def _drain(self) -> None:
-        """Emits what is held, under demand, and asks for more; ends the stage when it is its time."""
+        """Emits what is held, under demand, and asks for more; calls `_drained` when it is its time."""
 
 
 def supervised(stage: Subscriber[I], m: Materialization) -> Subscriber[I]:
