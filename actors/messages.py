@@ -260,11 +260,6 @@ class GetStatistics:
     """Reply to an ask: QueueStatistics."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteQueue:
-    """Tell every connection QueueDeleted, and stop. Reply to an ask: how many messages were dropped."""
-
-
 QueueMessage: TypeAlias = (
     AttachSender
     | RequestCapacity
@@ -289,7 +284,6 @@ QueueMessage: TypeAlias = (
     | ReleaseSubscription
     | PurgeQueue
     | GetStatistics
-    | DeleteQueue
 )
 """The closed family of what a queue actor handles."""
 

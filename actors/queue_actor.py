@@ -21,7 +21,6 @@ from actors.messages import (
     CommitReservation,
     DeadLettersMoved,
     DeleteMessages,
-    DeleteQueue,
     Detach,
     DiscardTransaction,
     EndStages,
@@ -182,8 +181,9 @@ class QueueActor(LoopActor):
         for connection in self._watches:
             self._output.tell(connection, QueueDeleted())
 
-    def on_failure(self, *_args: object) -> None:
-        """Too many restarts: the connections end, so that they do not wait for ever."""
+    def on_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Too many restarts: connections and whoever asked are told, so that they do not wait for ever."""
+        self._output.clear(pykka.ActorDeadError(f"{self} failed for good on {type(error).__name__}"))
         for connection in self._watches:
             self._output.tell(connection, Refused("internal-error", "the queue failed for good, with what it held"))
 
@@ -358,10 +358,6 @@ class QueueActor(LoopActor):
     def _statistics(self, _message: GetStatistics) -> QueueStatistics:
         return self._state.statistics(self.loop.time())
 
-    def _delete_queue(self, _message: DeleteQueue) -> int:
-        self.stop()
-        return self._state.statistics(self.loop.time()).stored_messages
-
     def _durable(self, _message: _Durable) -> None:
         self._output.release()
 
@@ -389,7 +385,6 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     ReleaseSubscription: QueueActor._release_subscription,
     PurgeQueue: QueueActor._purge,
     GetStatistics: QueueActor._statistics,
-    DeleteQueue: QueueActor._delete_queue,
     StoreDeadLetters: QueueActor._store_dead_letters,
     DeadLettersMoved: QueueActor._dead_letters_moved,
     EndStages: QueueActor._end_stages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,19 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from actors.errors import InvalidRequestError, QueueError
 from actors.loop_ref import LoopActorRef
-from actors.messages import DeleteQueue, PauseSenders
+from actors.messages import PauseSenders
 from actors.queue_actor import US_PER_SECOND, QueueActor
 from actors.queue_state import QueueLog, QueueSettings, QueueState
 from actors.queue_state.settings import BLOCK, DEFAULT_TRANSACTION_TIMEOUT
 from actors.transactions import TransactionDirectory
 
 if TYPE_CHECKING:
-    from actors.storage import Storage
+    from actors.storage import Storage, StoredQueue
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
 
 WallClock = Callable[[], float]
+
+logger = logging.getLogger("penstock.queue")
 
 
 class TooManyQueuesError(QueueError):
@@ -50,6 +53,22 @@ class QueueNotFoundError(QueueError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no queue {name!r}")
+
+
+def _one_a_name(storage: Storage) -> list[StoredQueue]:
+    """What was recovered, but for queues whose name a later one has: their deletion was asked for, and is made good."""
+    latest = {stored.name: stored.number for stored in storage.queues}
+    for stored in storage.queues:
+        if latest[stored.name] != stored.number:
+            logger.warning(
+                "queue %s was declared again as number %d: number %d, which was deleted before that, is gone with its %d messages",
+                stored.name,
+                latest[stored.name],
+                stored.number,
+                stored.log.stored_messages,
+            )
+            storage.delete(stored.number)
+    return storage.queues
 
 
 class QueueDirectory:
@@ -93,7 +112,7 @@ class QueueDirectory:
         if storage is not None:
             storage.on_behind = self._storage_behind
         declared = declared or {}
-        for stored in storage.queues if storage is not None else ():
+        for stored in _one_a_name(storage) if storage is not None else ():
             wanted = declared.get(stored.name, stored.settings)
             if storage is not None and wanted != stored.settings:
                 storage.redeclare(stored.number, wanted)
@@ -101,15 +120,15 @@ class QueueDirectory:
                 self._declared[stored.name] = wanted
             self._numbers[stored.name] = stored.number
             self._logs[stored.name] = stored.log
-            self._queues[stored.name] = self._start(stored.name)
+            self._living(stored.name)
         for name, wanted in declared.items():
             self.declare(name, wanted)
 
     def __len__(self) -> int:
-        return len(self._queues)
+        return len(self._numbers)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(self._queues))
+        return iter(sorted(self._numbers))
 
     def get_or_create(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; a new one gets the broker's settings.
@@ -117,13 +136,7 @@ class QueueDirectory:
         Raises:
             TooManyQueuesError: there is no room for another.
         """
-        queue = self._queues.get(name)
-        if queue is None:
-            return self._create(name, None)
-        if not queue.is_alive():
-            # It failed for good. In memory what it held is gone and its successor begins empty; from storage nothing is.
-            queue = self._queues[name] = self._start(name)
-        return queue
+        return self._living(name) if name in self._numbers else self._create(name, None)
 
     def declare(self, name: str, settings: QueueSettings) -> LoopActorRef[QueueActor]:
         """Create the queue ``name`` with ``settings``; again with the same settings is no error.
@@ -135,20 +148,19 @@ class QueueDirectory:
         """
         if settings.dead_letter_queue == name:
             raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
-        if name in self._queues:
+        if name in self._numbers:
             if self.settings_of(name) != settings:
                 raise QueueExistsError(
                     f"queue {name!r} exists with other settings; delete it first, or declare it as it is"
                 )
-            return self._queues[name]
+            return self._living(name)
         return self._create(name, settings)
 
     def get(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; raises QueueNotFoundError where there is none."""
-        try:
-            return self._queues[name]
-        except KeyError:
-            raise QueueNotFoundError(name) from None
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
+        return self._living(name)
 
     def settings_of(self, name: str) -> QueueSettings:
         """The settings that the queue ``name`` has, or would get."""
@@ -162,26 +174,33 @@ class QueueDirectory:
         """The durable part of each queue, by name; to be looked at only. A queue in memory that failed for good has none."""
         if self._storage is not None:
             return self._logs
-        return {name: log for name, log in self._logs.items() if self._queues[name].is_alive()}
+        return {name: self._logs[name] for name, queue in self._queues.items() if queue.is_alive()}
 
-    def delete(self, name: str) -> LoopActorRef[QueueActor]:
-        """Remove the queue ``name`` and end its connections; what it held is gone."""
-        queue = self.get(name)
-        del self._queues[name]
-        self._declared.pop(name, None)
-        number = self._numbers.pop(name)
-        self._logs.pop(name, None)
-        queue.tell(DeleteQueue())
+    def delete(self, name: str) -> None:
+        """Remove the queue ``name``, one that has failed too, and end its connections; what it held is gone.
+
+        Raises:
+            QueueNotFoundError: there is none.
+            StorageError: it cannot be recorded. Nothing has changed.
+        """
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
         if self._storage is not None:
-            self._storage.delete(number)
-        return queue
+            self._storage.delete(self._numbers[name])
+        del self._numbers[name]
+        self._declared.pop(name, None)
+        self._logs.pop(name, None)
+        queue = self._queues.pop(name, None)
+        if queue is not None:
+            # Its connections hear of it as it stops. It need not be alive, and its inbox may be full.
+            queue.stop_nowait()
 
     def values(self) -> list[LoopActorRef[Any]]:
-        """Queues, by name."""
+        """Queues, by name; see ``items``."""
         return [queue for _, queue in self.items()]
 
     def items(self) -> list[tuple[str, LoopActorRef[Any]]]:
-        """Names and queues, by name."""
+        """Names and queues, by name. One that failed for good is among them until somebody asks for it: it cannot answer."""
         return sorted(self._queues.items())
 
     async def durable(self) -> None:
@@ -209,7 +228,7 @@ class QueueDirectory:
 
     def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; one that is made for dead letters keeps them, whatever the broker has its queues do with messages."""
-        if name not in self._queues:
+        if name not in self._numbers:
             plain = replace(
                 self.settings,
                 overflow=BLOCK,
@@ -237,7 +256,7 @@ class QueueDirectory:
     # --- inside
 
     def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
-        if len(self._queues) >= self._max_queues:
+        if len(self._numbers) >= self._max_queues:
             raise TooManyQueuesError(name, self._max_queues)
         if self._storage is None:
             self._numbers[name] = self._next_number
@@ -248,7 +267,16 @@ class QueueDirectory:
             self._logs[name] = stored.log
         if settings is not None:
             self._declared[name] = settings
-        queue = self._queues[name] = self._start(name)
+        return self._living(name)
+
+    def _living(self, name: str) -> LoopActorRef[QueueActor]:
+        """The actor of a queue that there is; the only place where one is started, and started anew where it failed for good.
+
+        From storage its successor has all that it held; in memory that is gone, and it begins empty.
+        """
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            queue = self._queues[name] = self._start(name)
         return queue
 
     def _start(self, name: str) -> LoopActorRef[QueueActor]:

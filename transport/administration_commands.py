@@ -7,17 +7,26 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from actors import GetStatistics, PurgeQueue, QueueError, ReleaseSubscription, ask
+from pykka import ActorDeadError
+
+from actors import GetStatistics, InboxOverflowError, PurgeQueue, QueueError, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from transport.memory import resident_bytes
 from transport.names import check_name
 from transport.wire import Options, brief
 
 if TYPE_CHECKING:
+    from actors.queue_state import QueueStatistics
     from transport.broker import Broker
 
 ANSWER_TIMEOUT = 5.0
 """Seconds that a queue has to answer; it answers in a turn of the loop or not at all."""
+
+FAILED: dict[type[Exception], str] = {
+    ActorDeadError: "the queue failed for good, and is started anew when a client asks for it",
+    TimeoutError: f"no answer within {ANSWER_TIMEOUT:.0f} s",
+}
+"""What is said of a queue that does not answer."""
 
 Handler = Callable[["Broker", Options], Awaitable[Any]]
 
@@ -75,9 +84,9 @@ async def _queue_purge(broker: Broker, arguments: Options) -> Any:
 
 async def _subscription_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
     rows: list[dict[str, Any]] = []
-    for name, queue in broker.queues.items():
-        statistics = await _ask(queue, GetStatistics())
-        rows += [{"queue": name, **asdict(subscription)} for subscription in statistics.subscriptions]
+    for name, statistics in await _asked(broker):
+        if not isinstance(statistics, str):
+            rows += [{"queue": name, **asdict(subscription)} for subscription in statistics.subscriptions]
     return rows
 
 
@@ -119,9 +128,11 @@ async def _queues(broker: Broker) -> list[dict[str, Any]]:
     for connection in broker.connections.values():
         roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
     rows: list[dict[str, Any]] = []
-    for name, queue in broker.queues.items():
-        statistics = await _ask(queue, GetStatistics())
+    for name, statistics in await _asked(broker):
         settings = broker.queues.settings_of(name)
+        if isinstance(statistics, str):
+            rows.append({"name": name, "failed": statistics} | asdict(settings))
+            continue
         figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
         row = {key: figure for key, figure in figures.items() if isinstance(figure, int)}
         rows.append(
@@ -138,8 +149,9 @@ async def _queues(broker: Broker) -> list[dict[str, Any]]:
 
 async def _connections(broker: Broker) -> list[dict[str, Any]]:
     load: dict[Any, Any] = {}
-    for queue in broker.queues.values():
-        statistics = await _ask(queue, GetStatistics())
+    for _, statistics in await _asked(broker):
+        if isinstance(statistics, str):
+            continue
         load |= {facts.connection: facts for facts in statistics.connections}
     rows = []
     for connection in broker.connections.values():
@@ -160,6 +172,18 @@ async def _connections(broker: Broker) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+async def _asked(broker: Broker) -> list[tuple[str, QueueStatistics | str]]:
+    """The figures of each queue by name, or why it has none to give: one that failed must not hide the others."""
+    answers: list[tuple[str, QueueStatistics | str]] = []
+    for name, queue in broker.queues.items():
+        try:
+            answers.append((name, await _ask(queue, GetStatistics())))
+        except (ActorDeadError, InboxOverflowError, TimeoutError) as error:
+            if name in broker.queues:
+                answers.append((name, FAILED.get(type(error), str(error))))
+    return answers
 
 
 async def _durable(broker: Broker) -> None:

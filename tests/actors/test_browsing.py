@@ -19,7 +19,6 @@ from actors.messages import (
     AttachSender,
     BrowsedMessages,
     BrowseMessages,
-    DeleteQueue,
     OpenSubscription,
     QueueDeleted,
     Refused,
@@ -404,7 +403,7 @@ def test_who_browses_is_told_that_the_queue_was_deleted_or_failed() -> None:
         assert isinstance(told[2], Refused), "the queue was started again and says that it was"
         assert told[2].code == "internal-error"
         queue.tell(OpenSubscription(ref, "", "browse"))
-        queue.tell(DeleteQueue())
+        queue.stop_nowait()
         await turns()
         assert told[-1] == QueueDeleted()
         await ref.stop(block=False)

@@ -138,3 +138,33 @@ def test_a_broker_in_memory_has_no_storage_to_tell_of(run: Any, serve: Any) -> N
             assert figures["broker"]["rss_bytes"] > 0
 
     run(main)
+
+
+def test_a_queue_that_failed_for_good_is_listed_as_failed_beside_the_others_and_deleted(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("good", max_messages=7)
+            await administration.create_queue("bad", max_messages=8)
+            queue = broker.queues.get("bad")
+            for _ in range(queue.actor_class.max_restarts + 1):
+                queue.tell("no message of a queue's")
+            await queue.stopped()
+            bad, good = sorted(await administration.queues(), key=lambda row: str(row["name"]))
+            assert (bad["name"], bad["max_messages"], good["name"], good["ready"]) == ("bad", 8, "good", 0)
+            assert "failed for good" in bad["failed"]
+            assert "failed" not in good
+            assert await administration.subscriptions() == []
+            statistics = await administration.statistics()
+            assert [row["name"] for row in statistics["queues"] if "failed" in row] == ["bad"]
+            await administration.delete_queue("bad")
+            assert [row["name"] for row in await administration.queues()] == ["good"]
+            # Whoever asks for something of it has it started anew.
+            await administration.create_queue("bad", max_messages=9)
+            queue = broker.queues.get("bad")
+            for _ in range(queue.actor_class.max_restarts + 1):
+                queue.tell("no message of a queue's")
+            await queue.stopped()
+            assert await administration.purge_queue("bad") == 0
+            assert not [row for row in await administration.queues() if "failed" in row]
+
+    run(main)

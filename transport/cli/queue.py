@@ -18,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Declare, list, empty and delete qu
 
 COLUMNS: list[Column] = [
     ("name", "queue"),
+    ("failed", "failed"),
     ("ready", "ready"),
     ("in_flight", "in flight"),
     ("reserved", "reserved"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 QUEUE_COLUMNS: list[Column] = [
     ("name", "queue"),
+    ("failed", "failed"),
     ("ready", "ready"),
     ("in_flight", "in flight"),
     ("reserved", "reserved"),
@@ -78,7 +79,8 @@ def _show(figures: Facts, address: str) -> None:
     if reason := broker.get("paused"):
         console().print(f"senders wait: {reason}", markup=False)
     queues = sorted(figures.get("queues") or [], key=lambda queue: str(queue.get("name")))
-    show(f"{len(queues)} queues", queues, QUEUE_COLUMNS)
+    failed = any("failed" in queue for queue in queues)
+    show(f"{len(queues)} queues", queues, [column for column in QUEUE_COLUMNS if failed or column[0] != "failed"])
     if storage := figures.get("storage"):
         # Two dozen facts about one thing read better down the page than across it.
         rows = [{"figure": key.replace("_", " "), "value": value} for key, value in storage.items()]

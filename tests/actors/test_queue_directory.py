@@ -1,0 +1,232 @@
+"""The directory of queues, and what becomes of it when a queue has failed for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pykka
+import pytest
+
+from actors import messages as m
+from actors.batch import MessageBatch
+from actors.errors import StorageError
+from actors.loop_actor import LoopActor
+from actors.loop_future import ask
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.queue_actor import QueueActor
+from actors.queue_directory import QueueDirectory, QueueNotFoundError
+from actors.queue_state import QueueSettings
+from actors.storage import ManualCommitter, Storage
+from streams.testkit import run_in_virtual_time
+
+Ref = LoopActorRef[Any]
+
+
+class Connection(LoopActor):
+    """Keeps what it is told."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        self._told = told
+
+    def on_receive(self, message: Any) -> None:
+        self._told.append(message)
+
+
+class Bench:
+    """A directory of queues, over a storage if there is a folder."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self.committer = ManualCommitter()
+        self.failures: list[StorageError] = []
+        self.storage = (
+            None if folder is None else Storage.open(folder, committer=self.committer).start(self.failures.append)
+        )
+        self.queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=self.storage)
+
+    async def settled(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        self.committer.run()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def fail_for_good(self, name: str) -> Ref:
+        queue = self.queues.get_or_create(name)
+        for _ in range(QueueActor.max_restarts + 1):
+            queue.tell(object())
+        await queue.stopped()
+        return queue
+
+    async def send(self, name: str, *payloads: bytes) -> list[Any]:
+        told: list[Any] = []
+        connection: Ref = Connection.start(told)
+        queue = self.queues.get_or_create(name)
+        queue.tell(m.AttachSender(connection, None))
+        queue.tell(m.RequestCapacity(connection, 100, 10**5))
+        queue.tell(m.SendMessages(connection, 0, MessageBatch.from_payloads(payloads), None, None))
+        await self.settled()
+        return told
+
+    async def stored(self, name: str) -> int:
+        await self.settled()
+        statistics = await ask(self.queues.get(name), m.GetStatistics())
+        return int(statistics.stored_messages)
+
+    async def close(self) -> None:
+        for queue in self.queues.values():
+            await queue.stop(block=False)
+        if self.storage is not None:
+            self.storage.close()
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+
+    def names_in_the_journal(self) -> list[str]:
+        assert self.storage is not None
+        return [queue.name for queue in self.storage.queues]
+
+
+def on_disk(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
+    def run(tmp_path: Path) -> None:
+        run_in_virtual_time(test(tmp_path / "data"))
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def queue_actors() -> int:
+    return sum(issubclass(ref.actor_class, QueueActor) for ref in LoopActorRegistry.get_all())
+
+
+@on_disk
+async def test_a_queue_that_failed_for_good_is_deleted_whole_and_made_anew_once(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("other", b"kept")
+    await bench.send("q", b"1", b"2")
+    await bench.fail_for_good("q")
+    bench.queues.delete("q")
+    assert list(bench.queues) == bench.names_in_the_journal() == ["other"]
+    with pytest.raises(QueueNotFoundError):
+        bench.queues.get("q")
+    await bench.send("q", b"3")
+    assert sorted(bench.names_in_the_journal()) == ["other", "q"]
+    await bench.close()
+    bench = Bench(folder)
+    assert (list(bench.queues), queue_actors()) == (["other", "q"], 2)
+    assert (await bench.stored("q"), await bench.stored("other")) == (1, 1)
+    await bench.close()
+
+
+@on_disk
+async def test_whoever_asks_for_a_queue_that_failed_for_good_gets_its_successor_with_all_it_holds(folder: Path) -> None:
+    bench = Bench(folder)
+    for find in (
+        bench.queues.get,
+        bench.queues.get_or_create,
+        lambda name: bench.queues.declare(name, bench.queues.settings),
+    ):
+        name = f"q{id(find)}"
+        await bench.send(name, b"1", b"2")
+        dead = await bench.fail_for_good(name)
+        found = find(name)
+        assert found.is_alive()
+        assert found is not dead
+        assert find(name) is found
+        assert await bench.stored(name) == 2
+    assert not bench.failures
+    await bench.close()
+
+
+@on_disk
+async def test_a_queue_whose_actor_cannot_be_started_is_not_declared_a_second_time(folder: Path) -> None:
+    bench = Bench(folder)
+    begin = QueueActor.start
+
+    def refused(*_args: Any, **_kwargs: Any) -> Any:
+        raise MemoryError
+
+    QueueActor.start = refused  # type: ignore[method-assign]
+    try:
+        with pytest.raises(MemoryError):
+            bench.queues.get_or_create("q")
+    finally:
+        QueueActor.start = begin  # type: ignore[method-assign]
+    await bench.send("q", b"1")
+    assert bench.names_in_the_journal() == ["q"]
+    assert len(bench.queues) == 1
+    bench.queues.delete("q")
+    assert bench.names_in_the_journal() == []
+    await bench.close()
+
+
+@on_disk
+async def test_a_delete_that_the_journal_refuses_deletes_nothing(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("q", b"1")
+    storage = bench.storage
+    assert storage is not None
+    refusing = storage._append
+
+    def refuse(_kind: int, _payload: bytes) -> int:
+        raise StorageError("no")
+
+    storage._append = refuse  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        bench.queues.delete("q")
+    storage._append = refusing  # type: ignore[method-assign]
+    assert list(bench.queues) == bench.names_in_the_journal() == ["q"]
+    assert bench.queues.get("q").is_alive()
+    await bench.close()
+
+
+@on_disk
+async def test_a_journal_with_two_queues_of_one_name_starts_with_one_actor_and_the_later_queue(folder: Path) -> None:
+    """An earlier version left such journals: deleting a queue that had failed was not recorded."""
+    bench = Bench(folder)
+    await bench.send("q", b"deleted", b"deleted")
+    assert bench.storage is not None
+    bench.storage.declare("q", None)
+    await bench.settled()
+    await bench.close()
+    bench = Bench(folder)
+    assert (list(bench.queues), queue_actors(), bench.names_in_the_journal()) == (["q"], 1, ["q"])
+    assert await bench.stored("q") == 0
+    await bench.send("q", b"3")
+    assert await bench.stored("q") == 1
+    await bench.close()
+
+
+def test_a_queue_in_memory_that_failed_for_good_begins_empty_and_is_deleted_as_any_other() -> None:
+    async def main() -> None:
+        bench = Bench(None)
+        await bench.send("q", b"1")
+        await bench.fail_for_good("q")
+        assert await bench.stored("q") == 0
+        await bench.fail_for_good("q")
+        bench.queues.delete("q")
+        assert list(bench.queues) == []
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+@on_disk
+async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_answered_with_that(folder: Path) -> None:
+    bench = Bench(folder)
+    queue = bench.queues.get_or_create("q")
+    bench.committer.run()
+    connection: Ref = Connection.start([])
+    queue.tell(m.AttachSender(connection, None))
+    queue.tell(m.RequestCapacity(connection, 100, 10**5))
+    QueueActor.supervision, kept = QueueActor.supervision.STOP, QueueActor.supervision
+    try:
+        answer = ask(queue, m.SendMessages(connection, 0, MessageBatch.from_payloads([b"x"]), None, None))
+        queue.tell(object())
+        with pytest.raises(pykka.ActorDeadError):
+            await answer
+    finally:
+        QueueActor.supervision = kept
+    await bench.close()
