@@ -11,6 +11,7 @@ from pykka import ActorDeadError
 
 from actors import GetStatistics, InboxOverflowError, PurgeQueue, QueueError, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
+from transport.field_checks import MAX_INTEGER
 from transport.memory import resident_bytes
 from transport.names import check_name
 from transport.wire import Options, brief
@@ -100,7 +101,7 @@ async def _transaction_list(broker: Broker, arguments: Options) -> Any:  # noqa:
 
 
 async def _transaction_abort(broker: Broker, arguments: Options) -> Any:
-    writer = _string(arguments, "writer")
+    writer = check_name(_string(arguments, "writer"), "writer")
     version = _number(arguments, "version", least=0)
     async with asyncio.timeout(ANSWER_TIMEOUT):
         discarded = await broker.queues.transactions.abort(writer, version)
@@ -213,9 +214,10 @@ def _flag(arguments: Options, name: str) -> bool:
 
 def _number(arguments: Options, name: str, least: int = 1) -> int:
     value = arguments.get(name)
-    if type(value) is not int or value < least:
+    if type(value) is not int or not least <= value <= MAX_INTEGER:
         above = "a whole number above zero" if least else "a whole number of zero or more"
-        raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}")
+        beyond = f" (at most {MAX_INTEGER})" if type(value) is int and value > 0 else ""
+        raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}{beyond}")
     return value
 
 

@@ -20,6 +20,7 @@ from transport.broker_connection import BrokerConnection
 from transport.config import BrokerConfig
 from transport.connection import FrameConnection
 from transport.descriptors import POLITE_REFUSALS, connections_allowed
+from transport.enlisted import EnlistedTotal
 from transport.errors import LimitExceededError
 from transport.listener import Listen, Listening, listen
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
@@ -49,6 +50,7 @@ class Broker:
         watermarks: how it stands with memory and disk.
         connections: every connection by number.
         max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
+        enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.
         version: the distribution's version.
 
@@ -75,6 +77,7 @@ class Broker:
         self._accepted: set[int] = set()
         self._next_number = 0
         self._started_at = 0.0
+        self.enlisted = EnlistedTotal()
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None]

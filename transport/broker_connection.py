@@ -35,6 +35,7 @@ from actors import (
 from transport import wire
 from transport.cumulative import CumulativeDemand
 from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError
+from transport.field_checks import is_uint_or_nil
 from transport.frames import MAX_FRAME_BYTES
 from transport.names import check_name
 from transport.port import Port
@@ -139,6 +140,8 @@ class BrokerConnection:
         """Stop the actor, which gives everything back to its queue, without waiting for the peer to take its leave."""
         if self.actor is not None:
             self.actor.stop_nowait()
+        if self._port is not None:
+            self._port.ended()
 
     def connection_closed(self, error: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing here
         """Stop the actor and forget the connection."""
@@ -337,6 +340,6 @@ def _subscription_options(options: wire.Options) -> SubscriptionOptions:
         if value not in allowed:
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(value)}, not one of {', '.join(allowed)}")
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
-        if number is not None and (type(number) is not int or number < 0):
+        if not is_uint_or_nil(number):
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(number)}, not a number of zero or more")
     return SubscriptionOptions(name, mode, epoch, starting, None if timeout_ms is None else timeout_ms / 1000)

@@ -25,8 +25,6 @@ LINGER = 2.0
 """Seconds that a refused peer has to read why; closing at once would reset the connection and destroy the ERROR."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that what is written last has to leave; then the connection is aborted."""
-MAX_ERROR_TEXT = 1000
-"""Characters of an ERROR's text: it rides in a bounded header."""
 
 logger = logging.getLogger("penstock.transport")
 
@@ -196,7 +194,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             code = "internal-error"
         # A peer that closed on us with an ERROR of its own needs no answer.
         if self._protocol.state is not State.CLOSED:
-            self.send(Error(code, str(error)[:MAX_ERROR_TEXT], close=True))
+            self.send(Error(code, str(error), close=True))
         self._flush()
         self._closing = self._discarding = True
         self._protocol.state = State.CLOSED

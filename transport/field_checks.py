@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from transport.names import check_name
+
 MAX_RANGES_PER_FRAME = 200
 """Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_INTEGER = 2**63 - 1
@@ -49,7 +51,16 @@ def _flat_ranges(value: object) -> bool:
     )
 
 
+def _name(value: object, what: str) -> bool:
+    return type(value) is str and bool(check_name(value, what))
+
+
+def _opt_name(value: object, what: str) -> bool:
+    return value is None or _name(value, what)
+
+
 Check = Callable[[object], bool]
+NamedCheck = Callable[[object, str], bool]
 CHECKS: dict[str, Check] = {
     "int": is_uint,
     "int | None": is_uint_or_nil,
@@ -61,3 +72,14 @@ CHECKS: dict[str, Check] = {
     "Ranges": _flat_ranges,
 }
 """By the annotation of the frame's field."""
+NAME_CHECKS: dict[str, NamedCheck] = {"Name": _name, "Name | None": _opt_name}
+"""The same for names, which have limits and an error of their own (`InvalidNameError`) that says what is named so."""
+
+
+def check_of(field: str, annotation: str) -> Check:
+    """The check of a frame's field."""
+    named = NAME_CHECKS.get(annotation)
+    if named is None:
+        return CHECKS[annotation]
+    check, what = named, field.removesuffix("_id")
+    return lambda value: check(value, what)

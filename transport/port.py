@@ -25,3 +25,6 @@ class Port:
     def received(self, frame: wire.Frame) -> None:
         """Translate what the client says for the actor."""
         raise RemoteProtocolError(f"{type(frame).__name__.upper()} means nothing in this role")
+
+    def ended(self) -> None:
+        """The connection is over; the actor is told by itself."""

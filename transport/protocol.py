@@ -11,9 +11,14 @@ from __future__ import annotations
 from enum import Enum
 
 from transport import wire
-from transport.errors import BrokerError, RemoteProtocolError, UnknownRoleError, UnsupportedVersionError
+from transport.errors import (
+    BrokerError,
+    InvalidNameError,
+    RemoteProtocolError,
+    UnknownRoleError,
+    UnsupportedVersionError,
+)
 from transport.frames import RawFrame
-from transport.names import check_name
 
 
 class Side(Enum):
@@ -114,10 +119,11 @@ class Protocol:
             raise UnknownRoleError(
                 f"role {hello.role!r:.40} is not served on this address; it serves {', '.join(sorted(self.roles))}"
             )
-        if hello.role not in ROLES_WITHOUT_QUEUE:
-            check_name(hello.queue or "", "queue")
-        if hello.client_id is not None or hello.role == "sender":
-            check_name(hello.client_id or "", "client")
+        # Names are within their limits where they are given.
+        if hello.queue is None and hello.role not in ROLES_WITHOUT_QUEUE:
+            raise InvalidNameError(f"HELLO in the role {hello.role} names a queue")
+        if hello.client_id is None and hello.role == "sender":
+            raise InvalidNameError("HELLO in the role sender has a client_id")
         self.role = hello.role
         self.state = State.OPENING
         self._allowed = ALWAYS

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors import EnlistedStage, OfferBatch, QueueError, SendToQueueSubscriber, StorageError
-from actors.transactions import MAX_ENLISTED
+from actors import OfferBatch, QueueError, SendToQueueSubscriber, StorageError
 from transport import wire
-from transport.connection import MAX_ERROR_TEXT
 from transport.cumulative import CumulativeDemand
-from transport.errors import FrameTooLargeError, LimitExceededError, RemoteProtocolError
+from transport.enlisted import EnlistedStages
+from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.frames import MAX_BODY_BYTES
 from transport.port import Port
 from transport.timing import Timing
@@ -56,7 +55,7 @@ class SendingPort(Port):
     def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
         """A confirmation, or the rejection of the batch that ends at ``up_to``."""
         if rejected is not None:
-            rejected = rejected[:MAX_ERROR_TEXT]
+            rejected = rejected[: wire.MAX_ERROR_TEXT]
         self._connection.send(wire.Sent(up_to, first, rejected))
 
     def refused(self, code: str, text: str) -> None:
@@ -71,7 +70,7 @@ class TransactionPort(Port):
         self._connection = connection
         self._broker = broker
         self._writer, self._version = read_transaction(hello.options)
-        self._enlisted: list[EnlistedStage] = []
+        self._enlisted = EnlistedStages(broker.enlisted, connection.refused)
         self._ending = False
         connection.welcome({"last_version": broker.queues.transactions.last_version(self._writer)})
 
@@ -82,17 +81,18 @@ class TransactionPort(Port):
         transactions = self._broker.queues.transactions
         match frame:
             case wire.Enlist():
-                if len(self._enlisted) >= MAX_ENLISTED:
-                    raise LimitExceededError(
-                        f"more than {MAX_ENLISTED} stages are enlisted, which is the limit (MAX_ENLISTED); write with fewer partitions"
-                    )
-                self._enlisted.append(EnlistedStage(frame.queue, frame.stage, frame.messages))
+                self._enlisted.add(frame.queue, frame.stage, frame.messages)
             case wire.CommitTransaction():
-                stages, self._enlisted = self._enlisted, []
+                stages = self._enlisted.commit()
                 self._end(frame.request, partial(transactions.commit, self._writer, self._version, stages))
             case wire.AbortTransaction():
-                self._enlisted = []
+                self._enlisted.clear()
                 self._end(frame.request, partial(transactions.abort, self._writer, self._version))
+
+    def ended(self) -> None:
+        """What was enlisted is of no use without the connection, unless it is being committed."""
+        if not self._ending:
+            self._enlisted.clear()
 
     def _end(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
         self._ending = True
@@ -103,7 +103,7 @@ class TransactionPort(Port):
         try:
             messages = await work()
         except QueueError as error:
-            self._connection.send(wire.Error(error.code, str(error)[:MAX_ERROR_TEXT], close=False))
+            self._connection.send(wire.Error(error.code, str(error), close=False))
         except StorageError as error:
             self._connection.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         except Exception as error:  # noqa: BLE001 - a defect of ours ends this connection only
@@ -111,6 +111,7 @@ class TransactionPort(Port):
         else:
             self._connection.send(wire.TransactionEnded(request, messages))
         finally:
+            self._enlisted.clear()
             self._ending = False
 
 

@@ -12,10 +12,10 @@ from actors.batch import MessageBatch
 from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.field_checks import (
-    CHECKS,
     MAX_INTEGER,
     MAX_RANGES_PER_FRAME,
     Check,
+    check_of,
     is_boolean,
     is_uint,
     is_uint_or_nil,
@@ -26,6 +26,11 @@ VERSION = 1
 MAX_EXTENSION_MS = 12 * 3600 * 1000
 """The longest visibility deadline, and delay, that can be asked for."""
 
+MAX_ERROR_TEXT = 1000
+"""Characters of an ERROR's text, at most four bytes each: it rides in a header, and may quote what a peer has said."""
+
+Name = str
+"""A field that names something: checked where its frame is decoded, so that nobody behind has to."""
 Options = dict[str, Any]
 Ranges = list[tuple[int, int]]
 """(first sequence number, count) pairs."""
@@ -45,8 +50,8 @@ class Hello(Frame):
     TYPE: ClassVar[int] = 1
     version: int
     role: str
-    queue: str | None
-    client_id: str | None
+    queue: Name | None
+    client_id: Name | None
     options: Options
 
 
@@ -62,12 +67,15 @@ class Welcome(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Error(Frame):
-    """A refusal; with ``close`` the last frame."""
+    """A refusal; with ``close`` the last frame. Its text is cut to ``MAX_ERROR_TEXT``."""
 
     TYPE: ClassVar[int] = 3
     code: str
     text: str
     close: bool
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text[:MAX_ERROR_TEXT])
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +275,8 @@ class Enlist(Frame):
     """This stage of ``messages`` messages is among the winners of the transaction that the next COMMIT_TRANSACTION commits."""
 
     TYPE: ClassVar[int] = 80
-    queue: str
-    stage: str
+    queue: Name
+    stage: Name
     messages: int
 
 
@@ -324,6 +332,7 @@ def decode(raw: RawFrame) -> Frame:
 
     Raises:
         RemoteProtocolError: an unknown type, a missing field or one of the wrong type, or a body that is not as described.
+        InvalidNameError: a name out of its limits.
     """
     header = raw.header
     layout = _LAYOUT.get(header[0]) if type(header[0]) is int else None
@@ -399,7 +408,7 @@ class _Layout:
         self.has_ranges = "ranges" in self.names
         plain = [field for field in fields(frame) if field.name not in ("batch", "json")]
         # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
-        self.checks: list[tuple[str, Check]] = [(field.name, CHECKS[str(field.type)]) for field in plain]
+        self.checks: list[tuple[str, Check]] = [(field.name, check_of(field.name, str(field.type))) for field in plain]
         self.header_items = 1 + len(plain) + (5 if self.has_batch else 0)
 
 

@@ -527,7 +527,7 @@ def test_a_second_end_of_a_transaction_before_the_first_is_answered_is_refused(
 def test_more_stages_than_the_limit_cannot_be_enlisted(
     run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.sending_ports.MAX_ENLISTED", 3)
+    monkeypatch.setattr("transport.enlisted.MAX_ENLISTED", 3)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened, bystanders(broker, opened):

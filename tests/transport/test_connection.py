@@ -15,7 +15,6 @@ from transport.connection import (
     CLOSE_TIMEOUT,
     FLUSH_BYTES,
     LINGER,
-    MAX_ERROR_TEXT,
     WRITE_BUFFER_HIGH,
     FrameConnection,
 )
@@ -31,7 +30,7 @@ from transport.errors import (
 from transport.frames import HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES, FrameDecoder
 from transport.liveness import HANDSHAKE_TIMEOUT
 from transport.protocol import SENDING_ROLES, Protocol, Side
-from transport.wire import Demand, Error, Frame, Hello, Ping, Pong, Send, Welcome, decode, encode
+from transport.wire import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
 
 HELLO = Hello(1, "sender", "q", "c", {})
 SEND = Send(0, None, MessageBatch.from_payloads([b"x"]))
@@ -544,7 +543,7 @@ def test_a_frame_over_its_limits_is_refused_and_nothing_of_it_written() -> None:
         bench.open()
         await settle()
         with pytest.raises(LocalProtocolError):
-            bench.connection.send(Error("x", "y" * 5000, close=False))
+            bench.connection.send(Sent(1, None, "y" * 5000))
         bench.connection.send(Demand(1, 1))
         await settle()
         assert bench.transport.frames[1:] == [Demand(1, 1)]

@@ -83,6 +83,7 @@ batches = (
     .flatmap(lambda some: st.sampled_from([some, with_ids(some)]))
     .map(MessageBatch.from_messages)
 )
+names = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=60)
 
 BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "int": uints,
@@ -90,6 +91,8 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "str": texts,
     "str | None": st.none() | texts,
+    "Name": names,
+    "Name | None": st.none() | names,
     "bytes": st.binary(max_size=100),
     "Options": options,
     "Options | None": st.none() | options,
@@ -102,6 +105,8 @@ WRONG: dict[str, list[object]] = {
     "bool": [None, 0, 1, "true", b"", [], {}],
     "str": [None, 1, True, b"x", [], {}],
     "str | None": [1, True, b"x", [], {}],
+    "Name": [None, 1, True, b"x", [], {}, "", "a b", "n" * 256],
+    "Name | None": [1, True, b"x", [], {}, "", "a\n", "n" * 256],
     "Options": [None, 1, "x", b"x", [], {b"bytes": 1}],
     "Options | None": [1, "x", b"x", [], {b"bytes": 1}],
     "Ranges": [None, 1, "x", {}, [], [1], [1, 2, 3], [1, 0], [1, -1], [-1, 1], [1, None], [1, True], [MAX_INTEGER, 1]],
@@ -133,6 +138,8 @@ def example(frame: type[Any]) -> Any:
         "bool": True,
         "str": "sender",
         "str | None": "name",
+        "Name": "name",
+        "Name | None": "name",
         "bytes": b"{}",
         "Options": {"a": 1},
         "Options | None": {"a": 1},
