@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 LOCK = "lock"
+NEWEST = "newest"
 ASIDE = ".tmp"
 """End of the name of a file that is being written; it gets its own name when it is whole and durable."""
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from journal.catalog import Catalog
 from journal.checkpoint import drop_old_checkpoints, newest_checkpoint, write_checkpoint
-from journal.errors import JournalDamagedError
+from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
 from journal.format import CLOSED, FIRST_LSN, LOG, Checkpoint, SegmentFacts, StreamRows
 from journal.index import add_row, load_summary, rows_by_scan, save_index
-from journal.names import ASIDE, is_spare, parse_index, parse_segment, segment_name, stem_of
+from journal.names import ASIDE, NEWEST, is_spare, parse_index, parse_segment, segment_name, stem_of
+from journal.newest import Newest, read_newest, write_newest
 from journal.options import JournalOptions
 from journal.reclaim import discard
 from journal.scan import ScannedRecord, SegmentScan
@@ -85,7 +86,14 @@ class _Recovery:
     def run(self) -> Recovered:
         before = newest_checkpoint(self._files, self._directory, self._names)
         self._lsn = before.lsn if before else FIRST_LSN
-        next_segment = max([before.next_segment if before else 1, *(named[1] + 1 for named in self._found)])
+        newest = self._newest()
+        next_segment = max(
+            [
+                before.next_segment if before else 1,
+                newest.segment_id + 1 if newest else 1,
+                *(named[1] + 1 for named in self._found),
+            ]
+        )
         listed = before.segments if before else ()
         for facts in listed:
             if not self._holds_log(facts):
@@ -99,6 +107,10 @@ class _Recovery:
             self._begin(next_segment)
             next_segment += 1
             next_lsn = FIRST_LSN
+        current = self._catalog.segments[-1].header
+        if newest != (current.segment_id, current.first_lsn):
+            # Before anything is removed: what it names must be there.
+            write_newest(self._files, self._directory, Newest(current.segment_id, current.first_lsn))
         checkpoint = Checkpoint(
             self._lsn,
             max(self._epoch, before.epoch if before else 0) + 1,
@@ -110,6 +122,17 @@ class _Recovery:
         write_checkpoint(self._files, self._directory, checkpoint)
         self._clean()
         return Recovered(self._catalog, checkpoint, self._replay_from, next_lsn, next_segment, self._spares)
+
+    def _newest(self) -> Newest | None:
+        """The segment that was made last, as a note says; JournalDamagedError where it is gone."""
+        try:
+            newest = read_newest(self._files, self._directory)
+        except FormatError as error:
+            self._report(f"{self._directory / NEWEST}: {error}; it was made again")
+            return None
+        if newest is not None and (newest.first_lsn, newest.segment_id) not in self._found:
+            raise JournalDamagedError(newest.path(self._directory), 0, "the file is missing; it was the newest segment")
+        return newest
 
     def _enter_sealed(self, facts: SegmentFacts) -> None:
         """A segment that the checkpoint lists as sealed: its header and size are checked, its records are not read."""

@@ -29,6 +29,7 @@ from journal.format import (
 )
 from journal.judgement import Expected, Finding, expectations, judge
 from journal.names import ASIDE, checkpoint_name, index_name, segment_name, stem_of
+from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import new_header
@@ -103,7 +104,9 @@ class _Repair:
     def run(self) -> list[str]:
         survey = look(self._directory, self._files)
         self._next_segment = max(
-            survey.base.next_segment if survey.base else 1, *(file.segment_id + 1 for file in survey.segments), 1
+            survey.base.next_segment if survey.base else 1,
+            survey.newest.segment_id + 1 if survey.newest else 1,
+            *(file.segment_id + 1 for file in survey.segments),
         )
         for file in survey.in_use():
             if file.header is None:
@@ -150,11 +153,9 @@ class _Repair:
     def _mend_segments(self, survey: Survey) -> tuple[list[SegmentHeader], dict[int, SegmentFacts]]:
         """Mend what is in use; returns its headers, in order, and what a checkpoint says of each."""
         in_use = survey.in_use()
-        there = {file.segment_id for file in survey.segments}
-        for gone in survey.base.segments if survey.base else ():
-            if gone.segment_id not in there:
-                path = self._directory / segment_name(stem_of(gone.first_lsn, gone.segment_id))
-                self.said.append(f"{path}: the file is gone, and what it held is lost unless another file holds it")
+        self.said += (
+            f"{path}: the file is gone, and what it held is lost unless another file holds it" for path in survey.gone
+        )
         in_use += self._salvage([file for file in survey.segments if file not in in_use], in_use)
         in_use.sort(key=lambda file: (file.first_lsn, file.segment_id))
         headers: list[SegmentHeader] = []
@@ -335,6 +336,7 @@ class _Repair:
         self._set_unused_aside(survey, facts)
         write_aside(self._files, path, [pack_checkpoint(checkpoint)])
         self._files.sync_directory(self._directory)
+        write_newest(self._files, self._directory, Newest(logs[-1].segment_id, logs[-1].first_lsn))
         for file in damaged:
             kept = copies.get(file.path) or self._set_aside(file.path)
             instead = f"the checkpoint before record {base.lsn}" if base else "no checkpoint: the log is all there is"

@@ -24,6 +24,7 @@ from journal.format import (
     summarize,
 )
 from journal.names import ASIDE, index_name, segment_name, stem_of
+from journal.newest import Newest, write_newest
 
 ALLOCATE_STEP = 8 << 20
 """Bytes by which a new file grows: few calls, and the disk that is used stays near what is stored."""
@@ -112,7 +113,7 @@ def new_header(segment_id: int, first_lsn: int, kind: int = LOG) -> SegmentHeade
 
 
 def make_segment_file(files: Files, segment: Segment, spares: deque[Path], segment_bytes: int) -> tuple[int, int]:
-    """Have the segment's file, with its header and its name durable; a spare file is written over where there is one.
+    """Have the file of a log segment, its header, its name and the note of it durable; a spare file is written over where there is one.
 
     Returns: the file, open for writing, and the bytes of it that are allocated. OSError as the file system raises it.
     """
@@ -133,6 +134,7 @@ def make_segment_file(files: Files, segment: Segment, spares: deque[Path], segme
         files.sync(file)
         files.rename(made_from, segment.path)
         files.sync_directory(segment.path.parent)
+        write_newest(files, segment.path.parent, Newest(segment.header.segment_id, segment.header.first_lsn))
     except OSError:
         files.close(file)
         raise

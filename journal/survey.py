@@ -25,6 +25,7 @@ from journal.format import (
 )
 from journal.index import add_row
 from journal.names import LOCK, parse_checkpoint, parse_segment, stem_of
+from journal.newest import Newest, read_newest
 from journal.scan import ScannedRecord, SegmentScan
 
 
@@ -110,11 +111,24 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A directory: checkpoints from the newest on, segments by first lsn; other names are not looked at."""
+    """A directory: checkpoints from the newest on, segments by first lsn; other names are not looked at.
+
+    ``newest`` is the segment that was made last, as the note of it says, and ``note_problem`` why that cannot be read.
+    """
 
     directory: Path
     checkpoints: list[CheckpointFile]
     segments: list[SegmentFile]
+    newest: Newest | None = None
+    note_problem: str = ""
+
+    @property
+    def gone(self) -> list[Path]:
+        """The segments that must be there, by the checkpoint and the note, and are not."""
+        there = {file.segment_id for file in self.segments}
+        listed = [Newest(facts.segment_id, facts.first_lsn) for facts in self.base.segments] if self.base else []
+        needed = dict.fromkeys([*listed, self.newest] if self.newest is not None else listed)
+        return [each.path(self.directory) for each in needed if each.segment_id not in there]
 
     @property
     def base(self) -> Checkpoint | None:
@@ -166,7 +180,10 @@ def look(directory: Path, files: Files) -> Survey:
             segments.append(_look_at_segment(path, *named, files))
     checkpoints.sort(key=lambda file: file.lsn, reverse=True)
     segments.sort(key=lambda file: (file.first_lsn, file.segment_id))
-    return Survey(directory, checkpoints, segments)
+    try:
+        return Survey(directory, checkpoints, segments, read_newest(files, directory))
+    except (FormatError, OSError) as error:
+        return Survey(directory, checkpoints, segments, None, str(error))
 
 
 def pieces(scan: SegmentScan) -> Iterator[ScannedRecord | Hole]:

@@ -39,7 +39,7 @@ def settle_tail(files: Files, scan: SegmentScan, durable_lsn: int, group_start: 
             files.truncate(file, scan.end)
             report(
                 f"{scan.path}, offset {scan.end}: cut off {torn} bytes of a write that was not finished ({scan.problem}); "
-                f"nothing that was reported durable is in them; a copy is in {copy.name}"
+                f"nothing in them was reported durable, unless the disk has lost it since; a copy is in {copy.name}"
             )
         if group_start is not None:
             _write_again(files, file, group_start, scan.end)

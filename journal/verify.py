@@ -8,7 +8,7 @@ from pathlib import Path
 from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
-from journal.names import ASIDE, segment_name, stem_of
+from journal.names import ASIDE, NEWEST
 from journal.survey import Survey, lock, look
 
 
@@ -40,17 +40,11 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
     for age, file in enumerate(survey.checkpoints):
         if file.checkpoint is None:
             yield Finding(file.path, 0, f"this is no whole checkpoint: {file.problem}", fatal=age == 0)
-    yield from _missing(survey)
+    if survey.note_problem:
+        yield Finding(directory / NEWEST, 0, f"this is no whole note: {survey.note_problem}", fatal=False)
+    for path in survey.gone:
+        yield Finding(path, 0, "the file is gone, and what is in it is needed", fatal=True)
     yield from _segments(survey, files)
-
-
-def _missing(survey: Survey) -> Iterator[Finding]:
-    """Segments that the checkpoint lists and that are not there."""
-    there = {file.segment_id for file in survey.segments}
-    for facts in survey.base.segments if survey.base else ():
-        if facts.segment_id not in there:
-            name = segment_name(stem_of(facts.first_lsn, facts.segment_id))
-            yield Finding(survey.directory / name, 0, "the file is gone, and the checkpoint needs it", fatal=True)
 
 
 def _segments(survey: Survey, files: Files) -> Iterator[Finding]:

@@ -333,7 +333,7 @@ def verify_case(case: Case) -> str:
         disk.replace(DATA / name, content)
     if content == before:
         return "unchanged"
-    doubtful = untold(whole.disk, name, offset)
+    doubtful = untold(whole.disk, name, offset) if damage is not None else set()
     said_before = verify_storage(DATA, disk.restart())
     fatal = [finding for finding in said_before if finding.fatal]
     unmended = begin(disk.restart())

@@ -6,7 +6,12 @@ from functools import cache
 
 import pytest
 
+from journal import JournalOptions, repair, verify
+from journal.names import NEWEST, parse_segment
+from tests.fault.disk import SimulatedDisk
+from tests.fault.workload import DIRECTORY
 from tests.fault.written import SEGMENT_HEADER, Written, start, verify_cut, verify_refused, write_groups
+from tests.journal.harness import Opened, segments
 
 
 @cache
@@ -52,6 +57,57 @@ def test_a_refused_start_changes_nothing_on_the_disk() -> None:
     assert start(disk).refused is not None
     after = {name: data for name, data in disk.files(written.segment.parent).items() if name != "lock"}
     assert after == before
+
+
+def first_of(name: str) -> int:
+    """The first lsn of a segment."""
+    named = parse_segment(name)
+    assert named is not None
+    return named[0]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_segments_made_after_the_last_checkpoint_are_missed_when_they_are_gone(count: int) -> None:
+    opened = Opened(SimulatedDisk(), JournalOptions(segment_bytes=512))
+    for item in range(30):
+        opened.items(1, item, 1, bytes(100))
+        opened.run()
+    disk = opened.disk.restart()
+    gone = segments(disk)[-count:]
+    for name in gone:
+        disk.unlink(DIRECTORY / name)
+        disk.sync_directory(DIRECTORY)
+    refused = start(disk.restart()).refused
+    assert refused is not None
+    assert gone[-1] in str(refused)
+    assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, disk)] == [(gone[-1], True)]
+    said = repair(DIRECTORY, disk)
+    assert gone[-1] in said[0]
+    assert verify(DIRECTORY, disk) == []
+    again = Opened(disk, JournalOptions(segment_bytes=512))
+    kept = [item for item in range(30) if again.journal.locate(1, item) is not None]
+    assert kept == list(range(first_of(gone[0]) - 1)), "record n holds item n - 1"
+    again.items(1, 30, 1, bytes(100))
+    again.run()
+    named = [parse_segment(name) for name in segments(again.disk)]
+    assert len({found[1] for found in named if found}) == len(named), "no segment has an id that was another's"
+
+
+@pytest.mark.parametrize("damage", [b"", b"PENSTNEW", bytes(32), None])
+def test_a_damaged_note_of_the_newest_segment_costs_nothing(damage: bytes | None) -> None:
+    written = killed()
+    disk = written.disk.restart()
+    whole = disk.content(DIRECTORY / NEWEST)
+    if damage is None:
+        disk.unlink(DIRECTORY / NEWEST)
+    else:
+        disk.replace(DIRECTORY / NEWEST, damage)
+    assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, disk)] == [(NEWEST, False)] * (
+        damage is not None
+    )
+    found = start(disk)
+    assert len(found.records) == len(written.records)
+    assert disk.content(DIRECTORY / NEWEST) == whole
 
 
 def test_a_segment_that_is_gone_is_refused_by_name() -> None:

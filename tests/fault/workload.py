@@ -15,7 +15,15 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
-from journal import Journal, JournalDamagedError, JournalError, JournalFailedError, JournalOptions, ManualCommitter
+from journal import (
+    Journal,
+    JournalDamagedError,
+    JournalError,
+    JournalFailedError,
+    JournalOptions,
+    ManualCommitter,
+    UnknownItemError,
+)
 from journal.files import Buffer, Files
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind, Panic
@@ -186,7 +194,10 @@ class Workload:
         live = [(number, item) for number, s in sorted(self.history.streams.items()) for item in sorted(s.live)]
         if live:
             number, item = self.random.choice(live)
-            stored = journal.read(number, item)
+            try:
+                stored = journal.read(number, item)
+            except UnknownItemError as error:
+                raise HistoryError(f"stream {number}: item {item} is wanted, and is gone") from error
             if not stored.first <= item < stored.stop:
                 raise HistoryError(f"stream {number}: reading item {item} gave {stored.first} to {stored.stop - 1}")
 

@@ -56,7 +56,7 @@ def test_a_spare_segment_is_renamed_with_a_header_of_its_own_and_takes_no_new_ro
     opened.items(1, 10, 1, RECORD)
     opened.run()
     assert len(spares(opened.disk)) == before - 1
-    assert watched.calls["create"] == 1, "that of the index; no segment is created"
+    assert watched.calls["create"] == 2, "those of the index and of the note; no segment is created"
     newest = segments(opened.disk)[-1]
     header = unpack_segment_header(opened.disk.content(DIRECTORY / newest)[:48])
     assert header.recycled
