@@ -22,6 +22,10 @@ ID_BYTES = 16
 OFFSET_BYTES = 4
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32, so no column can be larger."""
+COMPACT_SLACK = 1024
+COMPACT_SHARE = 2
+"""A batch is copied to be kept where it holds more memory than its own by so many bytes, and by this factor: what a queue counts for each
+batch covers the first, and a copy of most of a buffer would save little."""
 MAX_HEADERS_PER_MESSAGE = 64
 """Enough for tracing and routing; headers are not a second payload."""
 
@@ -129,6 +133,10 @@ class BinaryColumn:
         base = offsets[0]
         return BinaryColumn(offsets[start : stop + 1], self.data[offsets[start] - base : offsets[stop] - base])
 
+    def copy(self) -> BinaryColumn:
+        """The same in memory of its own; the offsets stay as they are."""
+        return BinaryColumn(memoryview(self.offsets.tobytes()).cast("i"), memoryview(bytes(self.data)))
+
     @property
     def nbytes(self) -> int:
         """Bytes of both buffers."""
@@ -224,6 +232,33 @@ class MessageBatch:
             None if self.ids is None else self.ids[start * ID_BYTES : stop * ID_BYTES],
             None if self.keys is None else self.keys.slice(start, stop),
             None if self.headers is None else self.headers.slice(start, stop),
+        )
+
+    def held_bytes(self) -> int:
+        """Bytes of the memory that its buffers are parts of, which is there as long as it is: a frame, a record, a larger batch."""
+        owners = {id(view.obj): view.obj for view in self.buffers()}
+        return sum(memoryview(owner).nbytes for owner in owners.values())
+
+    def compact(self) -> MessageBatch:
+        """The same messages for whoever keeps them: in memory of their own, where they share one that is much larger."""
+        held, size = self.held_bytes(), self.nbytes
+        if held - size <= COMPACT_SLACK or held <= COMPACT_SHARE * size:
+            return self
+        return MessageBatch(
+            self.payloads.copy(),
+            None if self.ids is None else memoryview(bytes(self.ids)),
+            None if self.keys is None else self.keys.copy(),
+            None if self.headers is None else self.headers.copy(),
+        )
+
+    def without_payloads(self) -> MessageBatch:
+        """Its other columns, in memory of their own, beside payloads of no bytes."""
+        payloads = BinaryColumn(memoryview(bytes(OFFSET_BYTES * (len(self) + 1))).cast("i"), memoryview(b""))
+        return MessageBatch(
+            payloads,
+            None if self.ids is None else memoryview(bytes(self.ids)),
+            None if self.keys is None else self.keys.copy(),
+            None if self.headers is None else self.headers.copy(),
         )
 
     def prefix_bytes(self, count: int) -> int:

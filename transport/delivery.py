@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol as TypingProtocol
 
-from actors.batch import ID_BYTES, HeaderValue, MessageBatch, unpack_headers
+from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
 from transport.wire import Deliver
+
+NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
+"""What is left of a batch without ids, keys and headers when its payloads were handed over."""
 
 
 class Settlement(TypingProtocol):
@@ -36,6 +39,7 @@ class DeliveredBatch:
     """
 
     __slots__ = (
+        "_count",
         "_id_prefix",
         "_settlement",
         "batch",
@@ -60,12 +64,12 @@ class DeliveredBatch:
         self.possibly_replayed = frame.possibly_replayed
         self.generation = generation
         self.nbytes = frame.batch.nbytes
-        self.unsettled = len(frame.batch)
+        self.unsettled = self._count = len(frame.batch)
         self._settlement = settlement
         self._id_prefix = id_prefix
 
     def __len__(self) -> int:
-        return len(self.batch)
+        return self._count
 
     def __repr__(self) -> str:
         return f"DeliveredBatch({self.queue!r}, {self.first}-{self.first + len(self) - 1})"
@@ -74,22 +78,30 @@ class DeliveredBatch:
         """The payloads as bytes, in order."""
         return self.batch.payloads.tolist()
 
+    def split(self) -> list[bytes]:
+        """The payloads as bytes of their own, in order, and let go of the frame: a message that is kept keeps no neighbours."""
+        batch = self.batch
+        payloads = batch.payloads.tolist()
+        bare = batch.ids is None and batch.keys is None and batch.headers is None
+        self.batch = NO_COLUMNS if bare else batch.without_payloads()
+        return payloads
+
     def acknowledge(self) -> None:
         """Every message of it is done; without effect the second time."""
         if self.unsettled:
             self.unsettled = 0
-            self._settlement.acknowledge(self, self.first, len(self.batch))
+            self._settlement.acknowledge(self, self.first, self._count)
 
     def reject(self, delay: float = 0.0) -> None:
         """Every message of it is to come again, after ``delay`` seconds."""
         if self.unsettled:
             self.unsettled = 0
-            self._settlement.reject(self, self.first, len(self.batch), delay)
+            self._settlement.reject(self, self.first, self._count, delay)
 
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before."""
         if self.unsettled:
-            self._settlement.extend(self, self.first, len(self.batch), seconds)
+            self._settlement.extend(self, self.first, self._count, seconds)
 
     def message_id(self, index: int) -> bytes:
         """The 16-byte id of message ``index``: the sender's, or epoch, queue number and sequence number."""

@@ -325,7 +325,7 @@ class DeliveryStage(ReceiverStage[Delivery]):
     """One element a message."""
 
     def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
-        return [Delivery(batch, index, payload) for index, payload in enumerate(batch.payloads())]
+        return [Delivery(batch, index, payload) for index, payload in enumerate(batch.split())]
 
     def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:
         batch.unsettled -= rest

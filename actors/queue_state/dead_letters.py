@@ -24,6 +24,8 @@ def store_dead_letters(core: QueueCore, batch: MessageBatch, origin: Origin, now
     first = log.next_sequence
     ttl = core.settings.ttl
     core.note_time(now, wall_us)
+    # It is a part of what the other queue stores, and outlives that here.
+    batch = batch.compact()
     core.commit(MessagesAdded(first, batch, wall_us, ttl_us=None if ttl is None else microseconds(ttl), origin=origin))
     core.ready.add(log.next_sequence, len(batch))
     if ttl is not None:

@@ -47,7 +47,7 @@ class Incoming(NamedTuple):
 
     @property
     def stored(self) -> MessageBatch:
-        """What is to be stored of it; what is cut off stays in memory with the rest, whose buffers it shares."""
+        """What is to be stored of it; it shares the buffers."""
         return self.batch.slice(self.known, len(self.batch)) if self.known else self.batch
 
 
@@ -86,9 +86,9 @@ def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
 
 
 def joined(group: list[Incoming]) -> MessageBatch:
-    """One batch of all that a group stores; a batch alone stays what it is."""
+    """One batch of all that a group stores; a batch alone stays what it is, unless it is a small part of what came."""
     if len(group) == 1:
-        return group[0].stored
+        return group[0].stored.compact()
     batches = [item.stored for item in group]
     ids = (
         None

@@ -156,6 +156,7 @@ class JournalEntryTable:
             failure = error if isinstance(error, StorageError) else StorageError(str(error))
             self._failed(failure)
             raise failure from error
-        batch = entry.know(event.batch, event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
+        # The names of many senders may be in front of few messages, and are not counted.
+        batch = entry.know(event.batch.compact(), event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
         self._cache.put((self._stream, first), entry, entry.size)
         return batch

@@ -374,3 +374,23 @@ def test_acknowledged_in_any_order_every_message_is_named_once(sizes: list[int],
         for n in range(start, start + count)
     ]
     assert sorted(named) == list(range(first))
+
+
+def test_a_delivery_that_is_kept_keeps_no_neighbours() -> None:
+    messages = [
+        Message(bytes([number]) * 10_000, key=b"k%d" % number, headers={"n": str(number)}) for number in range(100)
+    ]
+    made = MessageBatch.from_messages(messages)
+    body = b"".join(made.buffers())
+    session = Session(MaxInFlightRequestStrategy(100))
+    session.demand()
+    batch = session.delivered(Deliver(7, 0, 1, False, MessageBatch.from_body(*made.descriptor(), body)))
+    deliveries = [Delivery(batch, index, payload) for index, payload in enumerate(batch.split())]
+    assert batch.batch.held_bytes() < 5_000
+    assert len(batch) == batch.unsettled == 100
+    kept = deliveries[42]
+    assert (kept.payload, kept.key, kept.headers) == (b"\x2a" * 10_000, b"k42", {"n": "42"})
+    assert kept.id == b"12345678" + (7 + 42).to_bytes(8, "big")
+    for delivery in deliveries:
+        delivery.acknowledge()
+    assert session.answers() == [Ack([(7, 100)])]
