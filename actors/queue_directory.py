@@ -25,6 +25,14 @@ DEFAULT_MAX_QUEUES = 10_000
 
 WallClock = Callable[[], float]
 
+
+def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
+    """Of ``settings`` what suits a queue for dead letters: it keeps them, whatever the broker has its queues do with messages."""
+    return replace(
+        settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
+    )
+
+
 logger = logging.getLogger("penstock.queue")
 
 
@@ -114,6 +122,9 @@ class QueueDirectory:
         declared = declared or {}
         for stored in _one_a_name(storage) if storage is not None else ():
             wanted = declared.get(stored.name, stored.settings)
+            if wanted is not None and wanted.dead_letter_queue == stored.name:
+                # Brokers of before took that from a settings file, and nobody could delete the queue without one that starts.
+                wanted = replace(wanted, dead_letter_queue=None)
             if storage is not None and wanted != stored.settings:
                 storage.redeclare(stored.number, wanted)
             if wanted is not None:
@@ -122,7 +133,10 @@ class QueueDirectory:
             self._logs[stored.name] = stored.log
             self._living(stored.name)
         for name, wanted in declared.items():
-            self.declare(name, wanted)
+            # Those count, and are made even so: whoever declares a queue goes before clients who have filled the broker with theirs.
+            if name not in self._numbers:
+                self._check_dead_letters(name, wanted)
+                self._make(name, wanted)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -146,8 +160,7 @@ class QueueDirectory:
             InvalidRequestError: its dead letters would go to itself.
             TooManyQueuesError: there is no room for another.
         """
-        if settings.dead_letter_queue == name:
-            raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
+        self._check_dead_letters(name, settings)
         if name in self._numbers:
             if self.settings_of(name) != settings:
                 raise QueueExistsError(
@@ -164,7 +177,10 @@ class QueueDirectory:
 
     def settings_of(self, name: str) -> QueueSettings:
         """The settings that the queue ``name`` has, or would get."""
-        return self._declared.get(name, self.settings)
+        if name in self._declared:
+            return self._declared[name]
+        # All queues' dead letters go there, so it must not have dead letters of the same kind.
+        return dead_letter_settings(self.settings) if name == self.settings.dead_letter_queue else self.settings
 
     def number_of(self, name: str) -> int:
         """The number of the queue ``name``, part of its messages' generated ids; never another queue's, whoever was deleted."""
@@ -227,18 +243,9 @@ class QueueDirectory:
                     queue.tell(PauseSenders(paused))
 
     def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
-        """The queue ``name``; one that is made for dead letters keeps them, whatever the broker has its queues do with messages."""
+        """The queue ``name``, made for dead letters if it is not there."""
         if name not in self._numbers:
-            plain = replace(
-                self.settings,
-                overflow=BLOCK,
-                max_receives=None,
-                dead_letter_queue=None,
-                delay=0.0,
-                ttl=None,
-                exclusive=False,
-            )
-            return self._create(name, plain)
+            return self._create(name, dead_letter_settings(self.settings))
         return self.get_or_create(name)
 
     def _storage_behind(self, behind: bool) -> None:
@@ -258,6 +265,14 @@ class QueueDirectory:
     def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
         if len(self._numbers) >= self._max_queues:
             raise TooManyQueuesError(name, self._max_queues)
+        return self._make(name, settings)
+
+    @staticmethod
+    def _check_dead_letters(name: str, settings: QueueSettings) -> None:
+        if settings.dead_letter_queue == name:
+            raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
+
+    def _make(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
         if self._storage is None:
             self._numbers[name] = self._next_number
             self._next_number += 1

@@ -25,7 +25,7 @@ def acknowledge(
         queue: the queue's name.
         subscription: the subscription's name.
         brokers: receiving addresses, ``host:port``, all those that were read; in one string separated by commas, or several.
-        token: passed to the brokers.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
 
     Returns:
         how many messages were acknowledged, of all brokers together.

@@ -47,7 +47,7 @@ class SourceOptions:
         broker_down: ``wait`` for a broker that cannot be reached, or ``continue`` with the others meanwhile.
         starting_position: the first position that a batch read without a subscription reads; None for the oldest message.
         ending_position: where it stops, itself not read; None for the end of the queue as of the plan.
-        token: passed to the broker.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
     """
 
     queue: str = ""

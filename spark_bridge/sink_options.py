@@ -36,7 +36,7 @@ class SinkOptions:
         demand_timeout_ms: how long a task waits for room in a queue before it fails.
         writer: the name under which a batch write is done once; None for a new one each time.
         version: the version of what ``writer`` writes; None without one.
-        token: passed to the broker.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
     """
 
     queue: str | None = None

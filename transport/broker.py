@@ -112,11 +112,17 @@ class Broker:
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
             self.watermarks.start(self._loop)
             self._limit_connections()
+            if len(self.queues) > self.config.max_queues:
+                self._warn_once_started(
+                    f"there are {len(self.queues)} queues, more than the {self.config.max_queues} of max_queues: clients can make no more; "
+                    "delete some, or raise it"
+                )
             for address, roles in (
                 (self.config.send_address, SENDING_ROLES),
                 (self.config.receive_address, RECEIVING_ROLES),
             ):
                 self._servers.append(await self._listen(parse_address(address), roles))
+            self._warn_of_strangers()
         except BaseException:
             await self._close_servers()
             if storage is not None:
@@ -234,6 +240,14 @@ class Broker:
             self._warn_once_started(
                 f"the limit of open files (ulimit -n) allows {self.max_connections} connections, not the "
                 f"{self.config.max_connections} of max_connections: raise it, or set fewer"
+            )
+
+    def _warn_of_strangers(self) -> None:
+        bound = [Address(*each.getsockname()[:2]) for server in self._servers for each in server.sockets]
+        if reachable := [str(address) for address in bound if not address.is_loopback]:
+            self._warn_once_started(
+                f"anybody who reaches {' or '.join(reachable)} may read, write and delete everything here: "
+                "there is no authentication yet; let only those reach it whom you trust"
             )
 
     def _warn_once_started(self, text: str) -> None:

@@ -123,6 +123,8 @@ class BrokerConfig:
             raise LocalProtocolError(f"{len(self.queues)} queues are declared, and max_queues is {self.max_queues}")
         for name, settings in self.queues.items():
             check_name(name)
+            if settings.dead_letter_queue == name:
+                raise LocalProtocolError(f"queue {name!r} cannot be its own dead-letter queue: name another")
             if settings.dead_letter_queue is not None:
                 check_name(settings.dead_letter_queue, "dead-letter queue")
 

@@ -142,7 +142,11 @@ class Listener:
 async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes, host: str, port: int) -> Listener:
     """Listen on every address that ``host`` stands for; OSError where one cannot be bound."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        # UnicodeError: what the resolver cannot even ask for.
+        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: {getattr(error, 'strerror', None) or error}") from None
     listening: list[socket.socket] = []
     failure = OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: it has no address here")
     try:

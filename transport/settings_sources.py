@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import QueueSettings
+from actors.queue_directory import dead_letter_settings
 from transport.config import DEFAULT_DIRECTORY, BrokerConfig
 from transport.errors import TransportError
 from transport.names import check_name
@@ -334,9 +335,13 @@ def _build(given: Mapping[str, Given], declared: _Declared, problems: list[str])
     defaults = base.queue_settings()
     queues: dict[str, QueueSettings] = {}
     for name, settings in declared.queues.items():
-        values = {key: getattr(defaults, key) for key in QUEUE_SETTINGS}
+        # The queue for everybody's dead letters has none of its own by default.
+        plain = dead_letter_settings(defaults) if name == defaults.dead_letter_queue else defaults
+        values = {key: getattr(plain, key) for key in QUEUE_SETTINGS}
         try:
             queues[name] = QueueSettings(**(values | {key: one.value for key, one in settings.items()}))
+            if queues[name].dead_letter_queue == name:
+                raise ValueError("it cannot be its own dead-letter queue: name another")
         except ValueError as error:
             letter = settings.get("dead_letter_queue", Given(None, declared.origins[name]))
             problems.append(f"{letter.origin}: {quoted((QUEUES, name))}: {error}")
@@ -363,5 +368,5 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
         for key, option in QUEUE_SETTINGS.items():
             value = getattr(settings, key)
             said = declared.queues[name].get(key) or given.get(option.name)
-            origin = said.origin if said else DEFAULT
+            origin = said.origin if said and said.value == value else DEFAULT
             yield InForce(quoted((QUEUES, name, key)), value, option.kind.show(value), origin)

@@ -54,7 +54,7 @@ class StageClient(ClosedOnExit):
         writer: who writes, for all its transactions.
         version: the number of the transaction; a writer's versions grow.
         stage: unique for each attempt of each task.
-        token: passed to the broker.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
         retry: how a lost connection is sought again.
         demand_timeout: seconds without room in the queue after which `send` and `finish` fail.
         clock: monotonic seconds.

@@ -18,6 +18,7 @@ from transport.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, P
 from transport.client import Backoff
 from transport.errors import BrokerError, LocalProtocolError, TransportError
 from transport.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
+from transport.tokens import token_option
 from transport.wire import VERSION, Commit, Committed, Fetched, Hello, Options, Reserve, Reserved
 
 __all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
@@ -49,7 +50,7 @@ class SubscriptionClient(ClosedOnExit):
         epoch: the owner's; needed to read. An owner that has one resumes it.
         starting: ``earliest`` or ``latest``; holds when the subscription is created.
         owner_timeout_ms: how long reservations outlive the owner's connection; None for ever.
-        token: passed to the broker.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.
@@ -89,8 +90,7 @@ class SubscriptionClient(ClosedOnExit):
             self._options |= {"subscription": subscription, "starting": starting}
         if owner_timeout_ms is not None:
             self._options["owner_timeout_ms"] = owner_timeout_ms
-        if token is not None:
-            self._options["token"] = token
+        self._options |= token_option(token)
         self._clock = clock
         self._request = 0
 

@@ -43,7 +43,7 @@ class TransactionClient(ClosedOnExit):
         addresses: the broker's sending addresses, tried in turn; the same broker that holds the stages.
         writer: who writes.
         version: the transaction's number; a writer's versions grow.
-        token: passed to the broker.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.

@@ -6,6 +6,7 @@ from actors import StageKey
 from transport.errors import LocalProtocolError, RemoteProtocolError
 from transport.field_checks import MAX_INTEGER
 from transport.names import check_name
+from transport.tokens import token_option
 from transport.wire import Options, brief
 
 WRITER, VERSION, STAGE = "writer", "version", "stage"
@@ -21,10 +22,7 @@ def transaction_options(writer: str, version: int, token: str | None) -> Options
     """
     if type(version) is not int or not 0 <= version <= MAX_INTEGER:
         raise LocalProtocolError(f"a transaction's version is a whole number of zero or more, not {version!r:.40}")
-    options: Options = {WRITER: check_name(writer, "writer"), VERSION: version}
-    if token is not None:
-        options["token"] = token
-    return options
+    return {WRITER: check_name(writer, "writer"), VERSION: version} | token_option(token, stacklevel=4)
 
 
 def read_transaction(options: Options) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from transport.errors import (
 )
 from transport.frames import MAX_BODY_BYTES
 from transport.stage_client import StageClient
+from transport.tokens import TokenNotCheckedWarning
 from transport.wire import Demand, Error, Frame, Hello, Ping, Pong, Send, Sent
 
 NO_PATIENCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=0.0)
@@ -96,7 +97,8 @@ def refuse(code: str, *, close: bool = True) -> Script:
 
 def test_hello_names_the_stage_and_welcome_says_whether_anything_is_to_be_sent(play: Play) -> None:
     hellos: list[Hello] = []
-    client = play(lambda peer: welcome(peer, hellos=hellos), token="secret")
+    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
+        client = play(lambda peer: welcome(peer, hellos=hellos), token="secret")
     assert client.open() is True
     hello = hellos[0]
     assert (hello.role, hello.queue) == ("sender", "orders")

@@ -14,6 +14,7 @@ from transport import BrokerError, ConnectionLostError, LocalProtocolError, Mess
 from transport.client import Backoff
 from transport.subscription_client import Reservation, SubscriptionClient, SubscriptionState
 from transport.subscription_connection import FETCH_WINDOW_BYTES, FETCH_WINDOW_MESSAGES
+from transport.tokens import TokenNotCheckedWarning
 from transport.wire import (
     VERSION,
     Commit,
@@ -78,12 +79,13 @@ def fetched(fetch: Fetch, position: int, piece: MessageBatch) -> Fetched:
 
 def test_hello_names_the_subscription_and_welcome_is_its_state(play: Play) -> None:
     hellos: list[Hello] = []
-    client = play(
-        lambda peer: welcome(peer, hellos, base=2, high=4, high_water=9),
-        starting="latest",
-        owner_timeout_ms=60_000,
-        token="secret",
-    )
+    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
+        client = play(
+            lambda peer: welcome(peer, hellos, base=2, high=4, high_water=9),
+            starting="latest",
+            owner_timeout_ms=60_000,
+            token="secret",
+        )
     assert client.open() == SubscriptionState(epoch=7, base=2, high=4, high_water=9, id_prefix=PREFIX)
     assert hellos[0].role == "subscription"
     assert hellos[0].queue == "orders"

@@ -12,6 +12,7 @@ from tests.transport.scripted_peers import AT_ONCE, Peer, Script, ScriptedBroker
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.client import Backoff
 from transport.errors import InvalidNameError
+from transport.tokens import TokenNotCheckedWarning
 from transport.transaction_client import TransactionClient
 from transport.wire import AbortTransaction, CommitTransaction, Enlist, Error, Hello, Ping, Pong, TransactionEnded
 
@@ -53,7 +54,9 @@ def test_a_commit_enlists_its_stages_and_returns_what_was_published(play: Play) 
         assert [peer.read(Enlist), peer.read(Enlist)] == [Enlist("a", "0-0", 5), Enlist("b", "0-0", 2)]
         peer.send(TransactionEnded(peer.read(CommitTransaction).request, 7))
 
-    assert play(script, token="secret").commit(STAGES) == 7
+    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
+        client = play(script, token="secret")
+    assert client.commit(STAGES) == 7
     assert (hellos[0].role, hellos[0].queue) == ("transaction", None)
     assert hellos[0].options == {"writer": "w", "version": 3, "token": "secret"}
 

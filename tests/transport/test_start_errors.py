@@ -1,0 +1,191 @@
+"""A broker that cannot start says why in one line, with an exit code that docs/cli.md has; what need not stop it does not."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from actors import QueueSettings
+from actors.storage import Storage
+from transport import Broker, BrokerConfig, LocalProtocolError
+from transport.address import Address
+from transport.cli.app import app
+from transport.cli.broker import VERB
+
+FREE = ("--send-address", "127.0.0.1:0", "--receive-address", "127.0.0.1:0")
+HERE: dict[str, Any] = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}
+
+
+def taken(_folder: Path) -> list[str]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    KEPT.append(listening)
+    return ["--memory", "--send-address", "127.0.0.1:0", "--receive-address", f"127.0.0.1:{listening.getsockname()[1]}"]
+
+
+def locked(folder: Path) -> list[str]:
+    KEPT.append(Storage.open(folder / "d")._journal)
+    return [*FREE, "--data", str(folder / "d")]
+
+
+def damaged(folder: Path) -> list[str]:
+    Storage.open(folder / "d")._journal.close()
+    for path in (folder / "d").iterdir():
+        if path.stat().st_size > 100:
+            path.write_bytes(b"\xff" * 100 + path.read_bytes()[100:])
+    return [*FREE, "--data", str(folder / "d")]
+
+
+def no_folder(folder: Path) -> list[str]:
+    (folder / "file").write_text("x")
+    return [*FREE, "--data", str(folder / "file" / "data")]
+
+
+def written(text: bytes) -> Callable[[Path], list[str]]:
+    def write(folder: Path) -> list[str]:
+        (folder / "penstock.toml").write_bytes(text)
+        return [*FREE, "--config", str(folder / "penstock.toml")]
+
+    return write
+
+
+def always(*arguments: str) -> Callable[[Path], list[str]]:
+    return lambda _folder: list(arguments)
+
+
+KEPT: list[Any] = []
+"""What holds an address or a directory while a broker tries to have it."""
+CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
+    "an address that is taken": (taken, 1, "cannot listen on .*in use"),
+    "an address of another machine": (
+        always("--memory", "--send-address", "203.0.113.7:0"), 1, "203.0.113.7:0: Cannot assign",
+    ),
+    "a host that cannot be asked for": (always("--memory", "--send-address", "a..b:0"), 1, r"a\.\.b:0: .*label empty"),
+    "no address": (always("--memory", "--send-address", "here"), 2, "'here' is not host:port"),
+    "no settings file": (always("--config", "/nowhere.toml"), 2, "cannot be read: No such file"),
+    "a folder for a settings file": (always("--config", "/"), 2, "cannot be read: Is a directory"),
+    "a settings file of other bytes": (written(b"\xff\xfe"), 2, "penstock.toml:1: is not UTF-8"),
+    "a settings file that is no TOML": (written(b"a = ["), 2, "penstock.toml:1: Invalid value"),
+    "a queue that is its own dead-letter queue": (
+        always(*FREE, "--memory", "--queue", "x dead_letter_queue=x max_receives=3"), 2, "queues.x: .*its own dead-letter queue",
+    ),
+    "one in a file": (
+        written(b'[queues.x]\nmax_receives = 3\ndead_letter_queue = "x"\n'), 2, "penstock.toml:3: queues.x: .*its own dead-letter",
+    ),
+    "more queues declared than there may be": (
+        always(*FREE, "--memory", "--max-queues", "1", "--queue", "a", "--queue", "b"), 2, "2 queues are declared",
+    ),
+    "a directory that another broker has": (locked, 74, "d cannot be opened: .*another"),
+    "a damaged journal": (damaged, 74, "cannot be opened: .*penstock journal"),
+    "a directory that cannot be made": (no_folder, 74, "Not a directory"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_start_that_fails_is_one_line_and_a_documented_exit_code(case: str, tmp_path: Path) -> None:
+    make, code, text = CASES[case]
+    result = CliRunner().invoke(app, [VERB, *make(tmp_path)])
+    for held in KEPT:
+        held.close()
+    KEPT.clear()
+    assert result.exit_code == code
+    assert result.stdout == ""
+    said = result.stderr.splitlines()
+    assert len(said) == 1, said
+    assert re.search(text, said[0]), said[0]
+    documented = (Path(__file__).resolve().parents[2] / "docs/cli.md").read_text()
+    assert f"\n| {code} | " in documented
+
+
+def test_declared_queues_are_made_though_clients_have_made_as_many_as_there_may_be(
+    run: Any, peers: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        config = {"directory": str(tmp_path), "max_queues": 2, **HERE}
+        async with Broker(BrokerConfig(**config)) as broker, peers() as opened:
+            for name in ("theirs", "more"):
+                await opened.open(broker.send_address, "sender", name)
+        assert caplog.text == ""
+        with caplog.at_level(logging.WARNING, "penstock.broker"):
+            async with Broker(BrokerConfig(**config, queues={"ours": QueueSettings()})) as broker, peers() as opened:
+                assert set(broker.queues) == {"theirs", "more", "ours"}
+                await opened.open(broker.send_address, "sender", "ours")
+                refused = await opened.connect(broker.send_address)
+                with pytest.raises(AssertionError, match="limit-exceeded"):
+                    await refused.hello("sender", "another")
+        assert "there are 3 queues, more than the 2 of max_queues" in caplog.text
+
+    run(main)
+
+
+def test_the_queue_of_everybodys_dead_letters_has_no_dead_letters_of_its_own(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        async with serve(dead_letter_queue="dead", max_receives=3, ttl=60.0) as broker, peers() as opened:
+            await opened.open(broker.send_address, "sender", "dead")
+            await opened.open(broker.send_address, "sender", "orders")
+            dead, orders = broker.queues.settings_of("dead"), broker.queues.settings_of("orders")
+            assert (dead.max_receives, dead.dead_letter_queue, dead.ttl) == (None, None, None)
+            assert (orders.max_receives, orders.dead_letter_queue, orders.ttl) == (3, "dead", 60.0)
+
+    run(main)
+
+
+def test_a_queue_that_is_declared_for_everybodys_dead_letters_keeps_what_it_is_given() -> None:
+    result = CliRunner().invoke(
+        app, ["config", "show", "--dead-letter-queue", "dead", "--max-receives", "3", "--queue", "dead max_messages=5"]
+    )
+    assert result.exit_code == 0
+    assert re.search(r"queues\.dead\.max_receives +never +default", result.stdout)
+    assert re.search(r"queues\.dead\.max_messages +5 +--queue", result.stdout)
+
+
+def test_a_configuration_with_a_queue_that_is_its_own_dead_letter_queue_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="'x' cannot be its own dead-letter queue"):
+        BrokerConfig(queues={"x": QueueSettings(max_receives=3, dead_letter_queue="x")})
+
+
+def test_a_stored_queue_that_was_its_own_dead_letter_queue_starts_with_the_usual_one(run: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with Broker(BrokerConfig(directory=str(tmp_path), **HERE)) as broker:
+            storage = broker._storage
+            assert storage is not None
+            storage.declare("x", QueueSettings(max_receives=3, dead_letter_queue="x"))
+            await storage.synced()
+        async with Broker(BrokerConfig(directory=str(tmp_path), **HERE)) as broker:
+            settings = broker.queues.settings_of("x")
+            assert (settings.max_receives, settings.dead_letter_queue) == (3, None)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker", False)],
+)  # fmt: skip
+def test_only_an_address_of_this_machine_is_loopback(host: str, loopback: bool) -> None:
+    assert Address(host, 9182).is_loopback is loopback
+
+
+@pytest.mark.parametrize("reachable", [[], ["send_address"], ["receive_address"], ["send_address", "receive_address"]])
+def test_a_broker_that_strangers_can_reach_says_so_in_one_line(
+    run: Any, serve: Any, until: Any, caplog: pytest.LogCaptureFixture, reachable: list[str]
+) -> None:
+    async def main() -> None:
+        with caplog.at_level(logging.WARNING, "penstock.broker"):
+            async with serve(**dict.fromkeys(reachable, "0.0.0.0:0")) as broker:
+                loop_turned: list[None] = []
+                broker._loop.call_soon(loop_turned.append, None)
+                await until(lambda: loop_turned)
+                assert len(caplog.messages) == min(1, len(reachable))
+                for address in reachable:
+                    assert getattr(broker, address) in caplog.text
+                if reachable:
+                    assert "there is no authentication yet" in caplog.text
+
+    run(main)
