@@ -15,6 +15,12 @@ M = TypeVar("M")
 STOP_TIMEOUT: Final = 10.0
 """Seconds that a run's tasks have to end once they are cancelled, and then its ``on_end`` work; it ends without them, and says so."""
 
+CLEAN_UP_TIMEOUT: Final = 8.0
+"""Seconds that the clean-up of a source has, once nobody wants the source any more; then it is cancelled, and reported.
+
+It is shorter than `STOP_TIMEOUT`, so that a run which ends meanwhile still sees the clean-up end.
+"""
+
 
 class Materialization:
     """What one run of a graph owns. Stages get it when they are attached.
@@ -29,14 +35,18 @@ class Materialization:
         "__weakref__",
         "_cancel_hooks",
         "_cancelled",
+        "_cleaning",
         "_end_hooks",
         "_ended",
         "_endings",
         "_failure",
         "_handed_over",
         "_hands_over",
+        "_interrupted",
         "_outcome",
+        "_over",
         "_parts",
+        "_shutting_down",
         "_sink",
         "_tasks",
         "context",
@@ -50,14 +60,21 @@ class Materialization:
         self.decider: Decider | None = None
         self._cancel_hooks: list[Callable[[], None]] = []
         self._cancelled = False
+        self._cleaning: set[asyncio.Task[Any]] = set()
+        """Tasks that are at their clean-up, which nothing may interrupt."""
         self._end_hooks: list[tuple[Callable[[], Awaitable[None] | None], str | None]] = []
         self._ended = False
         self._endings: set[asyncio.Task[None]] = set()
         self._failure: BaseException | None = None
         self._handed_over: BaseException | None = None
         self._hands_over = False
+        self._interrupted: set[asyncio.Task[Any]] = set()
+        """Tasks that were cancelled, and may be at their clean-up therefore: a second time would cut that short."""
         self._outcome: asyncio.Future[Any] | None = None
+        self._over: asyncio.Future[Any] | None = None
+        """What the run's handle waits for; None for a part."""
         self._parts: set[Part] = set()
+        self._shutting_down = False
         self._sink: asyncio.Future[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -88,6 +105,8 @@ class Materialization:
 
         def done(task: asyncio.Task[M]) -> None:
             tasks.discard(task)
+            self._interrupted.discard(task)
+            self._cleaning.discard(task)
             if self._ended:
                 # Retrieves the outcome: after the end nobody is left to care for it.
                 _ = task.cancelled() or task.exception()
@@ -108,6 +127,51 @@ class Materialization:
     def _task_over(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
+
+    def interrupt(self, task: asyncio.Task[Any]) -> None:
+        """Cancels a task that `spawn` has started: once, for a second time would cut short what its coroutine does about the first.
+
+        One that has said that it cleans up is left alone. Stages end their tasks by this, and not by ``task.cancel()``.
+        """
+        if task in self._interrupted or task in self._cleaning or task not in self._tasks:
+            return
+        self._interrupted.add(task)
+        # A loop that shuts down cancels every task by itself; one more time would be the second.
+        if not (self._shutting_down and task.cancelling()):
+            task.cancel()
+
+    def cleaning_up(self) -> None:
+        """Says that the task of now cleans up from here to its end: the end of the run waits for it, and does not interrupt it.
+
+        The task sees to it that this does not take longer than `CLEAN_UP_TIMEOUT`.
+        """
+        task = asyncio.current_task()
+        if task in self._tasks:
+            self._cleaning.add(task)
+
+    def clean_ups(self) -> set[asyncio.Task[Any]]:
+        """The tasks, of parts too, that were interrupted or clean up, and are not at their end."""
+        under_way = self._interrupted | self._cleaning | self._endings
+        for part in tuple(self._parts):
+            under_way |= part.clean_ups()
+        return under_way
+
+    async def left_by(self, sink: asyncio.Future[Any]) -> None:
+        """Waits, once ``sink`` has cancelled, until what that has ended is gone: the run if this was its sink, else what cleans up.
+
+        The waiting is bounded: every clean-up has a deadline.
+        """
+        if self._over is not None and (sink is self._sink or (self._sink is not None and self._sink.done())):
+            await asyncio.wait((self._over,))
+        elif under_way := self.clean_ups() - {asyncio.current_task()}:
+            await asyncio.wait(under_way)
+
+    def shut_down(self) -> None:
+        """Cancels a run whose loop shuts down, and has cancelled its tasks already."""
+        self._shutting_down = True
+        for part in tuple(self._parts):
+            part._shutting_down = True
+        self.cancel()
 
     def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
         """Begins a part of the run that may end before it: one life of a source that is restarted, or one substream.
@@ -234,9 +298,8 @@ class Materialization:
         self._cancel_hooks.clear()
         for part in tuple(self._parts):
             part.end()
-        for task in self._tasks:
-            if not task.cancelling():  # a second time would interrupt what its coroutine does about the first
-                task.cancel()
+        for task in tuple(self._tasks):
+            self.interrupt(task)
         await self._wait_for(self._tasks, "tasks")
         if self._endings:
             await asyncio.wait(tuple(self._endings))  # each has its own deadlines
@@ -279,6 +342,12 @@ class Part(Materialization):
             self.cancel()
             self._on_failure(error)
 
+    async def left_by(self, sink: asyncio.Future[Any]) -> None:
+        """As the run's, and waits for what cleans up here."""
+        if under_way := self.clean_ups() - {asyncio.current_task()}:
+            await asyncio.wait(under_way)
+        await self._run.left_by(sink)
+
     def will_hand_over(self) -> None:
         """As the run's."""
         self._run.will_hand_over()
@@ -317,6 +386,18 @@ class _Supervised(Materialization):
     ) -> Callable[[Coroutine[Any, Any, M]], asyncio.Task[M]]:
         """As the run's."""
         return self._run.spawner(name, on_done)
+
+    def interrupt(self, task: asyncio.Task[Any]) -> None:
+        """As the run's."""
+        self._run.interrupt(task)
+
+    def cleaning_up(self) -> None:
+        """As the run's."""
+        self._run.cleaning_up()
+
+    async def left_by(self, sink: asyncio.Future[Any]) -> None:
+        """As the run's."""
+        await self._run.left_by(sink)
 
     @property
     def ended(self) -> bool:

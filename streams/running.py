@@ -59,6 +59,14 @@ class Running(Generic[M]):
         """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
         self._m.cancel()
 
+    async def stop(self) -> None:
+        """Cancels, and waits until everything that the run owned is gone: the clean-up of its sources too, each within its deadline.
+
+        How the stream has ended is not told here, and a failure is not reported: await the handle to know it.
+        """
+        self.abandon()
+        await asyncio.wait((self._result,))
+
     def abandon(self) -> None:
         """Cancels, and forgets how the stream ends: a failure is not reported either."""
         self.cancel()
@@ -95,6 +103,7 @@ def start(
     if m._cancelled:
         sink.cancel()
     result: asyncio.Future[M] = loop.create_future()
+    m._over = result
     if loop.get_debug():
         watch(m)
     supervisor = loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}")
@@ -106,7 +115,7 @@ def start(
 def _make_good(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
     """A supervisor that was cancelled before its first step has done nothing: a loop that shuts down now must not wait for ever."""
     if not result.done():
-        m.cancel()
+        m.shut_down()
         _keep(m.loop.create_task(_stop(m, sink, result, name, interrupted=True), name=f"stop of stream {name}"))
 
 
@@ -122,7 +131,7 @@ async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asynci
         await asyncio.wait((sink,))
     except asyncio.CancelledError as error:  # the loop is shutting down
         interrupted = error
-        m.cancel()
+        m.shut_down()
         sink.cancel()
     await _stop(m, sink, result, name, interrupted=interrupted is not None)
     if interrupted is not None:

@@ -94,7 +94,7 @@ class Source(Operators, Generic[T_co]):
         """What ``async for`` uses, with the number of elements asked for ahead of the loop's body.
 
         Leaving the loop cancels the run; for that to happen at once rather than when the generator is collected, wrap it in
-        ``contextlib.aclosing``.
+        ``contextlib.aclosing``: when that is left, the run is over and its sources have cleaned up.
         """
         if prefetch < 1:
             raise ValueError(f"iterate: prefetch must be at least 1, not {prefetch}")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
+from streams import materialize
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import add_place, null_element
@@ -19,6 +20,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
     """Publishes an asynchronous iterable, opened anew for each subscriber and closed (``aclose``) when that has gone.
+
+    The clean-up of the iterable is never interrupted, has `CLEAN_UP_TIMEOUT`, and comes before the end that the subscriber is told.
 
     Args:
         m: the run.
@@ -45,7 +48,19 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
 class _Puller(Subscription, Generic[T]):
     """One subscription: a task that waits for demand, awaits an element, and passes it on."""
 
-    __slots__ = ("_demand", "_done", "_m", "_name", "_opened", "_pushing", "_subscriber", "_task", "_wanted")
+    __slots__ = (
+        "_deadline",
+        "_demand",
+        "_done",
+        "_m",
+        "_name",
+        "_opened",
+        "_overdue",
+        "_pushing",
+        "_subscriber",
+        "_task",
+        "_wanted",
+    )
 
     def __init__(
         self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], AsyncIterable[T]], name: str | None
@@ -54,8 +69,10 @@ class _Puller(Subscription, Generic[T]):
         self._name = name
         self._subscriber = subscriber
         self._opened = opened
+        self._deadline: asyncio.TimerHandle | None = None
         self._demand = 0
         self._done = False
+        self._overdue = False
         self._pushing = False
         self._task: asyncio.Task[None] | None = None
         self._wanted: asyncio.Future[None] | None = None
@@ -79,28 +96,35 @@ class _Puller(Subscription, Generic[T]):
             self._wanted.set_result(None)
 
     def cancel(self) -> None:
-        """Interrupts the iterable where it waits."""
+        """Interrupts the iterable where it waits, once: what it does about that, its clean-up, runs whole."""
         if self._done:
             return
         self._done = True
         self._subscriber = NOBODY
-        # From within on_next the task is the one that is running: it looks at ``_done`` when that returns.
-        if self._task is not None and not self._pushing:
-            self._task.cancel()
+        if self._task is not None:
+            self._limit_clean_up()
+            # From within on_next the task is the one that is running: it looks at ``_done`` when that returns.
+            if not self._pushing:
+                self._m.interrupt(self._task)
 
     async def _run(self) -> None:
+        """Pulls, closes the iterable, and only then tells the end: whoever hears of it finds nothing of the source at work."""
         iterator: AsyncIterator[T] | None = None
+        failure: BaseException | None = None
         try:
             iterator = aiter(self._opened())
             await self._pull(iterator)
         except asyncio.CancelledError:
-            if not self._done:  # not by the subscriber: the iterable itself was cancelled, or the loop is shutting down
-                self._signal_error(asyncio.CancelledError("the asynchronous iterable was cancelled"))
+            # Not by the subscriber if it is to be told: the iterable itself was cancelled, or the loop is shutting down.
+            failure = asyncio.CancelledError("the asynchronous iterable was cancelled")
             raise
         except Exception as error:  # noqa: BLE001 - the iterable is user code
-            self._signal_error(error)
+            failure = error
         finally:
-            await self._close(iterator)
+            try:
+                await self._close(iterator)
+            finally:
+                self._tell_end(failure)
 
     async def _pull(self, iterator: AsyncIterator[T]) -> None:
         budget = EMIT_BUDGET
@@ -112,9 +136,6 @@ class _Puller(Subscription, Generic[T]):
             try:
                 element = await anext(iterator)
             except StopAsyncIteration:
-                if not self._done:
-                    self._done = True
-                    self._m.call(self._subscriber.on_complete)
                 return
             if element is None:
                 raise null_element("the asynchronous iterable of the source")
@@ -137,18 +158,45 @@ class _Puller(Subscription, Generic[T]):
         finally:
             self._pushing = False
 
-    def _signal_error(self, error: BaseException) -> None:
-        if not self._done:
-            self._done = True
-            if self._name is not None:
-                add_place(error, f"in the source {self._name}")
-            self._subscriber.on_error(error)
+    def _tell_end(self, failure: BaseException | None) -> None:
+        if self._done:
+            return
+        self._done = True
+        if failure is None:
+            self._m.call(self._subscriber.on_complete)
+            return
+        if self._name is not None:
+            add_place(failure, f"in the source {self._name}")
+        self._subscriber.on_error(failure)
 
     async def _close(self, iterator: Any) -> None:
         close = getattr(iterator, "aclose", None)
         if close is None:
             return
+        self._m.cleaning_up()
+        self._limit_clean_up()
         try:
             await close()
+        except asyncio.CancelledError:
+            if not self._overdue:  # the loop is shutting down
+                raise
         except Exception as error:  # noqa: BLE001 - nobody is subscribed any more
             self._m.report("the asynchronous iterable of a source failed while it was being closed", error)
+
+    def _limit_clean_up(self) -> None:
+        """The clean-up begins now, and has `CLEAN_UP_TIMEOUT`."""
+        task = self._task
+        if self._deadline is None and task is not None:
+            deadline = self._deadline = self._m.loop.call_later(materialize.CLEAN_UP_TIMEOUT, self._clean_up_hangs)
+            task.add_done_callback(lambda _task: deadline.cancel())
+
+    def _clean_up_hangs(self) -> None:
+        if self._task is None:
+            return
+        self._overdue = True
+        self._m.report(
+            "the clean-up of an asynchronous iterable was cancelled: it had not ended "
+            f"{materialize.CLEAN_UP_TIMEOUT:g} s after the stream wanted no more of it",
+            TimeoutError(self._name or "asynchronous iterable"),
+        )
+        self._task.cancel()

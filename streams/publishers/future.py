@@ -70,7 +70,7 @@ class _Waiter(Subscription, Generic[T]):
         if not self._done:
             self._finish()
             if self._task is not None:
-                self._task.cancel()
+                self._m.interrupt(self._task)
 
     def _finish(self) -> Subscriber[T]:
         self._done = True

@@ -88,7 +88,7 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             # The worker of now too: where the user's function has ended the stage, it may be about to wait for something.
-            task.cancel()
+            self._m.interrupt(task)
 
     def _start_workers(self) -> None:
         """Starts a worker for each element that waits for one."""

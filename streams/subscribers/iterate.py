@@ -21,7 +21,7 @@ ITERATION_PREFETCH: Final = PULL_PREFETCH
 
 
 async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, None]:
-    """Runs ``source`` and yields what comes, then raises its failure if it has one; leaving the loop cancels the run."""
+    """Runs ``source`` and yields what comes, then raises its failure if it has one; closing the generator ends the run."""
     holder: list[Prefetch[T]] = []
 
     def attach_prefetch(publisher: Publisher[T], m: Materialization) -> asyncio.Future[None]:
@@ -36,4 +36,4 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
                 yield prefetched.take()
         await running
     finally:
-        running.abandon()
+        await running.stop()

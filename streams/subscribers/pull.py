@@ -156,8 +156,9 @@ class SinkQueue(Generic[T]):
         self._prefetched.leave()
 
     async def aclose(self) -> None:
-        """`cancel`, under the name that ``contextlib.aclosing`` calls."""
+        """Cancels, as ``contextlib.aclosing`` wants it: returns when what that ends is gone, the clean-up of the source too."""
         self.cancel()
+        await self._prefetched.m.left_by(self._prefetched.future)
 
     def __aiter__(self) -> SinkQueue[T]:
         return self
