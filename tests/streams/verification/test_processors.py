@@ -1,13 +1,24 @@
-"""The rules for processors, over every operator in the form that lets everything through."""
+"""The rules for processors, over every operator in the form that lets everything through.
+
+What holds for publishers and for subscribers is verified over the same operators by `TestOperators` and `TestStages`: here are the
+tests that only a processor has, and all of them over one flow, for `Flow.to_processor` itself.
+"""
 
 from __future__ import annotations
+
+import itertools
 
 import pytest
 
 from streams import Processor
-from streams.testkit.verification import IdentityProcessorVerification
+from streams.testkit.verification import (
+    IdentityProcessorVerification,
+    PublisherVerification,
+    SubscriberWhiteboxVerification,
+)
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
+from tests.streams.verification import test_publishers, test_subscribers
 from tests.streams.verification.runs import Runs
 
 NO_IDENTITY: dict[str, set[str]] = {
@@ -59,14 +70,28 @@ def test_only_what_is_named_is_not_verified_as_a_processor() -> None:
     assert set(SAME_STAGE.values()) <= verified
 
 
-class TestFlowsAsProcessors(Runs, IdentityProcessorVerification[int]):
+WITH_IDENTITY = [case for case in every.flows() if case.identity]
+
+BOTH_SIDES = {
+    name
+    for side in (PublisherVerification, SubscriberWhiteboxVerification)
+    for name in dir(side)
+    if name.startswith("test_")
+}
+"""The tests of a processor that are tests of a publisher, or of a subscriber."""
+
+
+def without_both_sides(verification: type) -> type:
+    """Leaves a processor's verification the tests that are a processor's alone."""
+    for name in BOTH_SIDES:
+        setattr(verification, name, None)
+    return verification
+
+
+class _Flows(Runs, IdentityProcessorVerification[int]):
     case: FlowCase
 
     test_untested_spec202_signals_are_dispatched_asynchronously_where_they_take_long = None
-
-    @pytest.fixture(autouse=True, params=[case for case in every.flows() if case.identity], ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
 
     def create_processor(self, buffer_size: int) -> Processor[int, int]:
         assert self.case.identity is not None
@@ -74,3 +99,42 @@ class TestFlowsAsProcessors(Runs, IdentityProcessorVerification[int]):
 
     def create_element(self, n: int) -> int:
         return n
+
+
+@without_both_sides
+class TestFlowsAsProcessors(_Flows):
+    @pytest.fixture(autouse=True, params=WITH_IDENTITY, ids=lambda case: case.name)
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = request.param
+
+
+class TestAFlowAsAProcessor(_Flows):
+    """`Flow.to_processor` is the same for every flow; "map" stands for all."""
+
+    @pytest.fixture(autouse=True, params=["map"])
+    def _case(self, request: pytest.FixtureRequest) -> None:
+        self.case = next(case for case in WITH_IDENTITY if case.name == request.param)
+
+
+def _tests(verification: type) -> set[str]:
+    """What pytest runs of a class."""
+    return {name for name in dir(verification) if name.startswith("test_") and getattr(verification, name) is not None}
+
+
+def test_no_rule_is_verified_twice_for_an_operator_and_none_is_left_out() -> None:
+    classes = (
+        test_publishers.TestOperators,
+        test_subscribers.TestStages,
+        test_subscribers.TestEveryStage,
+        TestFlowsAsProcessors,
+    )
+    publisher, stage, outside, processor = map(_tests, classes)
+    assert {case.name for case in WITH_IDENTITY} | {case.name for case in test_subscribers.WITHOUT_IDENTITY} == {
+        case.name for case in every.flows()
+    }
+    assert not {case.name for case in WITH_IDENTITY} & {case.name for case in test_subscribers.WITHOUT_IDENTITY}
+    for first, second in itertools.combinations((publisher, stage, processor), 2):
+        assert not first & second
+    assert not publisher & outside
+    assert publisher | stage | processor == _tests(TestAFlowAsAProcessor)
+    assert len(processor) == len([name for name in vars(IdentityProcessorVerification) if name.startswith("test_")])
