@@ -82,6 +82,17 @@ class _Durable:
     __slots__ = ()
 
 
+class _Purge:
+    """To itself: go on with a purge of what was there when it began."""
+
+    __slots__ = ("below", "messages", "reply")
+
+    def __init__(self, reply: LaterReply, below: int) -> None:
+        self.reply = reply
+        self.below = below
+        self.messages = 0
+
+
 _TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
 
 
@@ -353,7 +364,18 @@ class QueueActor(LoopActor):
         return self._output.answer_later(LaterReply(), released, self._state.last_event)
 
     def _purge(self, _message: PurgeQueue) -> LaterReply:
-        return self._output.answer_later(LaterReply(), self._state.purge(), self._state.last_event)
+        purge = _Purge(self._output.promise(), self._state.log.next_sequence)
+        self._purge_on(purge)
+        return purge.reply
+
+    def _purge_on(self, purge: _Purge) -> None:
+        """A step of it; others have their turn between two of them."""
+        purged = self._state.purge_step(purge.below)
+        purge.messages += purged
+        if purged:
+            self.schedule_at(self.loop.time(), purge)
+        else:
+            self._output.answer_later(purge.reply, purge.messages, self._state.last_event)
 
     def _statistics(self, _message: GetStatistics) -> QueueStatistics:
         return self._state.statistics(self.loop.time())
@@ -390,6 +412,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     EndStages: QueueActor._end_stages,
     DiscardTransaction: QueueActor._discard_transaction,
     PauseSenders: QueueActor._pause,
+    _Purge: QueueActor._purge_on,
     _Tick: QueueActor._tick,
     _Store: QueueActor._store,
     _Durable: QueueActor._durable,

@@ -83,6 +83,7 @@ class QueueOutput:
         self._let_go = let_go
         self._gate = CommitGate(storage, partial(_wake, queue, durable), self._let_out)
         self._asked: deque[LaterReply | None] = deque()
+        self._promised: dict[LaterReply, None] = {}
         self._sources: dict[int, Ref] = {}
         self.ended: list[Ref] = []
 
@@ -96,6 +97,12 @@ class QueueOutput:
         self._asked.append(reply)
         return reply
 
+    def promise(self) -> LaterReply:
+        """A reply that ``answer_later`` is given in the end; it fails with what is held back."""
+        reply = LaterReply()
+        self._promised[reply] = None
+        return reply
+
     def dead_letters_from(self, origin: Origin, source: Ref) -> None:
         """Remember who is to be told that its dead letters are stored."""
         self._sources[origin.queue] = source
@@ -103,10 +110,11 @@ class QueueOutput:
     def clear(self, reason: BaseException) -> None:
         """Tell nobody what is held back; whoever asked gets ``reason``."""
         self._gate.clear(reason)
-        while self._asked:
-            reply = self._asked.popleft()
+        for reply in (*self._asked, *self._promised):
             if reply is not None:
                 reply.fail(reason)
+        self._asked.clear()
+        self._promised.clear()
         self.ended.clear()
 
     def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
@@ -118,6 +126,7 @@ class QueueOutput:
 
     def answer_later(self, reply: LaterReply, value: Any, after: int) -> LaterReply:
         """Answer an ask once event ``after`` is durable."""
+        self._promised.pop(reply, None)
         if self._gate.passes(after):
             reply.set(value)
         else:

@@ -49,41 +49,64 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(result)
 
 
-class RangeSet:
-    """A set of sequence numbers kept as ascending ranges that neither overlap nor touch."""
+CHUNK_RANGES = 512
+"""Half of the most that one of the short lists holds, as in ``SpanMap``."""
 
-    __slots__ = ("_starts", "_stops")
+
+class RangeSet:
+    """A set of sequence numbers kept as ascending ranges that neither overlap nor touch.
+
+    Lists of short lists, for the reason that ``SpanMap`` has: a queue acknowledged in odd places has a million ranges, and a change in
+    the middle of one long list moves megabytes. What neighbours in several short lists is joined or cut by whole lists.
+    """
+
+    __slots__ = ("_counts", "_lows", "_starts", "_stops")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
-        self._starts: list[int] = []
-        self._stops: list[int] = []
+        # Never an empty short list. _lows[i] is _starts[i][0], _counts[i] how many numbers are in the ranges of _starts[i].
+        self._starts: list[list[int]] = []
+        self._stops: list[list[int]] = []
+        self._lows: list[int] = []
+        self._counts: list[int] = []
         for start, stop in ranges:
             self.add(start, stop)
 
     @classmethod
-    def of_disjoint(cls, flat: list[int]) -> RangeSet:
+    def of_disjoint(cls, flat: Sequence[int]) -> RangeSet:
         """The set that ``flat`` lists, start and stop of each range in turn, as another set gave them."""
         ranges = cls()
-        ranges._starts, ranges._stops = flat[::2], flat[1::2]
+        for at in range(0, len(flat), 2 * CHUNK_RANGES):
+            part = flat[at : at + 2 * CHUNK_RANGES]
+            ranges._starts.append(list(part[::2]))
+            ranges._stops.append(list(part[1::2]))
+        ranges._lows = [starts[0] for starts in ranges._starts]
+        ranges._counts = [sum(stops) - sum(starts) for starts, stops in zip(ranges._starts, ranges._stops, strict=True)]
         return ranges
 
     def copy(self) -> RangeSet:
         """Another set of the same numbers."""
         other = RangeSet()
-        other._starts, other._stops = self._starts.copy(), self._stops.copy()
+        other._starts = [starts.copy() for starts in self._starts]
+        other._stops = [stops.copy() for stops in self._stops]
+        other._lows, other._counts = self._lows.copy(), self._counts.copy()
         return other
+
+    def __bool__(self) -> bool:
+        return bool(self._lows)
 
     def __len__(self) -> int:
         """How many ranges, not numbers."""
-        return len(self._starts)
+        return sum(map(len, self._starts))
 
     def __iter__(self) -> Iterator[Range]:
-        return zip(self._starts, self._stops, strict=True)
+        for starts, stops in zip(self._starts, self._stops, strict=True):
+            yield from zip(starts, stops, strict=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RangeSet):
             return NotImplemented
-        return self._starts == other._starts and self._stops == other._stops
+        # Where the short lists end is not the same in two sets of the same numbers.
+        return sum(self._counts) == sum(other._counts) and list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -92,24 +115,31 @@ class RangeSet:
 
     def add(self, start: int, stop: int) -> int:
         """Add a range; returns how many of its numbers are new."""
-        starts, stops = self._starts, self._stops
-        if stops and stops[-1] == start:
+        all_stops = self._stops
+        if all_stops and all_stops[-1][-1] == start:
             # The usual case: on from where it ends.
-            stops[-1] = stop
+            all_stops[-1][-1] = stop
+            self._counts[-1] += stop - start
             return stop - start
-        low = bisect_left(stops, start)
-        high = bisect_right(starts, stop)
-        if low == high:
-            starts.insert(low, start)
-            stops.insert(low, stop)
+        if not all_stops or all_stops[-1][-1] < start:
+            self._append(start, stop)
             return stop - start
-        known = sum(
-            max(0, min(stop, known_stop) - max(start, known_start))
-            for known_start, known_stop in zip(starts[low:high], stops[low:high], strict=True)
-        )
-        starts[low:high] = [min(start, starts[low])]
-        stops[low:high] = [max(stop, stops[high - 1])]
-        return stop - start - known
+        which = max(0, bisect_right(self._lows, start) - 1)
+        index = bisect_left(all_stops[which], start)
+        if index == len(all_stops[which]):
+            which, index = which + 1, 0
+        starts = self._starts[which]
+        if starts[index] > stop:
+            self._insert(which, index, start, stop)
+            return stop - start
+        last = which
+        if starts[-1] <= stop:
+            last = bisect_right(self._lows, stop) - 1
+        after = bisect_right(self._starts[last], stop)
+        low = min(start, starts[index])
+        high = max(stop, all_stops[last][after - 1])
+        known = self._cut(which, index, last, after, [low], [high])
+        return high - low - known
 
     def extend(self, ranges: Iterable[Range]) -> None:
         """Add several ranges."""
@@ -118,49 +148,149 @@ class RangeSet:
 
     def remove(self, start: int, stop: int) -> list[Range]:
         """Remove a range; returns the parts of it that were in the set."""
-        starts, stops = self._starts, self._stops
-        low = bisect_right(stops, start)
-        high = bisect_left(starts, stop)
-        if low >= high:
+        which, index = self._locate(start)
+        if which == len(self._lows) or self._starts[which][index] >= stop:
             return []
-        removed = [
-            (max(start, known_start), min(stop, known_stop))
-            for known_start, known_stop in zip(starts[low:high], stops[low:high], strict=True)
-        ]
-        kept = [part for part in ((starts[low], start), (stop, stops[high - 1])) if part[0] < part[1]]
-        starts[low:high] = [part[0] for part in kept]
-        stops[low:high] = [part[1] for part in kept]
+        last = max(which, bisect_left(self._lows, stop) - 1)
+        after = bisect_left(self._starts[last], stop)
+        removed = [(max(start, low), min(stop, high)) for low, high in self._between(which, index, last, after)]
+        ends = ((self._starts[which][index], start), (stop, self._stops[last][after - 1]))
+        kept = [part for part in ends if part[0] < part[1]]
+        self._cut(which, index, last, after, [part[0] for part in kept], [part[1] for part in kept])
         return removed
 
     def reach(self, position: int) -> int:
         """The end of the range that holds ``position``; ``position`` itself if none does."""
-        index = bisect_right(self._stops, position)
-        if index < len(self._starts) and self._starts[index] <= position:
-            return self._stops[index]
+        which, index = self._locate(position)
+        if which < len(self._lows) and self._starts[which][index] <= position:
+            return self._stops[which][index]
         return position
 
     def count_within(self, start: int, stop: int) -> int:
-        """How many numbers of a range are in the set."""
-        return sum(min(stop, high) - max(start, low) for low, high in self.meeting(start, stop))
+        """How many numbers of a range are in the set; it costs little however many ranges those are."""
+        which, index = self._locate(start)
+        if which == len(self._lows) or self._starts[which][index] >= stop:
+            return 0
+        last = max(which, bisect_left(self._lows, stop) - 1)
+        after = bisect_left(self._starts[last], stop)
+        # All from the first range on, without the lists between and what is behind; then what sticks out at both ends.
+        if which == last:
+            count = sum(self._stops[which][index:after]) - sum(self._starts[which][index:after])
+        else:
+            count = sum(self._stops[which][index:]) - sum(self._starts[which][index:])
+            count += sum(self._counts[which + 1 : last])
+            count += sum(self._stops[last][:after]) - sum(self._starts[last][:after])
+        before = max(0, start - self._starts[which][index])
+        return count - before - max(0, self._stops[last][after - 1] - stop)
 
     def meeting(self, start: int, stop: int) -> list[Range]:
         """The ranges, whole, that have a number in a range."""
-        low = bisect_right(self._stops, start)
-        high = bisect_left(self._starts, stop)
-        return list(zip(self._starts[low:high], self._stops[low:high], strict=True))
+        which, index = self._locate(start)
+        if which == len(self._lows) or self._starts[which][index] >= stop:
+            return []
+        last = max(which, bisect_left(self._lows, stop) - 1)
+        return list(self._between(which, index, last, bisect_left(self._starts[last], stop)))
 
     def gaps(self, start: int, stop: int) -> list[Range]:
         """The parts of a range that are not in the set."""
-        if not self._stops or self._stops[-1] <= start:
+        if not self._stops or self._stops[-1][-1] <= start:
             return [(start, stop)] if start < stop else []
-        result: list[Range] = []
+        which, index = self._locate(start)
+        if self._starts[which][index] >= stop:
+            return [(start, stop)] if start < stop else []
+        return list(self.each_gap(start, stop))
+
+    def each_gap(self, start: int, stop: int) -> Iterator[Range]:
+        """The same one by one, for who needs only the first of them; the set must not change meanwhile."""
         position = start
-        low = bisect_right(self._stops, start)
-        high = bisect_left(self._starts, stop)
-        for known_start, known_stop in zip(self._starts[low:high], self._stops[low:high], strict=True):
-            if position < known_start:
-                result.append((position, known_start))
-            position = known_stop
+        which, index = self._locate(start)
+        while which < len(self._lows):
+            starts = self._starts[which]
+            after = bisect_left(starts, stop, index)
+            for low, high in zip(starts[index:after], self._stops[which][index:after], strict=True):
+                if position < low:
+                    yield position, low
+                position = high
+            if after < len(starts):
+                break
+            which, index = which + 1, 0
         if position < stop:
-            result.append((position, stop))
-        return result
+            yield position, stop
+
+    # Where, in short lists.
+
+    def _locate(self, position: int) -> tuple[int, int]:
+        """The first range that ends beyond ``position``; the number of short lists if there is none."""
+        which = bisect_right(self._lows, position) - 1
+        if which < 0:
+            return 0, 0
+        stops = self._stops[which]
+        index = bisect_right(stops, position)
+        return (which, index) if index < len(stops) else (which + 1, 0)
+
+    def _between(self, which: int, index: int, last: int, after: int) -> Iterator[Range]:
+        """The ranges from one place on, up to before another."""
+        for at in range(which, last + 1):
+            first, stop = index if at == which else 0, after if at == last else None
+            yield from zip(self._starts[at][first:stop], self._stops[at][first:stop], strict=True)
+
+    # Changes.
+
+    def _append(self, start: int, stop: int) -> None:
+        """A range behind all others."""
+        if self._lows and len(self._starts[-1]) < CHUNK_RANGES:
+            self._starts[-1].append(start)
+            self._stops[-1].append(stop)
+            self._counts[-1] += stop - start
+        else:
+            self._starts.append([start])
+            self._stops.append([stop])
+            self._lows.append(start)
+            self._counts.append(stop - start)
+
+    def _insert(self, which: int, index: int, start: int, stop: int) -> None:
+        """A range before the one that is there, touching none."""
+        starts, stops = self._starts[which], self._stops[which]
+        starts.insert(index, start)
+        stops.insert(index, stop)
+        self._counts[which] += stop - start
+        if index == 0:
+            self._lows[which] = start
+        if len(starts) > 2 * CHUNK_RANGES:
+            self._split(which)
+
+    def _cut(self, which: int, index: int, last: int, after: int, starts: list[int], stops: list[int]) -> int:
+        """Put ranges in the place of those from one place on, up to before another; returns how many numbers those had."""
+        if which == last:
+            old_starts, old_stops = self._starts[which], self._stops[which]
+            gone = sum(old_stops[index:after]) - sum(old_starts[index:after])
+            old_starts[index:after] = starts
+            old_stops[index:after] = stops
+            self._counts[which] += sum(stops) - sum(starts) - gone
+        else:
+            gone = sum(self._counts[which : last + 1])
+            self._starts[which][index:] = starts
+            self._stops[which][index:] = stops
+            self._starts[which] += self._starts[last][after:]
+            self._stops[which] += self._stops[last][after:]
+            del self._starts[which + 1 : last + 1], self._stops[which + 1 : last + 1]
+            del self._lows[which + 1 : last + 1], self._counts[which + 1 : last + 1]
+            self._counts[which] = sum(self._stops[which]) - sum(self._starts[which])
+            gone -= self._counts[which] - sum(stops) + sum(starts)
+        if not self._starts[which]:
+            del self._starts[which], self._stops[which], self._lows[which], self._counts[which]
+        else:
+            self._lows[which] = self._starts[which][0]
+            if len(self._starts[which]) > 2 * CHUNK_RANGES:
+                self._split(which)
+        return gone
+
+    def _split(self, which: int) -> None:
+        starts, stops = self._starts[which], self._stops[which]
+        middle = len(starts) // 2
+        self._starts[which : which + 1] = [starts[:middle], starts[middle:]]
+        self._stops[which : which + 1] = [stops[:middle], stops[middle:]]
+        self._lows.insert(which + 1, starts[middle])
+        upper = sum(stops[middle:]) - sum(starts[middle:])
+        self._counts[which] -= upper
+        self._counts.insert(which + 1, upper)

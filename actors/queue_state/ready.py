@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.queue_state.entry import Span, spans_of, stored_entry
@@ -61,7 +62,7 @@ class ReadyRanges:
         self._offered: Span | None = None
         self._returned = SpanMap()
         self.delayed = TimedSpans()
-        self.messages = sum(end - begin for begin, end in holes.gaps(start, stop))
+        self.messages = max(0, stop - start) - holes.count_within(start, stop)
 
     def add(self, stop: int, count: int) -> None:
         """The next ``count`` numbers, up to ``stop``, are fresh."""
@@ -175,16 +176,23 @@ class ReadyRanges:
         removed.sort()
         return removed
 
-    def clear(self) -> list[Range]:
-        """Take out everything, delayed messages too; returns what it was, ascending."""
-        ranges = [(span.start, span.stop) for span in (*self._returned.clear(), *self.delayed.clear())]
-        ranges += self._holes.gaps(self._fresh_start, self._fresh_stop)
-        ranges.sort()
-        self._fresh_start = self._fresh_stop
-        self._holes = RangeSet()
+    def oldest(self, below: int) -> Range | None:
+        """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
+        spans = (self._returned.first(), self.delayed.first())
+        found = [(span.start, span.stop) for span in spans if span is not None]
+        found += islice(self._holes.each_gap(self._fresh_start, self._fresh_stop), 1)
+        start, stop = min(found, default=(below, below))
+        return (start, min(stop, below)) if start < below else None
+
+    def drop(self, start: int, stop: int) -> None:
+        """Take out everything of a range, delayed messages too."""
+        self.remove(start, stop)
+        self.carve(start, stop)
+        reached = self._holes.reach(self._fresh_start)
+        if reached > self._fresh_start:
+            self._fresh_start = reached
+            self._holes.remove(0, reached)
         self._front = self._offered = None
-        self.messages = 0
-        return ranges
 
     def _fresh_span(self, position: int) -> Span:
         """The fresh messages from ``position`` on, of one entry."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
@@ -12,7 +13,13 @@ from actors.queue_state.exclusive import join_ring, pass_on, waits_in_line
 from actors.queue_state.leases import Receiver
 from actors.queue_state.ranges import RangeSet, checked_ranges, merged
 from actors.queue_state.returning import give_back
-from actors.queue_state.settings import MAX_DELAYED, MAX_EXPIRED_RANGES, MAX_VISIBILITY_SECONDS, TIMER_BUDGET
+from actors.queue_state.settings import (
+    MAX_DELAYED,
+    MAX_EXPIRED_RANGES,
+    MAX_VISIBILITY_SECONDS,
+    PURGE_BUDGET,
+    TIMER_BUDGET,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,11 +153,23 @@ def end_delays(core: QueueCore, now: float) -> None:
         core.log.delay_ended(span.entry.first)
 
 
-def purge(core: QueueCore) -> int:
-    """Drop what is ready or delayed; returns how many messages."""
-    ranges = merged(core.ready.clear())
+def purge_step(core: QueueCore, below: int) -> int:
+    """Drop the first of what is ready or delayed with numbers less than ``below``; returns how many messages, 0 if there are none.
+
+    A backlog may be a million ranges, or one range of a million batches: each step is bounded by the batches that it touches.
+    """
+    ranges: list[Range] = []
+    left = PURGE_BUDGET
+    while left > 0 and (found := core.ready.oldest(below)) is not None:
+        start, stop = found
+        for extent in islice(core.log.table.extents(start, stop), left):
+            left -= 1
+            end = min(stop, extent.stop)
+        stop = end if left == 0 else stop
+        core.ready.drop(start, stop)
+        ranges.append((start, stop))
     if ranges:
-        core.commit(QueuePurged(ranges))
+        core.commit(QueuePurged(merged(ranges)))
         core.grant()
     return sum(stop - start for start, stop in ranges)
 

@@ -393,7 +393,12 @@ class QueueState:
 
     def purge(self) -> int:
         """Drop what is ready or delayed, not what is held, reserved, staged or leaving; returns how many messages."""
-        return receiving.purge(self._core)
+        below = self.log.next_sequence
+        return sum(iter(lambda: self.purge_step(below), 0))
+
+    def purge_step(self, below: int) -> int:
+        """As ``purge``, a part of it, of messages with numbers less than ``below``; returns how many, and 0 when there are none left."""
+        return receiving.purge_step(self._core, below)
 
     def tick(self, now: float) -> None:
         """Do what is due: expired leases and messages, ended delays, absent owners and writers, waits that end, deliveries put off."""

@@ -75,11 +75,3 @@ class TimedSpans:
             assert kept.deadline is not None
             self._due.push(rest, kept.deadline)
         return taken
-
-    def clear(self) -> list[Span]:
-        """Take out everything."""
-        taken = self._spans.clear()
-        for span in taken:
-            self._due.forget(span)
-        self.messages = 0
-        return taken

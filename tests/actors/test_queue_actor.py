@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pykka
 import pytest
 
 from actors.batch import MessageBatch
@@ -46,6 +47,8 @@ from actors.messages import (
 )
 from actors.queue_actor import QueueActor
 from actors.queue_state import QueueSettings, QueueState, QueueStatistics
+from actors.queue_state.events import QueuePurged
+from actors.queue_state.settings import PURGE_BUDGET
 from streams.testkit import run_in_virtual_time
 
 Ref = LoopActorRef[Any]
@@ -388,6 +391,101 @@ async def test_what_the_broker_asks_is_answered_or_raised() -> None:
     assert [(c.connection, c.role, c.demand) for c in facts.connections] == [(sender.ref, "sender", 998)]
 
 
+class Stepping(QueueState):
+    """Notes what each step of a purge drops: messages, and the ranges that its event names."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+        self._ranges = 0
+        super().__init__("q", 3, QueueSettings(), record=self._note)
+        self.attach_sender("s", None)
+        self.request_capacity("s", 10**5, 10**6)
+
+    def _note(self, event: object) -> int:
+        if isinstance(event, QueuePurged):
+            self._ranges = len(event.ranges)
+        return 0
+
+    def purge_step(self, below: int) -> int:
+        self._ranges = 0
+        purged = super().purge_step(below)
+        self.steps.append((purged, self._ranges))
+        return purged
+
+
+BACKLOG = 4 * PURGE_BUDGET
+
+
+def in_a_row() -> Stepping:
+    """One range of messages, each a batch of its own."""
+    state = Stepping()
+    for number in range(BACKLOG):
+        state.send("s", number, batch(b"x"), 0.0, 0)
+    state.detach("s", 0.0)
+    state.take_effects()
+    return state
+
+
+def in_pieces() -> Stepping:
+    """Single messages: those between them were acknowledged, and a receiver has given half of them back."""
+    state = Stepping()
+    state.send("s", 0, batch(*[b"x"] * 2 * BACKLOG), 0.0, 0)
+    state.attach_receiver("r")
+    state.receive("r", 2 * BACKLOG, 10**6, 0.0)
+    state.acknowledge("r", [(number, 1) for number in range(1, 2 * BACKLOG, 2)])
+    state.detach("r", 0.0)
+    state.detach("s", 0.0)
+    state.take_effects()
+    return state
+
+
+@pytest.mark.parametrize("backlog", [in_a_row, in_pieces])
+def test_a_purge_goes_in_steps_of_bounded_work_and_others_have_their_turn_between_them(
+    backlog: Callable[[], Stepping],
+) -> None:
+    @virtual
+    async def scenario() -> None:
+        state = backlog()
+        queue = start_queue(state)
+        purged = asyncio.ensure_future(answer(queue))
+        between = [(await statistics(queue)).total_purged for _ in range(3)]
+        assert any(0 < purged_so_far < BACKLOG for purged_so_far in between)
+        assert await purged == BACKLOG
+        assert state.steps[-1] == (0, 0)
+        assert len(state.steps) == BACKLOG // PURGE_BUDGET + 1
+        assert all(messages <= PURGE_BUDGET and ranges <= PURGE_BUDGET for messages, ranges in state.steps)
+        assert (await statistics(queue)).ready == 0
+
+    async def answer(queue: Ref) -> Any:
+        return await queue.ask(PurgeQueue(), block=False)
+
+    scenario()
+
+
+@virtual
+async def test_what_is_sent_during_a_purge_stays_and_a_purge_that_the_queue_does_not_survive_is_answered() -> None:
+    state = in_a_row()
+    queue = start_queue(state)
+    sender = await sender_of(queue)
+
+    async def answer() -> Any:
+        return await queue.ask(PurgeQueue(), block=False)
+
+    purged = asyncio.ensure_future(answer())
+    await statistics(queue)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"later")))
+    await sender.expect(SentMessages)
+    assert await purged == BACKLOG
+    assert (await statistics(queue)).ready == 1
+
+    queue = start_queue(in_a_row())
+    purged = asyncio.ensure_future(answer())
+    await statistics(queue)
+    queue.stop_nowait()
+    with pytest.raises(pykka.ActorDeadError):
+        await purged
+
+
 @virtual
 async def test_a_queue_that_is_stopped_tells_every_connection() -> None:
     queue = start_queue()
@@ -403,7 +501,7 @@ async def test_a_queue_that_is_stopped_tells_every_connection() -> None:
 @virtual
 async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -> None:
     class Fragile(QueueState):
-        def purge(self) -> int:
+        def purge_step(self, below: int) -> int:
             raise ZeroDivisionError
 
     queue = start_queue(Fragile("q", 0, QueueSettings()))
@@ -425,7 +523,7 @@ async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -
 @virtual
 async def test_a_queue_that_fails_for_good_ends_its_connections() -> None:
     class Broken(QueueState):
-        def purge(self) -> int:
+        def purge_step(self, below: int) -> int:
             raise ZeroDivisionError
 
     queue = start_queue(Broken("q", 0, QueueSettings()))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.queue_state import ranges as queue_ranges
 from actors.queue_state import span_map
 from actors.queue_state.deadlines import MIN_COMPACTED, DeadlineHeap
 from actors.queue_state.entry import Entry, Span
@@ -22,27 +23,48 @@ NEAR_RANGES = st.tuples(st.integers(0, 15), st.integers(1, 4)).map(lambda pair: 
 """So few numbers that ranges touch, as they must to be joined."""
 
 
-@given(st.lists(st.tuples(st.booleans(), RANGES), max_size=30))
-def test_a_range_set_is_a_set(commands: list[tuple[bool, tuple[int, int]]]) -> None:
-    ranges, model = RangeSet(), set[int]()
-    for adds, (start, stop) in commands:
-        numbers = set(range(start, stop))
-        assert {n for part in ranges.gaps(start, stop) for n in range(*part)} == numbers - model
-        if adds:
-            assert ranges.add(start, stop) == len(numbers - model)
-            model |= numbers
-        else:
-            removed = ranges.remove(start, stop)
-            assert {n for part in removed for n in range(*part)} == numbers & model
-            model -= numbers
-        assert {n for part in ranges for n in range(*part)} == model
-        flat = [edge for part in ranges for edge in part]
-        assert flat == sorted(set(flat)), "neither overlapping nor touching"
-        for position in range(80):
-            reach = ranges.reach(position)
-            assert set(range(position, reach)) <= model
-            assert reach not in model
-    assert ranges == RangeSet(ranges)
+@given(st.lists(st.tuples(st.booleans(), RANGES), max_size=30), st.sampled_from([1, 2, 512]))
+def test_a_range_set_is_a_set(commands: list[tuple[bool, tuple[int, int]]], chunk: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_ranges, "CHUNK_RANGES", chunk)
+        ranges, model = RangeSet(), set[int]()
+        for adds, (start, stop) in commands:
+            numbers = set(range(start, stop))
+            assert {n for part in ranges.gaps(start, stop) for n in range(*part)} == numbers - model
+            assert list(ranges.each_gap(start, stop)) == ranges.gaps(start, stop)
+            assert ranges.count_within(start, stop) == len(numbers & model)
+            assert ranges.meeting(start, stop) == [part for part in ranges if part[0] < stop and part[1] > start]
+            if adds:
+                assert ranges.add(start, stop) == len(numbers - model)
+                model |= numbers
+            else:
+                removed = ranges.remove(start, stop)
+                assert {n for part in removed for n in range(*part)} == numbers & model
+                model -= numbers
+            assert {n for part in ranges for n in range(*part)} == model
+            assert bool(ranges) == bool(model)
+            flat = [edge for part in ranges for edge in part]
+            assert flat == sorted(set(flat)), "neither overlapping nor touching"
+            assert len(ranges) == len(flat) // 2
+            assert all(1 <= len(starts) <= 2 * chunk for starts in ranges._starts)
+            for position in range(80):
+                reach = ranges.reach(position)
+                assert set(range(position, reach)) <= model
+                assert reach not in model
+        assert ranges == RangeSet(ranges) == ranges.copy() == RangeSet.of_disjoint(flat if commands else [])
+
+
+def test_no_change_of_a_large_range_set_moves_more_than_a_short_list() -> None:
+    """What a change costs is how much it moves: with 100,000 ranges no list is longer than with 1,000."""
+    ranges = RangeSet((n, n + 1) for n in range(0, 200_000, 2))
+    for n in range(100_001, 200_000, 6):
+        ranges.add(n, n + 1)
+    for n in range(2, 100_000, 4):
+        assert ranges.remove(n, n + 1) == [(n, n + 1)]
+    longest = max(map(len, ranges._starts))
+    assert longest <= 2 * queue_ranges.CHUNK_RANGES
+    assert len(ranges._starts) < 4 * 100_000 / queue_ranges.CHUNK_RANGES
+    assert ranges.count_within(0, 200_000) == 100_000 + len(range(100_001, 200_000, 6)) - 25_000
 
 
 @given(data=st.data(), chunk=st.sampled_from([1, 2, 512]))

@@ -1,0 +1,31 @@
+"""A short form of ``python -m tests.fault.turns``: that it measures what it says, and sees a turn that is too long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tests.fault import turns
+from tests.fault.turns import LIMIT, TimedSelector, report, timed
+
+
+def test_every_turn_of_a_purge_is_seen_and_all_of_it_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    turns.main(["purge", "--ranges", "1000"])
+    told = capsys.readouterr().out
+    assert int(told.split()[0]) >= 2000 // turns.BATCH + 1
+    assert "the longest" in told
+
+
+def test_a_turn_that_is_too_long_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
+    async def busy(selector: TimedSelector) -> None:
+        await asyncio.sleep(0)
+        selector.turns.clear()
+        until = time.thread_time() + 2 * LIMIT
+        while time.thread_time() < until:
+            pass
+        await asyncio.sleep(0)
+
+    assert not report(timed(busy), 1.0)
+    assert "1 up to 50 ms" in capsys.readouterr().out
