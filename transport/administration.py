@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Self
 from transport.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.client import Backoff
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.frames import FrameDecoder, RawFrame
 from transport.names import check_name
 from transport.protocol import Protocol, Side
 from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
@@ -321,7 +321,7 @@ class Administration:
             self._write(Pong(frame.token))
         elif isinstance(frame, Welcome):
             self.epoch = frame.epoch
-            self._decoder.max_frame_bytes = MAX_FRAME_BYTES
+            self._decoder.max_frame_bytes = self._protocol.largest_frame
             return True
         elif isinstance(frame, Error):
             self._answer(BrokerError(frame.code, frame.text))

@@ -16,7 +16,7 @@ from typing import TypeVar
 from transport.address import Address
 from transport.client import CONNECT_TIMEOUT
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.frames import FrameDecoder
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, Liveness, Verdict
 from transport.protocol import Protocol, Side
 from transport.wire import Error, Frame, Hello, Options, Ping, Pong, Welcome, encode
@@ -152,6 +152,6 @@ class BlockingConnection:
         heartbeat_ms = welcome.options.get("heartbeat_ms")
         if type(heartbeat_ms) is not int or heartbeat_ms < 1:
             raise RemoteProtocolError(f"WELCOME carries no heartbeat_ms, only {sorted(welcome.options)}")
-        self._decoder.max_frame_bytes = MAX_FRAME_BYTES
+        self._decoder.max_frame_bytes = self._protocol.largest_frame
         self._liveness.interval = heartbeat_ms / 1000
         self._opened(welcome.options)

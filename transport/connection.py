@@ -12,7 +12,7 @@ from typing import Protocol as TypingProtocol
 from typing import cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part
+from transport.frames import FrameDecoder, Part
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, Liveness, Verdict
 from transport.protocol import Protocol, State
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
@@ -237,7 +237,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             return
         if self._protocol.state is not State.OPEN:
             self._protocol.said_welcome()
-        self._decoder.max_frame_bytes = MAX_FRAME_BYTES
+        self._decoder.max_frame_bytes = self._protocol.largest_frame
         heartbeat_ms = frame.options.get("heartbeat_ms")
         if type(heartbeat_ms) is int and heartbeat_ms > 0:
             self._liveness.interval = heartbeat_ms / 1000

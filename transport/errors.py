@@ -29,8 +29,8 @@ class FrameTooLargeError(RemoteProtocolError):
 
     code = "frame-too-large"
 
-    def __init__(self, length: int, limit: int) -> None:
-        super().__init__(f"a frame of {length} bytes exceeds the limit of {limit}; send smaller batches")
+    def __init__(self, length: int, limit: int, advice: str = "send smaller batches") -> None:
+        super().__init__(f"a frame of {length} bytes exceeds the limit of {limit}; {advice}")
         self.length = length
         self.limit = limit
 

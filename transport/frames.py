@@ -19,9 +19,11 @@ from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProto
 HANDSHAKE_FRAME_BYTES = 4 * 1024
 """Largest frame before HELLO is answered: a stranger gets no more of our memory than this."""
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Largest frame after that: bounds what one connection makes us hold, and one message's size."""
+"""Largest frame after that, of a peer whose role sends batches: bounds what one connection makes us hold, and one message's size."""
 MAX_HEADER_BYTES = 4 * 1024
 """Headers describe; what is large goes into the body."""
+CONTROL_FRAME_BYTES = 8 * 1024
+"""Largest frame of a peer whose role sends no bodies: twice the largest header."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
 """Bytes of a batch's columns that fit a frame whatever its header: what was sent must also fit the frame that delivers it."""
 MAX_HEADER_ITEMS = 1024
@@ -33,6 +35,8 @@ SHARED_BUFFER_BYTES = 256 * 1024
 """One receive takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
 FIRST_PARTIAL_BYTES = 64 * 1024
 """First size of an unfinished frame's own buffer; it doubles as bytes arrive."""
+SCARCE_BYTES = 4 * 1024
+"""What is received at a time where memory for unfinished frames is scarce: enough to know what has begun."""
 
 _PREFIX = struct.Struct(">IH")
 _NOTHING = memoryview(b"")
@@ -47,18 +51,57 @@ class RawFrame(NamedTuple):
     body: memoryview
 
 
+class Room:
+    """Where a decoder asks for the memory of an unfinished frame; this one grants it always, as suits who has few connections."""
+
+    __slots__ = ()
+
+    @property
+    def scarce(self) -> bool:
+        """Whether others wait for memory."""
+        return False
+
+    def take(self, size: int) -> bool:  # noqa: ARG002 - for others to know
+        """Whether ``size`` bytes may be kept; where not, `FrameDecoder.go_on` is to be called when they may."""
+        return True
+
+    def keep(self, size: int) -> None:
+        """So many bytes are kept, for they have come already."""
+
+    def leave(self) -> None:
+        """Nothing is kept any more."""
+
+
+_AMPLE = Room()
+
+
 class FrameDecoder:
     """Cuts a TCP stream into frames, whatever way it was fragmented; each only when it is asked for.
 
     Attributes:
         max_frame_bytes: the limit in force; raised by the shell once HELLO is answered.
+        stalled: whether the frame that has begun waits for room: nothing is to be received before `go_on`.
         error: what ended the stream behind frames that were still good.
     """
 
-    __slots__ = ("_end", "_filled", "_kept", "_partial", "_start", "_target", "_view", "error", "max_frame_bytes")
+    __slots__ = (
+        "_end",
+        "_filled",
+        "_kept",
+        "_partial",
+        "_room",
+        "_start",
+        "_target",
+        "_view",
+        "error",
+        "max_frame_bytes",
+        "stalled",
+    )
 
-    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES) -> None:
+    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES, room: Room = _AMPLE) -> None:
         self.max_frame_bytes = max_frame_bytes
+        self.stalled = False
+        self._room = room
         self._partial: bytearray | None = None
         self._filled = 0
         self._target = self._view = _NOTHING
@@ -79,8 +122,8 @@ class FrameDecoder:
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; valid until they are reported, which must follow on the same thread at once."""
-        if self._partial is None or self.error is not None:
-            self._target = _shared_view()
+        if self._partial is None or self.error is not None or self.stalled:
+            self._target = _shared_view()[:SCARCE_BYTES] if self._room.scarce else _shared_view()
         else:
             self._target = memoryview(self._partial)[self._filled :]
         return self._target
@@ -93,10 +136,12 @@ class FrameDecoder:
         """
         if self.error is not None:
             raise self.error
-        if self._start < self._end:
+        if self._start < self._end or self.stalled:
             # The shell has been asked to receive no more, and one more receive was under way.
-            rest = bytes(self._view[self._start : self._end]) + bytes(self._target[:nbytes])
-            self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+            if self._partial is not None:
+                self._view, self._start, self._end = memoryview(self._partial), 0, self._filled
+                self._partial, self.stalled = None, False
+            self._keep(bytes(self._view[self._start : self._end]) + bytes(self._target[:nbytes]))
         elif self._partial is None:
             self._view, self._start, self._end, self._kept = self._target, 0, nbytes, False
         else:
@@ -125,6 +170,8 @@ class FrameDecoder:
                     self._start = start + length
                     if self._start == end:
                         self._view = _NOTHING
+                        if self._kept:
+                            self._room.leave()
                     return RawFrame(header, body)
             self._begin_partial(view[start:end])
         except RemoteProtocolError as error:
@@ -138,14 +185,21 @@ class FrameDecoder:
     def keep(self) -> None:
         """Have what waits outlive this receive: the shared buffer is reused at once."""
         if self._start < self._end and not self._kept:
-            rest = bytes(self._view[self._start : self._end])
-            self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+            self._keep(bytes(self._view[self._start : self._end]))
+
+    def go_on(self) -> None:
+        """There is room for the frame that has begun, or more of it."""
+        partial = self._partial
+        if self.stalled and partial is not None:
+            self._begin_partial(memoryview(partial)[: self._filled])
 
     def drop(self) -> None:
         """Let go of what was received: nothing more will be read of this stream."""
         self._partial = None
         self._start = self._end = 0
-        self._view = _NOTHING
+        self._view = self._target = _NOTHING
+        self.stalled = False
+        self._room.leave()
 
     def buffer_updated(self, nbytes: int) -> list[RawFrame]:
         """Take the ``nbytes`` just received; returns all frames that they complete, in order.
@@ -175,9 +229,19 @@ class FrameDecoder:
             frames += self.buffer_updated(taken)
         return frames
 
+    def _keep(self, rest: bytes) -> None:
+        self._room.keep(len(rest))
+        self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+
     def _begin_partial(self, received: memoryview) -> None:
         self._filled = len(received)
-        self._partial = bytearray(self._partial_size(received))
+        size = self._partial_size(received)
+        self.stalled = not self._room.take(size)
+        if self.stalled:
+            # What has come is kept, and no more is to come.
+            size = self._filled
+            self._room.keep(size)
+        self._partial = bytearray(size)
         self._partial[: self._filled] = received
 
     def _partial_size(self, received: memoryview) -> int:
@@ -208,7 +272,7 @@ class FrameDecoder:
     def _prefix(self, view: memoryview, start: int) -> tuple[int, int]:
         length, header_length = _PREFIX.unpack_from(view, start)
         if length > self.max_frame_bytes:
-            raise FrameTooLargeError(length, self.max_frame_bytes)
+            raise _too_large(bytes(view[start : start + PREFIX_BYTES]), length, self.max_frame_bytes)
         if length < MIN_FRAME_BYTES:
             raise RemoteProtocolError(f"a frame of {length} bytes is shorter than the shortest of {MIN_FRAME_BYTES}")
         if header_length > MAX_HEADER_BYTES:
@@ -216,6 +280,32 @@ class FrameDecoder:
         if PREFIX_BYTES + header_length > length:
             raise RemoteProtocolError(f"a header of {header_length} bytes does not fit its frame of {length}")
         return length, header_length
+
+
+def _too_large(prefix: bytes, length: int, limit: int) -> RemoteProtocolError:
+    """The error for a length over the limit, which is often the beginning of another protocol."""
+    for beginnings, what in _STRANGERS.items():
+        if prefix.startswith(beginnings):
+            return RemoteProtocolError(f"this is no frame but {what}")
+    return FrameTooLargeError(length, limit, _SMALLER.get(limit, "send smaller batches"))
+
+
+_STRANGERS: dict[tuple[bytes, ...], str] = {
+    (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "): (
+        "an HTTP request: this address speaks the Penstock protocol, so use one of its clients (docs/protocol.md)"
+    ),
+    (b"HTTP",): "an HTTP server's answer: the address is not a broker's",
+    (
+        b"\x16\x03",
+    ): "the hello of TLS: brokers do not speak TLS, so connect without it, or put a proxy between that does",
+    (b"\x15\x03",): "an alert of TLS: the address is not a broker's, or a proxy that wants TLS stands before it",
+    (b"SSH-",): "the hello of SSH: the address and the program do not belong together",
+}
+"""How other protocols begin, and what to do. As a length each is far over any limit."""
+_SMALLER = {
+    HANDSHAKE_FRAME_BYTES: "the first frame is HELLO, and it is small",
+    CONTROL_FRAME_BYTES: "in this role frames have a header only",
+}
 
 
 def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:

@@ -18,7 +18,7 @@ from transport.errors import (
     UnknownRoleError,
     UnsupportedVersionError,
 )
-from transport.frames import RawFrame
+from transport.frames import CONTROL_FRAME_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES, RawFrame
 
 
 class Side(Enum):
@@ -57,6 +57,8 @@ FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
 }
 """What the broker may send to an open client of each role."""
 
+WITH_BODY: frozenset[type[wire.Frame]] = frozenset({wire.Send, wire.Deliver, wire.Fetched, wire.Result})
+"""Frames with a body beside their header, which may be large."""
 SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
 RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
@@ -99,6 +101,13 @@ class Protocol:
             self.state = State.CLOSED
             raise BrokerError(frame.code, frame.text)
         return frame
+
+    @property
+    def largest_frame(self) -> int:
+        """The largest that the peer may send, as the connection stands: only who sends batches, or answers, needs large ones."""
+        if self.state is not State.OPEN:
+            return HANDSHAKE_FRAME_BYTES
+        return MAX_FRAME_BYTES if self._allowed & WITH_BODY else CONTROL_FRAME_BYTES
 
     def said_hello(self, role: str) -> None:
         """The client's shell has sent HELLO for ``role``."""

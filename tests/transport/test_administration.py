@@ -324,7 +324,7 @@ def test_a_peer_that_speaks_something_else_is_reported_not_retried() -> None:
         server = await asyncio.start_server(speak_http, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            with pytest.raises(RemoteProtocolError, match="exceeds the limit"):
+            with pytest.raises(RemoteProtocolError, match="an HTTP server's answer: the address is not a broker's"):
                 async with Administration(f"127.0.0.1:{port}"):
                     pass
         assert connections == 1

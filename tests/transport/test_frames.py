@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from transport.frames import (
+    CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
     HANDSHAKE_FRAME_BYTES,
     MAX_FRAME_BYTES,
@@ -226,9 +227,38 @@ def test_a_length_over_the_limit_is_refused_before_anything_is_allocated(length:
     assert partial_bytes(target) <= FIRST_PARTIAL_BYTES
 
 
-def test_http_is_refused_as_a_frame_that_is_too_large() -> None:
-    with pytest.raises(FrameTooLargeError):
-        feed(decoder(), [b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"])
+@pytest.mark.parametrize(
+    ("sent", "what"),
+    [
+        (b"GET / HTTP/1.1\r\n", "an HTTP request"),
+        (b"POST / HTTP/1.1\r\n", "an HTTP request"),
+        (b"PRI * HTTP/2.0\r\n", "an HTTP request"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server's answer"),
+        (b"\x16\x03\x01\x02\x00\x01", "the hello of TLS: brokers do not speak TLS"),
+        (b"\x15\x03\x03\x00\x02\x02", "an alert of TLS"),
+        (b"SSH-2.0-OpenSSH\r\n", "the hello of SSH"),
+    ],
+)
+@pytest.mark.parametrize("limit", [HANDSHAKE_FRAME_BYTES, CONTROL_FRAME_BYTES, MAX_FRAME_BYTES])
+@pytest.mark.parametrize("piece", [1, 100])
+def test_the_beginning_of_another_protocol_is_recognised(sent: bytes, what: str, limit: int, piece: int) -> None:
+    with pytest.raises(RemoteProtocolError, match=f"this is no frame but {what}"):
+        feed(decoder(limit), [sent[start : start + piece] for start in range(0, len(sent), piece)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "advice"),
+    [
+        (HANDSHAKE_FRAME_BYTES, "the first frame is HELLO"),
+        (CONTROL_FRAME_BYTES, "in this role frames have a header only"),
+        (MAX_FRAME_BYTES, "send smaller batches"),
+    ],
+)
+def test_a_frame_over_the_limit_is_refused_with_advice_that_fits(limit: int, advice: str) -> None:
+    with pytest.raises(
+        FrameTooLargeError, match=f"a frame of {limit + 1} bytes exceeds the limit of {limit}; {advice}"
+    ):
+        feed(decoder(limit), [prefixed(limit + 1, 10, b"")])
 
 
 def test_a_header_longer_than_its_frame_or_its_limit_is_refused() -> None:

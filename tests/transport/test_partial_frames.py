@@ -1,0 +1,248 @@
+"""Frames that are not complete: what all connections keep together is bounded, nobody waits for ever, and nothing is lost of a stream."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import fields
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transport.errors import RemoteProtocolError
+from transport.frames import (
+    CONTROL_FRAME_BYTES,
+    FIRST_PARTIAL_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_HEADER_BYTES,
+    PREFIX_BYTES,
+    SCARCE_BYTES,
+    SHARED_BUFFER_BYTES,
+    FrameDecoder,
+    RawFrame,
+)
+from transport.partial_frames import (
+    IN_TURN,
+    LEAST_PARTIAL_BYTES,
+    MOST_PARTIAL_BYTES,
+    PartialFrames,
+    PartialRoom,
+    partial_bytes_limit,
+)
+from transport.protocol import FROM_BROKER, FROM_CLIENT, WITH_BODY, Protocol, Side, State
+from transport.wire import FRAMES
+
+MIB = 2**20
+
+
+def frame(body: int, token: int = 1) -> bytes:
+    header = msgpack.packb([17, token])
+    return struct.pack(">IH", PREFIX_BYTES + len(header) + body, len(header)) + header + bytes([token % 256]) * body
+
+
+class Peer:
+    """One connection's decoder, and a stream that comes to it while it reads."""
+
+    def __init__(self, everybody: PartialFrames, stream: bytes = b"") -> None:
+        self.everybody = everybody
+        self.stream = memoryview(stream)
+        self.frames: list[RawFrame] = []
+        self.granted = 0
+        self.room = PartialRoom(everybody, self._granted)
+        self.decoder = FrameDecoder(MAX_FRAME_BYTES, self.room)
+
+    def _granted(self) -> None:
+        self.granted += 1
+        self.decoder.go_on()
+
+    @property
+    def reads(self) -> bool:
+        return not self.decoder.stalled
+
+    def receive(self, most: int = SHARED_BUFFER_BYTES) -> int:
+        """Take what fits from the stream, once."""
+        if not self.reads or not self.stream:
+            return 0
+        buffer = self.decoder.get_buffer()
+        taken = min(len(buffer), len(self.stream), most)
+        buffer[:taken] = self.stream[:taken]
+        self.stream = self.stream[taken:]
+        self.frames += self.decoder.buffer_updated(taken)
+        return taken
+
+    def read_all(self) -> None:
+        while self.receive():
+            pass
+
+    def end(self) -> None:
+        self.decoder.drop()
+
+
+def kept(peers: list[Peer]) -> int:
+    return sum(len(peer.decoder._partial or b"") for peer in peers)
+
+
+def test_only_roles_that_send_bodies_may_send_large_frames() -> None:
+    assert {each for each in FRAMES if {field.name for field in fields(each)} & {"batch", "json"}} == WITH_BODY  # type: ignore[arg-type]
+    limits = {}
+    for side, table in ((Side.BROKER, FROM_CLIENT), (Side.CLIENT, FROM_BROKER)):
+        for role in table:
+            protocol = Protocol(side, frozenset({role}))
+            protocol.role = role
+            protocol._opened()
+            assert protocol.state is State.OPEN
+            limits[side.value, role] = protocol.largest_frame
+    large = {key for key, limit in limits.items() if limit == MAX_FRAME_BYTES}
+    assert large == {("broker", "sender"), ("client", "receiver"), ("client", "subscription"), ("client", "admin")}
+    assert set(limits.values()) == {MAX_FRAME_BYTES, CONTROL_FRAME_BYTES}
+    assert CONTROL_FRAME_BYTES > PREFIX_BYTES + MAX_HEADER_BYTES
+
+
+def test_as_long_as_there_is_room_nobody_waits() -> None:
+    everybody = PartialFrames(64 * MIB)
+    peers = [Peer(everybody, frame(MAX_FRAME_BYTES - 100)) for _ in range(4)]
+    for peer in peers:
+        peer.read_all()
+    assert [len(peer.frames) for peer in peers] == [1, 1, 1, 1]
+    assert everybody.bytes == everybody.waiting == 0
+
+
+def test_many_who_stop_in_the_middle_keep_a_bounded_memory_and_honest_ones_come_through() -> None:
+    everybody = PartialFrames(8 * MIB)
+    silent = [Peer(everybody, frame(4 * MIB)[:-1]) for _ in range(50)]
+    for peer in silent:
+        peer.read_all()
+    # Those in turn have all that they want; the others what fits, and a little that says that they wait.
+    most = everybody.limit + IN_TURN * 4 * MIB + len(silent) * max(SCARCE_BYTES, FIRST_PARTIAL_BYTES)
+    assert everybody.limit <= everybody.bytes <= most
+    assert kept(silent) <= most
+    assert everybody.waiting > 30
+    honest = Peer(everybody, frame(4 * MIB))
+    honest.read_all()
+    assert honest.decoder.stalled
+    # Whoever stops in the middle ends some time: by then the line moves on, and the honest one is in it.
+    ended = 0
+    while not honest.frames:
+        over = [peer for peer in silent if peer.reads]
+        assert over, "nobody goes on, and the honest one waits for ever"
+        for peer in over:
+            silent.remove(peer)
+            peer.end()
+            ended += 1
+            for other in silent:
+                other.read_all()
+            honest.read_all()
+    assert ended <= 50
+    for peer in silent:
+        peer.end()
+    assert everybody.bytes == everybody.waiting == 0
+
+
+def test_a_crowd_of_honest_senders_of_the_largest_frames_comes_through_whole() -> None:
+    everybody = PartialFrames(LEAST_PARTIAL_BYTES)
+    peers = [Peer(everybody, frame(MAX_FRAME_BYTES - 100, token) + frame(10, token)) for token in range(24)]
+    most = 0
+    while any(peer.stream for peer in peers):
+        moved = sum(peer.receive() for peer in peers)
+        assert moved, "everybody waits for everybody"
+        most = max(most, kept(peers))
+    assert most <= LEAST_PARTIAL_BYTES + IN_TURN * MAX_FRAME_BYTES + len(peers) * SHARED_BUFFER_BYTES
+    for token, peer in enumerate(peers):
+        assert [len(raw.body) for raw in peer.frames] == [MAX_FRAME_BYTES - 100, 10]
+        assert all(raw.header == [17, token] for raw in peer.frames)
+        assert bytes(peer.frames[0].body[-3:]) == bytes([token]) * 3
+    assert everybody.bytes == everybody.waiting == 0
+
+
+def test_small_frames_pass_while_large_ones_wait_and_there_is_room() -> None:
+    everybody = PartialFrames(8 * MIB)
+    large = [Peer(everybody, frame(5 * MIB)[:-1]) for _ in range(8)]
+    for peer in large:
+        peer.receive(1 * MIB)
+    assert everybody.bytes < everybody.limit - FIRST_PARTIAL_BYTES
+    everybody._line[PartialRoom(everybody, lambda: None)] = None
+    small = Peer(everybody, frame(FIRST_PARTIAL_BYTES - 100))
+    small.read_all()
+    assert len(small.frames) == 1
+
+
+def test_where_memory_is_scarce_little_is_received_at_a_time() -> None:
+    everybody = PartialFrames(1)
+    peers = [Peer(everybody, frame(MIB)) for _ in range(IN_TURN + 2)]
+    for peer in peers[: IN_TURN + 1]:
+        peer.receive(10)
+    assert [peer.reads for peer in peers] == [True] * IN_TURN + [False, True]
+    assert peers[-1].receive() == SCARCE_BYTES
+    assert len(peers[-1].decoder._partial or b"") == SCARCE_BYTES
+
+
+def test_what_comes_though_it_should_wait_is_not_lost() -> None:
+    everybody = PartialFrames(1)
+    for _ in range(IN_TURN):
+        Peer(everybody, frame(MIB)[:100]).read_all()
+    late = Peer(everybody, frame(10, 1) + frame(20, 2) + frame(MIB, 3))
+    late.receive(30)
+    assert late.decoder.stalled
+    # A loop may have one more receive under way when it is asked to stop, of anything.
+    for size in (5, 40, 70):
+        buffer = late.decoder.get_buffer()
+        taken = min(len(buffer), size)
+        buffer[:taken] = late.stream[:taken]
+        late.stream = late.stream[taken:]
+        late.frames += late.decoder.buffer_updated(taken)
+    assert [len(raw.body) for raw in late.frames] == [10, 20]
+    everybody.limit = 4 * MIB
+    everybody._serve()
+    late.read_all()
+    assert [(raw.header[1], len(raw.body)) for raw in late.frames] == [(1, 10), (2, 20), (3, MIB)]
+
+
+def test_bad_bytes_end_one_stream_and_give_back_what_it_kept() -> None:
+    everybody = PartialFrames()
+    peer = Peer(everybody, frame(MIB)[:1000])
+    peer.read_all()
+    assert everybody.bytes > 0
+    peer.end()
+    assert everybody.bytes == 0
+    bad = Peer(everybody, frame(200_000) + b"\xff" * 7)
+    bad.read_all()
+    with pytest.raises(RemoteProtocolError):
+        bad.decoder.buffer_updated(0)
+    assert len(bad.frames) == 1
+    assert everybody.bytes == 0
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 40_000), min_size=1, max_size=4), min_size=1, max_size=8),
+    st.integers(1, 60_000),
+    st.integers(0, 2**32),
+)
+def test_in_any_order_every_stream_is_the_frames_that_were_sent(
+    streams: list[list[int]], limit: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    everybody = PartialFrames(limit)
+    peers = [Peer(everybody, b"".join(frame(size, number) for number, size in enumerate(sizes))) for sizes in streams]
+    while waiting := [peer for peer in peers if peer.stream]:
+        reading = [peer for peer in waiting if peer.reads]
+        assert reading, "everybody waits for everybody"
+        peer = chance.choice(reading)
+        peer.receive(chance.choice([1, 5, 100, 10_000, SHARED_BUFFER_BYTES]))
+        if chance.random() < 0.02:
+            peer.end()
+            peer.stream = peer.stream[:0]
+            peer.frames = []
+    for sizes, peer in zip(streams, peers, strict=True):
+        if peer.frames:
+            assert [(raw.header[1], len(raw.body)) for raw in peer.frames] == list(enumerate(sizes))
+    assert everybody.bytes == everybody.waiting == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit"),
+    [(2**28, LEAST_PARTIAL_BYTES), (2**29, 2**26), (2**31, MOST_PARTIAL_BYTES), (2**40, MOST_PARTIAL_BYTES)],
+)
+def test_the_limit_follows_from_the_memory_there_is(memory: int, limit: int) -> None:
+    assert partial_bytes_limit(memory) == limit
