@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import heapq
 import inspect
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors import LoopActorRegistry
 from streams import running
-from streams.testkit import VirtualTimeLoop
+from streams.testkit import DeadlockError, VirtualTimeLoop
 
 if TYPE_CHECKING:
     from tests.simulation.network import Network
+    from tests.simulation.schedule import Schedule
 
 MOST_TURNS = 1_000_000
 """Turns of the loop in one run: some twenty times what the longest take. What turns longer turns for ever."""
@@ -62,8 +65,27 @@ class Process:
         return self.context.copy().run(callback, *arguments)
 
 
+class Outside(asyncio.TimerHandle):
+    """Something under way from outside of every program: it may come sooner than planned, not past earlier ones of its lane.
+
+    Attributes:
+        lane: what keeps its order; None for what comes alone.
+    """
+
+    __slots__ = ("lane",)
+
+    def __init__(self, lane: Hashable, when: float, callback: Callable[[], object], loop: Any, context: Any) -> None:
+        super().__init__(when, callback, (), loop, context)
+        self.lane = lane
+
+
 class SimulatedLoop(VirtualTimeLoop):
     """A loop whose clock jumps, whose network is simulated, and whose work can be killed process by process.
+
+    There is no input but the simulated. A turn is the clock's next step and what is ready then, in the schedule's order.
+
+    Args:
+        schedule: the order of what nobody orders; None for first in, first out.
 
     Attributes:
         network: what ``create_server`` and ``create_connection`` use.
@@ -71,11 +93,19 @@ class SimulatedLoop(VirtualTimeLoop):
     """
 
     network: Network
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
 
-    def __init__(self) -> None:
+    def __init__(self, schedule: Schedule | None = None) -> None:
         super().__init__(io_grace=0.0)
         self.reports: list[str] = []
+        self._schedule = schedule
         self._turns = 0
+        # What is under way from outside, by when it arrives; what has arrived or is due, with its lane; what pauses.
+        self._outside: list[tuple[float, int, Outside]] = []
+        self._launched = 0
+        self._events: list[tuple[Hashable, asyncio.Handle]] = []
+        self._paused: list[asyncio.Handle] = []
         self.set_exception_handler(self._note_report)
 
     def process(self, name: str) -> Process:
@@ -85,8 +115,8 @@ class SimulatedLoop(VirtualTimeLoop):
     def kill(self, process: Process) -> None:
         """End a process between two of its instructions: no callback, task or actor of its runs again."""
         process.alive = False
-        for handle in [*self._ready, *self._scheduled]:  # type: ignore[attr-defined]  # there is no public way to what is scheduled
-            if not handle.cancelled() and handle._context.get(PROCESS) is process:
+        for handle in self._pending():
+            if not handle.cancelled() and _process_of(handle) is process:
                 handle.cancel()
         for task in list(process.tasks):
             # It is dropped as it stands, on purpose: cancelling would let it say goodbye.
@@ -102,8 +132,28 @@ class SimulatedLoop(VirtualTimeLoop):
             _abandon(task)
 
     def timers(self) -> int:
-        """Timers that are still to come."""
-        return sum(not handle.cancelled() for handle in self._scheduled)  # type: ignore[attr-defined]
+        """Timers that are still to come, and what is still under way."""
+        return sum(isinstance(handle, asyncio.TimerHandle) and not handle.cancelled() for handle in self._pending())
+
+    # From outside
+
+    def arrive_at(
+        self, when: float, lane: Hashable, callback: Callable[[], object], context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Have something come from outside at a time, or sooner if the schedule says so, behind earlier ones of its lane."""
+        handle = Outside(lane, when, callback, self, context)
+        self._launched += 1
+        heapq.heappush(self._outside, (when, self._launched, handle))
+        self._unless_dead(handle, context)
+        return handle
+
+    def socket_ready(
+        self, socket: Hashable, callback: Callable[[], object], context: contextvars.Context | None = None
+    ) -> None:
+        """A socket can be read or written: this comes in a coming turn, in no order with what ``call_soon`` was given."""
+        handle = asyncio.Handle(callback, (), self, context)
+        self._events.append((socket, handle))
+        self._unless_dead(handle, context)
 
     # asyncio's loop
 
@@ -113,8 +163,99 @@ class SimulatedLoop(VirtualTimeLoop):
             self._turns = 0
             raise EndlessRunError(
                 f"{MOST_TURNS} turns of the loop, and virtual time is {self.time():.6f}; next: {self._ready}"
-            )  # type: ignore[attr-defined]
-        super()._run_once()  # type: ignore[misc]  # the one place where every turn begins
+            )
+        self._begin_turn()
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _begin_turn(self) -> None:
+        """Have ready, in order, what is to run in this turn."""
+        ready, events, schedule = self._ready, self._events, self._schedule
+        ready.extendleft(reversed(self._paused))
+        self._paused = []
+        if not ready and not events and not self._stopping:  # type: ignore[attr-defined]
+            self._pass_time()
+        self._take_due()
+        if schedule is None:
+            ready.extend(handle for _, handle in events)
+            events.clear()
+            return
+        if self._outside and (stall := schedule.stall()) is not None:
+            until = max(self._outside[0][0], self.time() + stall)
+            while self._outside and self._outside[0][0] <= until:
+                self._take_outside()
+        if len(ready) + len(events) > 1:
+            self._mix(schedule)
+        else:
+            ready.extend(handle for _, handle in events)
+            events.clear()
+
+    def _mix(self, schedule: Schedule) -> None:
+        """Have some wait and mix the others: only a program's ``call_soon``, and what shares a lane, stay in their order."""
+        pausing: dict[Process | None, bool] = {None: False}
+        mixed: list[tuple[Hashable, asyncio.Handle]] = []
+        events: list[tuple[Hashable, asyncio.Handle]] = []
+        for handle in self._ready:
+            process = _process_of(handle)
+            if process not in pausing:
+                pausing[process] = schedule.pauses()
+            if pausing[process]:
+                self._paused.append(handle)
+            else:
+                mixed.append((process, handle))
+        late: dict[Hashable, bool] = {}
+        for lane, handle in self._events:
+            process = _process_of(handle)
+            if process not in pausing:
+                pausing[process] = schedule.pauses()
+            if lane not in late:
+                late[lane] = schedule.pauses()
+            (events if pausing[process] or late[lane] else mixed).append((lane, handle))
+        self._events = events
+        self._ready = deque(schedule.interleave(mixed))
+
+    def _pass_time(self) -> None:
+        """Go on to what comes next, for nothing is left to be done now."""
+        scheduled, outside = self._scheduled, self._outside
+        while scheduled and scheduled[0].cancelled():
+            self._forget_timer()
+        while outside and outside[0][2].cancelled():
+            heapq.heappop(outside)
+        times = [head.when() for head in scheduled[:1]] + [when for when, _, _ in outside[:1]]
+        if not times:
+            raise DeadlockError(self._clock._describe())
+        self._clock.now = max(self._clock.now, min(times))
+
+    def _take_due(self) -> None:
+        """Timers whose time has come, and what arrives now; each of these on its own but for lanes."""
+        end = self.time() + self._clock_resolution
+        while self._scheduled and self._scheduled[0].when() < end:
+            timer = self._forget_timer()
+            if not timer.cancelled():
+                self._events.append((timer, timer))
+        while self._outside and self._outside[0][0] < end:
+            self._take_outside()
+
+    def _take_outside(self) -> None:
+        _, _, handle = heapq.heappop(self._outside)
+        if not handle.cancelled():
+            self._events.append((handle if handle.lane is None else handle.lane, handle))
+
+    def _forget_timer(self) -> asyncio.TimerHandle:
+        timer = heapq.heappop(self._scheduled)
+        timer._scheduled = False  # type: ignore[attr-defined]
+        return timer
+
+    def _pending(self) -> Iterator[asyncio.Handle]:
+        """All that is to run at some time."""
+        yield from list(self._ready)
+        yield from self._paused
+        yield from [handle for _, handle in self._events]
+        yield from self._scheduled
+        yield from [handle for _, _, handle in self._outside]
 
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -160,6 +301,9 @@ class SimulatedLoop(VirtualTimeLoop):
         """Connect over the simulated network."""
         return await self.network.connect(PROCESS.get(), protocol_factory, port)
 
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Nothing: what is cancelled is dropped when its time comes."""
+
     def _unless_dead(self, handle: asyncio.Handle, context: contextvars.Context | None) -> asyncio.Handle:
         process = PROCESS.get() if context is None else context.get(PROCESS)
         if process is not None and not process.alive:
@@ -171,6 +315,10 @@ class SimulatedLoop(VirtualTimeLoop):
         self.reports.append(
             f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
         )
+
+
+def _process_of(handle: asyncio.Handle) -> Process | None:
+    return handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to whose it is
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:

@@ -57,7 +57,7 @@ class Link:
         for pipe in self.pipes:
             pipe.cut(self.network.random.random())
         for end in (self.client, self.server):
-            self.network.loop.call_later(self.delay(), end.reset, context=self.network.context)
+            self.network.reset(end, self.delay())
 
     def silence(self) -> None:
         """Nothing arrives any more, and nobody is told."""
@@ -196,7 +196,11 @@ class Network:
     def unheard(self, target: Endpoint, source: Endpoint) -> None:
         """Bytes came for a connection that its host does not know: a reset goes back, unless the host is off."""
         if target.process is None or target.process.name not in self.down:
-            self.loop.call_later(target.outbound.link.delay(), source.reset, context=self.context)
+            self.reset(source, target.outbound.link.delay())
+
+    def reset(self, end: Endpoint, delay: float) -> None:
+        """Have an end hear soon that its connection is reset."""
+        self.loop.arrive_at(self.loop.time() + delay, None, end.reset, self.context)
 
     def _of(self, name: str) -> list[Link]:
         return [

@@ -125,6 +125,8 @@ class Plan:
         commit_delay: seconds that what is journalled waits for its commit, at most.
         durable: whether the broker has a disk; else it is never restarted.
         transaction_timeout: the broker's, seconds.
+        rush: how often a turn of the loop takes so long that more arrives meanwhile.
+        pause: how often something that is ready lets a turn pass.
     """
 
     seed: int
@@ -137,6 +139,8 @@ class Plan:
     durable: bool
     writers: tuple[WriterPlan, ...] = ()
     transaction_timeout: float = 3600.0
+    rush: float = 0.0
+    pause: float = 0.0
 
 
 def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
@@ -172,6 +176,8 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         durable=durable,
         writers=writers,
         transaction_timeout=apart.choice((15.0, 3600.0)),
+        rush=apart.choice((0.0, 0.1, 0.2, 0.5)),
+        pause=apart.choice((0.0, 0.1, 0.3)),
     )
 
 

@@ -20,6 +20,7 @@ from tests.simulation.history import Drained, Event, History, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
+from tests.simulation.schedule import Schedule
 from tests.simulation.storage import LAZY_DELAY
 from tests.simulation.wiretap import Wiretap
 from tests.simulation.writer import Writer
@@ -139,7 +140,7 @@ def run(seed: int, *, durable: bool = True, features: frozenset[str] = FEATURES)
 
 def run_plan(plan: Plan) -> Outcome:
     """Run a plan and judge what happened."""
-    loop = SimulatedLoop()
+    loop = SimulatedLoop(Schedule(Random(f"schedule {plan.seed}"), plan.rush, plan.pause))
     wall_clock = WallClock(loop, WALL_CLOCK_START)
     entropy = Random(f"entropy {plan.seed}")
     with (

@@ -11,6 +11,8 @@ from journal.committer import RESTS, ManualCommitter
 from tests.fault.disk import ROOT, SimulatedDisk
 
 if TYPE_CHECKING:
+    import asyncio
+
     from journal.writer import Writer
     from tests.simulation.loop import SimulatedLoop
 
@@ -64,7 +66,7 @@ class SimulatedCommitter(ManualCommitter):
         self._loop = loop
         self._random = random
         self._longest = longest
-        self._due: float | None = None
+        self._due: asyncio.TimerHandle | None = None
         self._urgent_tasks = 0
 
     def start(self, writer: Writer) -> None:
@@ -80,13 +82,12 @@ class SimulatedCommitter(ManualCommitter):
             return
         hurry = writer.urgent_lsn > writer.durable_lsn or writer.urgent_tasks > self._urgent_tasks
         due = self._loop.time() + (self._random.uniform(0, self._longest) if hurry else LAZY_DELAY)
-        if self._due is None or due < self._due:
-            self._due = due
-            self._loop.call_at(due, self._commit)
+        if self._due is None or due < self._due.when():
+            if self._due is not None:
+                self._due.cancel()
+            self._due = self._loop.arrive_at(due, self, self._commit)
 
     def _commit(self) -> None:
-        if self._due is None or self._loop.time() < self._due - self._loop._clock_resolution:  # type: ignore[attr-defined]
-            return
         self._due = None
         writer = self._writer
         assert writer is not None
@@ -96,7 +97,7 @@ class SimulatedCommitter(ManualCommitter):
 
     def _later(self, task: Callable[[], None]) -> None:
         self._tasks.append(task)
-        self._loop.call_later(self._random.uniform(0, self._longest), self._work)
+        self._loop.arrive_at(self._loop.time() + self._random.uniform(0, self._longest), None, self._work)
 
     def _work(self) -> None:
         # None left: closing has run them.

@@ -107,7 +107,7 @@ class Pipe:
         loop = self.link.network.loop
         arrival = max(self._last_arrival, loop.time() + self.link.delay())
         self._last_arrival = arrival
-        timer = loop.call_at(arrival, self._arrive, context=self.link.network.context)
+        timer = loop.arrive_at(arrival, self, self._arrive, context=self.link.network.context)
         self._flight.append((timer, segment, how))
 
     def _arrive(self) -> None:
@@ -263,7 +263,7 @@ class Endpoint(asyncio.Transport):
         """Something has arrived: have it read in a turn of its own."""
         if not self._read_scheduled and self.protocol is not None:
             self._read_scheduled = True
-            self._soon(self._read)
+            self._when_ready(self._read)
 
     def end_arrived(self) -> None:
         """The peer writes no more."""
@@ -277,16 +277,13 @@ class Endpoint(asyncio.Transport):
         self._broken = ConnectionResetError("connection reset by peer")
         # asyncio does not look at a socket that it does not read: it learns when it writes, or reads again.
         if not self._paused:
-            self._soon(self._broke)
+            self._when_ready(self._broke)
 
     def drained(self) -> None:
         """The wire has taken some of what was written."""
         left = len(self.outbound.outgoing)
-        if self._writing_paused and left <= self._low and not self.closed:
-            self._writing_paused = False
-            self._soon(self.protocol.resume_writing)
-        if self._closing and not left and not self.closed:
-            self._soon(self._lost, None)
+        if ((self._writing_paused and left <= self._low) or (self._closing and not left)) and not self.closed:
+            self._when_ready(self._write_on)
 
     def die(self) -> None:
         """Its process has been killed: nothing is told any more."""
@@ -294,6 +291,10 @@ class Endpoint(asyncio.Transport):
         self.closed = self._closing = True
 
     # Inside
+
+    def _when_ready(self, callback: Callable[[], object]) -> None:
+        context = self._link.network.context if self.process is None else self.process.context
+        self._loop.socket_ready(self, callback, context)
 
     def _soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         context = self._link.network.context if self.process is None else self.process.context
@@ -334,6 +335,14 @@ class Endpoint(asyncio.Transport):
             self._eof_told = True
             if not self.protocol.eof_received():
                 self.close()
+
+    def _write_on(self) -> None:
+        left = len(self.outbound.outgoing)
+        if self._writing_paused and left <= self._low and not self.closed:
+            self._writing_paused = False
+            self.protocol.resume_writing()
+        if self._closing and not left and not self.closed:
+            self._lost(None)
 
     def _broke(self) -> None:
         if self._broken is not None and not self._paused:

@@ -1,0 +1,141 @@
+"""The simulated loop's turns: what asyncio orders stays in order, everything else comes in any."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from streams.testkit import DeadlockError, elapse
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.schedule import Schedule
+
+SEEDS = range(60)
+
+
+def run(main: Callable[[SimulatedLoop], Coroutine[Any, Any, None]], schedule: Schedule | None = None) -> None:
+    loop = SimulatedLoop(schedule)
+    try:
+        loop.run_until_complete(loop.create_task(main(loop)))
+    finally:
+        loop.close()
+    assert loop.reports == []
+
+
+def mixed(seed: int, rush: float = 0.0, pause: float = 0.0) -> Schedule:
+    return Schedule(Random(seed), rush, pause)
+
+
+def orders(scene: Callable[[SimulatedLoop, list[str]], None], rush: float = 0.0, pause: float = 0.0) -> set[str]:
+    """Every order in which a scene's parts were noted, over many seeds."""
+    found: set[str] = set()
+    for seed in SEEDS:
+        noted: list[str] = []
+
+        async def main(loop: SimulatedLoop, noted: list[str] = noted) -> None:
+            scene(loop, noted)
+            await elapse(1.0)
+
+        run(main, mixed(seed, rush, pause))
+        found.add("".join(noted))
+    return found
+
+
+def every_order(letters: str, *lanes: str) -> set[str]:
+    """All orders of letters in which those of a lane stay in theirs."""
+    found = {"".join(order) for order in itertools.permutations(letters)}
+    return {order for order in found if all("".join(sorted(set(lane), key=order.index)) == lane for lane in lanes)}
+
+
+def test_interleaving_gives_every_order_that_keeps_lanes_and_no_other() -> None:
+    schedule = mixed(1)
+    items = [("x", "a"), ("x", "b"), ("y", "c"), ("z", "d")]
+    found = {"".join(schedule.interleave(items)) for _ in range(500)}
+    assert found == every_order("abcd", "ab")
+
+
+def test_what_one_program_calls_soon_stays_in_order_and_programs_and_events_come_in_every_order() -> None:
+    def scene(loop: SimulatedLoop, noted: list[str]) -> None:
+        one, other = loop.process("one"), loop.process("other")
+        for letter in "ab":
+            loop.call_soon(noted.append, letter, context=one.context)
+        loop.call_soon(noted.append, "c", context=other.context)
+        loop.socket_ready("a socket", lambda: noted.append("d"), one.context)
+
+    assert orders(scene) == every_order("abcd", "ab")
+    assert orders(scene, pause=0.3) == every_order("abcd", "ab")
+
+
+def test_timers_of_the_same_moment_and_what_arrives_then_come_in_every_order() -> None:
+    def scene(loop: SimulatedLoop, noted: list[str]) -> None:
+        for letter in "ab":
+            loop.call_at(0.5, noted.append, letter)
+        for letter in "cd":
+            loop.arrive_at(0.5, "a lane", lambda letter=letter: noted.append(letter))  # type: ignore[misc]  # bound now
+
+    assert orders(scene) == every_order("abcd", "cd")
+
+
+def test_timers_keep_the_order_of_their_times_and_fire_on_time() -> None:
+    for seed in SEEDS:
+        fired: list[float] = []
+
+        async def main(loop: SimulatedLoop, fired: list[float] = fired) -> None:
+            for when in (0.3, 0.1, 0.2):
+                loop.call_at(when, lambda: fired.append(loop.time()))
+            await elapse(1.0)
+
+        run(main, mixed(seed, pause=0.3))
+        assert fired == [0.1, 0.2, 0.3]
+
+
+def test_what_is_under_way_arrives_ahead_of_its_time_while_there_is_work_in_the_order_of_its_lane() -> None:
+    def scene(loop: SimulatedLoop, noted: list[str]) -> None:
+        def work(left: int) -> None:
+            noted.append("w")
+            if left:
+                loop.call_soon(work, left - 1)
+
+        loop.call_soon(work, 2)
+        for when, letter in ((0.2, "a"), (0.3, "b")):
+            loop.arrive_at(when, "a lane", lambda letter=letter: noted.append(letter))  # type: ignore[misc]  # bound now
+
+    assert orders(scene) == {"wwwab"}
+    found = orders(scene, rush=0.5)
+    assert {"wawbw", "wwabw", "awbww"} & found
+    assert all(order.replace("w", "") == "ab" for order in found)
+
+
+def test_nothing_of_a_killed_program_runs_wherever_it_waits() -> None:
+    for seed in SEEDS:
+        noted: list[str] = []
+
+        async def main(loop: SimulatedLoop, noted: list[str] = noted) -> None:
+            doomed = loop.process("doomed")
+            doomed.call(loop.call_soon, lambda: loop.call_soon(noted.append, "soon"))
+            doomed.call(loop.call_later, 0.1, noted.append, "timer")
+            doomed.call(loop.arrive_at, 0.1, None, lambda: noted.append("arrival"))
+            await asyncio.sleep(0)
+            doomed.call(loop.socket_ready, "a socket", lambda: noted.append("socket"))
+            loop.kill(doomed)
+            noted.append("killed")
+            doomed.call(loop.call_soon, noted.append, "after")
+            await elapse(1.0)
+            assert loop.timers() == 0
+
+        run(main, mixed(seed, rush=0.5, pause=0.3))
+        assert noted[-1] == "killed"
+
+
+def test_nothing_left_to_wait_for_is_a_deadlock() -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        loop.call_later(0.5, lambda: None).cancel()
+        loop.arrive_at(0.5, None, lambda: None).cancel()
+        await loop.create_future()
+
+    with pytest.raises(DeadlockError, match="main"):
+        run(main, mixed(0))
