@@ -91,4 +91,4 @@ class FetchRequested:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything told before this has been handled: the connection may read on."""
+    """A mark: to be passed on to the queue, which answers when all that was told before it is handled."""

@@ -131,6 +131,20 @@ class Detach:
     connection: Ref
 
 
+# --- from any connection
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Everything that ``connection`` told before is handled when this is. Reply: MarkReached.
+
+    With ``answered``, the reply does not come before the answers to it have left.
+    """
+
+    connection: Ref
+    answered: bool = False
+
+
 # --- from subscriptions
 
 
@@ -271,6 +285,7 @@ QueueMessage: TypeAlias = (
     | ExtendVisibility
     | CancelDemand
     | Detach
+    | Mark
     | OpenSubscription
     | ReserveMessages
     | CommitReservation
@@ -411,6 +426,11 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkReached:
+    """Everything that the connection told before its mark is handled."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueueDeleted:
     """The queue is gone, with everything in it."""
 
@@ -428,6 +448,7 @@ QueueReply: TypeAlias = (
     | FetchedRanges
     | BrowsedMessages
     | Refused
+    | MarkReached
     | QueueDeleted
 )
 """The closed family of what a queue actor tells its connections."""

@@ -28,6 +28,8 @@ from actors.messages import (
     FetchedRanges,
     FetchReserved,
     GetStatistics,
+    Mark,
+    MarkReached,
     OpenSubscription,
     PauseSenders,
     PurgeQueue,
@@ -146,7 +148,7 @@ class QueueActor(LoopActor):
         handler = _HANDLERS.get(kind)
         if handler is None:
             raise TypeError(f"a queue actor does not handle {kind.__name__}; actors.messages has what it does")
-        if kind is not SendMessages and self._state.storing:
+        if kind is not SendMessages and self._state.storing and kind is not Mark:
             # What was accepted comes first: no other command may see the queue without it.
             self._store()
         try:
@@ -316,6 +318,9 @@ class QueueActor(LoopActor):
     def _detached(self, message: Detach) -> None:
         self._detach(message.connection)
 
+    def _mark(self, message: Mark) -> None:
+        self._output.tell(message.connection, MarkReached(), self._state.last_event if message.answered else 0)
+
     # --- handlers: subscriptions
 
     def _open_subscription(self, message: OpenSubscription) -> LaterReply:
@@ -399,6 +404,7 @@ _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     ExtendVisibility: QueueActor._extend,
     CancelDemand: QueueActor._cancel_demand,
     Detach: QueueActor._detached,
+    Mark: QueueActor._mark,
     OpenSubscription: QueueActor._open_subscription,
     ReserveMessages: QueueActor._reserve,
     CommitReservation: QueueActor._commit,

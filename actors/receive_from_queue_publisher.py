@@ -18,6 +18,8 @@ from actors.messages import (
     DeleteMessages,
     Detach,
     ExtendVisibility,
+    Mark,
+    MarkReached,
     QueueDeleted,
     ReceivedMessages,
     ReceiveMessages,
@@ -41,7 +43,7 @@ class ReceiverPort(TypingProtocol):
         """Messages for the client."""
 
     def caught_up(self) -> None:
-        """Everything that the client has said so far is handled."""
+        """Everything that the client had said before the last mark is handled."""
 
     def refused(self, code: str, text: str) -> None:
         """The client broke a rule, or the queue is gone; the connection is to end."""
@@ -103,6 +105,8 @@ class ReceiveFromQueuePublisher(LoopActor):
         elif kind is Refused:
             self._end(message.code, message.text)
         elif kind is CaughtUp:
+            self._queue.tell(Mark(self.actor_ref))
+        elif kind is MarkReached:
             self._port.caught_up()
         elif kind is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")

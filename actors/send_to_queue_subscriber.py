@@ -18,6 +18,8 @@ from actors.messages import (
     AttachSender,
     CapacityGranted,
     Detach,
+    Mark,
+    MarkReached,
     QueueDeleted,
     Refused,
     RequestCapacity,
@@ -53,7 +55,7 @@ class SenderPort(TypingProtocol):
         """Everything the client numbered below ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
 
     def caught_up(self) -> None:
-        """Everything that the client has said so far is handled."""
+        """Everything that the client had said before the last mark is handled."""
 
     def refused(self, code: str, text: str) -> None:
         """The client broke a rule, or the queue is gone; the connection is to end."""
@@ -154,6 +156,8 @@ class SendToQueueSubscriber(LoopActor):
         elif kind is Superseded:
             self._end("taken-over", "a newer connection carries this client id")
         elif kind is CaughtUp:
+            self._queue.tell(Mark(self.actor_ref))
+        elif kind is MarkReached:
             self._port.caught_up()
         elif kind is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")

@@ -30,6 +30,8 @@ from actors.messages import (
     FetchedMessages,
     FetchedRanges,
     FetchReserved,
+    Mark,
+    MarkReached,
     MessagesReserved,
     OpenSubscription,
     QueueDeleted,
@@ -75,7 +77,7 @@ class SubscriptionPort(TypingProtocol):
         """A fetch is complete."""
 
     def caught_up(self) -> None:
-        """Everything that the client has said so far is handled."""
+        """Everything that the client had said before the last mark is handled."""
 
     def refused(self, code: str, text: str, close: bool) -> None:
         """A request was refused; with ``close`` the connection is to end."""
@@ -171,6 +173,8 @@ class SubscriptionPublisher(LoopActor):
             case Refused():
                 self._refused(message)
             case CaughtUp():
+                self._queue.tell(Mark(self.actor_ref, answered=True))
+            case MarkReached():
                 self._port.caught_up()
             case QueueDeleted():
                 self._end("queue-deleted", "the queue was deleted, and the subscription with it")

@@ -24,6 +24,7 @@ from transport.enlisted import EnlistedTotal
 from transport.errors import LimitExceededError
 from transport.listener import Listen, Listening, listen
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+from transport.turns import Turns
 from transport.watermarks import Watermarks
 from transport.wire import Command, Error, Result, encode
 
@@ -33,8 +34,6 @@ EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
 """A broker in memory cannot count its starts; none restarts faster, and 32 bits last until 2037."""
-MAX_COMMANDS = 64
-"""Administrative commands under way at one time."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -73,6 +72,7 @@ class Broker:
         self.queues: QueueDirectory
         self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
+        self._turns: Turns
         self._servers: list[Listening] = []
         self._accepted: set[int] = set()
         self._next_number = 0
@@ -93,6 +93,7 @@ class Broker:
         """
         self._loop = asyncio.get_running_loop()
         self._started_at = self._loop.time()
+        self._turns = Turns(self._loop)
         self._stopping = self._loop.create_future()
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
@@ -197,10 +198,7 @@ class Broker:
             self._drained.set_result(None)
 
     def command(self, connection: BrokerConnection, frame: Command) -> None:
-        """Run an administrative command and answer it."""
-        if len(self._commands) >= MAX_COMMANDS:
-            connection.send(Error("limit-exceeded", f"{MAX_COMMANDS} commands are under way; try again", close=False))
-            return
+        """Run an administrative command and answer it; each connection has one under way at most."""
         task = self._loop.create_task(self._run_command(connection, frame), name=f"command {frame.name:.40}")
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
@@ -233,6 +231,8 @@ class Broker:
                 logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
                 known = ("internal-error", "the command failed; the broker's log has the reason")
             connection.send(Error(*known, close=False))
+        finally:
+            connection.go_on()
 
     def _limit_connections(self) -> None:
         self.max_connections = connections_allowed(self.config.max_connections)
@@ -274,7 +274,7 @@ class Broker:
         self._next_number += 1
         self._accepted.add(number)
         handler = BrokerConnection(self, protocol, number, self._loop.time())
-        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat)
+        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat, self._turns)
 
     async def _close_servers(self) -> None:
         for server in self._servers:

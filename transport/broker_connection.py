@@ -5,6 +5,7 @@ Each role has a port: it starts the connection's actor, translates what the clie
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +34,23 @@ from actors import (
     Writable,
 )
 from transport import wire
-from transport.cumulative import CumulativeDemand
-from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError
+from transport.cumulative import CumulativeDemand, GrantedDemand
+from transport.errors import BrokerError, LimitExceededError, RemoteProtocolError, UnreadError
 from transport.field_checks import is_uint_or_nil
 from transport.frames import MAX_FRAME_BYTES
 from transport.names import check_name
 from transport.port import Port
 from transport.protocol import Protocol
 from transport.sending_ports import AdministrationPort, SendingPort, TransactionPort
+from transport.under_way import UnderWay
 
 if TYPE_CHECKING:
     from transport.broker import Broker
     from transport.connection import FrameConnection
 
-MAX_WAITING = 2_048
-"""Frames that wait for a connection's actor, above which the socket is not read; one receive of tiny frames adds some thousands."""
 MAX_WAIT_MS = 10_000
+
+logger = logging.getLogger("penstock.broker")
 
 
 class RefusalError(BrokerError):
@@ -82,7 +84,7 @@ class BrokerConnection:
         self.connection: FrameConnection | None = None
         self.actor: LoopActorRef[Any] | None = None
         self._port: Port | None = None
-        self._behind = False
+        self._under_way = UnderWay()
 
     # ConnectionHandler
 
@@ -91,7 +93,7 @@ class BrokerConnection:
         self.connection = connection
         self._broker.add_connection(self)
 
-    def frame_received(self, frame: wire.Frame) -> None:
+    def frame_received(self, frame: wire.Frame, work: int) -> None:
         """HELLO opens; everything else is the role's."""
         if isinstance(frame, wire.Hello):
             try:
@@ -106,7 +108,10 @@ class BrokerConnection:
         else:
             try:
                 self._port.received(frame)
-                self._read_no_faster_than_handled()
+                if self.actor is not None and self._under_way.add(work):
+                    self.actor.tell(CaughtUp())
+                if self._under_way.full:
+                    self.hold()
             except InboxOverflowError as error:
                 raise LimitExceededError(f"more requests than this connection may have waiting: {error}") from error
             except ActorDeadError:
@@ -114,22 +119,21 @@ class BrokerConnection:
                 self.refused("internal-error", "this connection's actor has stopped; connect again")
 
     def caught_up(self) -> None:
-        """The actor has handled what it had: read on."""
-        self._behind = False
+        """The queue has handled what it had of this client when the mark was sent: go on."""
+        if self._under_way.handled() and self.actor is not None and self.actor.is_alive():
+            self.actor.tell(CaughtUp())
+        if not self._under_way.full:
+            self.go_on()
+
+    def hold(self) -> None:
+        """Handle nothing more of this client, and read nothing, until `go_on`."""
+        if self.connection is not None:
+            self.connection.pause_reading()
+
+    def go_on(self) -> None:
+        """Handle again what the client says."""
         if self.connection is not None:
             self.connection.resume_reading()
-
-    def _read_no_faster_than_handled(self) -> None:
-        """Back-pressure on the client's socket: what it sends in small frames must not pile up in front of its actor."""
-        if (
-            self.actor is not None
-            and not self._behind
-            and self.actor.waiting > MAX_WAITING
-            and self.connection is not None
-        ):
-            self._behind = True
-            self.connection.pause_reading()
-            self.actor.tell(CaughtUp())
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the actor that publishes."""
@@ -143,12 +147,21 @@ class BrokerConnection:
         if self._port is not None:
             self._port.ended()
 
-    def connection_closed(self, error: Exception | None) -> None:  # noqa: ARG002 - why it ended changes nothing here
+    def connection_closed(self, error: Exception | None) -> None:
         """Stop the actor and forget the connection."""
+        if isinstance(error, UnreadError):
+            # Cut without a word to the client, which would not read it.
+            peer = self.connection.peer if self.connection is not None else "?"
+            who = f"{self.role} {self.client_id!r} of queue {self.queue!r}" if self.queue else f"{self.role}"
+            logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
         self.connection_ending()
         self._broker.remove_connection(self)
 
     # For the ports
+
+    def hold_to(self, granted: GrantedDemand) -> None:
+        """What the client sends is refused unseen where it exceeds this."""
+        self._protocol.granted = granted
 
     def send(self, frame: wire.Frame) -> None:
         """Write ``frame``."""

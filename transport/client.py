@@ -155,7 +155,7 @@ class BrokerLink:
         self._connection = connection
         connection.send(self._hello())
 
-    def frame_received(self, frame: Frame) -> None:
+    def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
         """WELCOME opens the link; everything else is the user's."""
         if isinstance(frame, Welcome):
             self._opened = True

@@ -2,6 +2,10 @@
 
 It executes what the pure parts decide (`FrameDecoder`, `Protocol`, `Liveness`): receives, writes, keeps the heartbeat and ends the
 connection, with one ERROR frame where the peer broke the protocol. What the frames mean is its handler's business.
+
+It bounds what a peer can make this side hold or do. Frames are handled within the connection's share of a turn (`Turns`); the rest waits as
+bytes, and meanwhile nothing is read. A broker does not read a client that does not read. And either side ends a connection whose peer
+leaves too much unread, or takes nothing for too long.
 """
 
 from __future__ import annotations
@@ -11,14 +15,18 @@ import logging
 from typing import Protocol as TypingProtocol
 from typing import cast
 
-from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError
-from transport.frames import FrameDecoder, Part
-from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, Liveness, Verdict
-from transport.protocol import Protocol, State
-from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
+from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part
+from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.protocol import Protocol, Side, State
+from transport.turns import Turns
+from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode, work_of
 
 WRITE_BUFFER_HIGH = 1024 * 1024
-"""Bytes waiting for the socket above which the handler is told to hold back."""
+"""Bytes waiting for the socket above which the handler is told to hold back, and a broker reads no more of this client."""
+MAX_UNSENT_BYTES = 3 * MAX_FRAME_BYTES
+"""Bytes waiting for the socket above which the connection is aborted. What is under way when the socket fills up stays below: deliveries
+that were asked for (8 MiB and a largest message, 16 MiB), or the answer to a command (16 MiB), and the short answers to what was read."""
 FLUSH_BYTES = 256 * 1024
 """Bytes gathered in one turn of the loop after which they are written at once."""
 LINGER = 2.0
@@ -35,8 +43,8 @@ class ConnectionHandler(TypingProtocol):
     def connection_opened(self, connection: FrameConnection) -> None:
         """The TCP connection stands."""
 
-    def frame_received(self, frame: Frame) -> None:
-        """A frame that the protocol allows here; a `TransportError` raised ends the connection with its code."""
+    def frame_received(self, frame: Frame, work: int) -> None:
+        """A frame that the protocol allows here, and its work; a `TransportError` raised ends the connection with its code."""
 
     def writable_changed(self, writable: bool) -> None:
         """The socket takes less, or again more, than is written to it."""
@@ -48,8 +56,19 @@ class ConnectionHandler(TypingProtocol):
         """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""
 
 
+_BUSY, _UNREAD = 1, 2
+"""Why nothing is handled: the handler has asked for it, or the peer does not read."""
+
+
 class FrameConnection(asyncio.BufferedProtocol):
     """One framed connection.
+
+    Args:
+        protocol: its state.
+        handler: its owner.
+        loop: where it lives.
+        heartbeat: seconds, until WELCOME names another.
+        turns: shared by all connections that share the loop fairly; of its own by default.
 
     Attributes:
         bytes_in: bytes received so far.
@@ -63,6 +82,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         handler: ConnectionHandler,
         loop: asyncio.AbstractEventLoop,
         heartbeat: float = DEFAULT_HEARTBEAT,
+        turns: Turns | None = None,
     ) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
@@ -70,6 +90,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._protocol = protocol
         self._handler = handler
         self._loop = loop
+        self._turns = turns or Turns(loop)
         self._decoder = FrameDecoder()
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
@@ -78,6 +99,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._closing = False
         self._discarding = False
+        self._writable = True
+        self._reading = True
+        self._blocked = 0
+        self._working = False
+        self._in_line = False
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,22 +130,37 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._discarding:
             return
         self.bytes_in += nbytes
-        liveness = self._liveness
-        now = liveness.heard = self._loop.time()
+        self._liveness.heard = self._loop.time()
         try:
-            for raw in self._decoder.buffer_updated(nbytes):
-                self._receive(self._protocol.receive(raw))
-                if self._protocol.state is State.CLOSED:
-                    return
-            if self._decoder.error is not None:
-                raise self._decoder.error
-        except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
+            self._decoder.received(nbytes)
+        except TransportError as error:
             self.fail(error)
             return
-        if not self._decoder.mid_frame:
-            liveness.frame_began = None
-        elif liveness.frame_began is None:
-            liveness.frame_began = now
+        if self._blocked or self._in_line:
+            self._decoder.keep()
+            return
+        self._turns.used(self.work(self._turns.share()))
+
+    def work(self, share: int) -> int:
+        """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
+        self._in_line = False
+        self._working = True
+        protocol, next_frame = self._protocol, self._decoder.next_frame
+        units = 0
+        try:
+            while units < share and not (self._blocked or self._discarding):
+                raw = next_frame()
+                if raw is None:
+                    break
+                frame = protocol.receive(raw)
+                work = work_of(raw)
+                units += work
+                self._receive(frame, work)
+        except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
+            self.fail(error)
+        self._working = False
+        self._settle()
+        return units
 
     def eof_received(self) -> bool:
         """Called by asyncio: the peer has closed its side."""
@@ -129,7 +170,7 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio: the connection is over."""
-        self._closing = self._discarding = True
+        self._discard()
         self._protocol.state = State.CLOSED
         if self._timer is not None:
             self._timer.cancel()
@@ -138,10 +179,18 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by asyncio: the socket does not keep up."""
+        self._writable = False
+        self._liveness.held_up(self._taken(), self._loop.time())
+        if self._protocol.side is Side.BROKER:
+            # Not the client's side too: two that each wait for the other to read would wait for ever.
+            self._block(_UNREAD)
         self._handler.writable_changed(False)
 
     def resume_writing(self) -> None:
         """Called by asyncio: it has caught up."""
+        self._writable = True
+        self._liveness.keeps_up()
+        self._unblock(_UNREAD)
         self._handler.writable_changed(True)
 
     # Sending
@@ -171,7 +220,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._closing:
             return
         self._flush()
-        self._closing = self._discarding = True
+        self._discard()
         self._arm(self._loop.time() + CLOSE_TIMEOUT, self._abort)
         self._handler.connection_ending()
         if self._transport is not None:
@@ -180,7 +229,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def abort(self, error: Exception) -> None:
         """End at once, what is pending unwritten; the handler is told ``error``."""
         self._error = self._error or error
-        self._closing = self._discarding = True
+        self._discard()
         self._abort()
 
     def fail(self, error: Exception) -> None:
@@ -196,7 +245,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._protocol.state is not State.CLOSED:
             self.send(Error(code, str(error), close=True))
         self._flush()
-        self._closing = self._discarding = True
+        self._discard()
         self._protocol.state = State.CLOSED
         self._arm(self._loop.time() + LINGER, self._abort)
         self._handler.connection_ending()
@@ -209,18 +258,16 @@ class FrameConnection(asyncio.BufferedProtocol):
                 self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Take no more from the socket for now."""
-        if self._transport is not None and not self._closing:
-            self._transport.pause_reading()
+        """Handle no more frames for now, those that have arrived included, and take no more from the socket."""
+        self._block(_BUSY)
 
     def resume_reading(self) -> None:
-        """Take from the socket again."""
-        if self._transport is not None and not self._closing:
-            self._transport.resume_reading()
+        """Go on."""
+        self._unblock(_BUSY)
 
     # Inside
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame, work: int) -> None:
         if isinstance(frame, Ping):
             self.send(Pong(frame.token))
         elif isinstance(frame, Pong):
@@ -228,7 +275,52 @@ class FrameConnection(asyncio.BufferedProtocol):
         else:
             if isinstance(frame, Welcome):
                 self._opened(frame)
-            self._handler.frame_received(frame)
+            self._handler.frame_received(frame, work)
+
+    def _block(self, reason: int) -> None:
+        self._blocked |= reason
+        self._settle()
+
+    def _unblock(self, reason: int) -> None:
+        self._blocked &= ~reason
+        self._settle()
+
+    def _settle(self) -> None:
+        """Stand in line where something waits, read where nothing does; neither while there is a reason against it."""
+        if self._working or self._discarding:
+            return
+        decoder, liveness = self._decoder, self._liveness
+        waits = decoder.waiting
+        if waits:
+            decoder.keep()
+            if not self._blocked and not self._in_line:
+                self._in_line = True
+                self._turns.join(self)
+        if not decoder.mid_frame:
+            liveness.frame_began = None
+        elif liveness.frame_began is None:
+            liveness.frame_began = liveness.heard
+        self._read(not (waits or self._blocked))
+
+    def _read(self, reading: bool) -> None:
+        if reading is self._reading or self._transport is None:
+            return
+        self._reading = reading
+        if reading:
+            self._liveness.listen(self._loop.time())
+            self._transport.resume_reading()
+        else:
+            self._liveness.stop_listening(self._loop.time())
+            self._transport.pause_reading()
+
+    def _discard(self) -> None:
+        """Send and handle nothing more."""
+        self._closing = self._discarding = True
+        self._decoder.drop()
+
+    def _taken(self) -> int:
+        """Bytes that the system has taken of what was written."""
+        return self.bytes_out - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     def _opened(self, frame: Hello | Welcome) -> None:
         """Heartbeat and full-size frames begin once HELLO is answered."""
@@ -256,13 +348,30 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._liveness.said = self._loop.time()
         if not self._transport.is_closing():
             self._transport.writelines(parts)
+        if not self._writable:
+            self._bound_unsent(self._transport.get_write_buffer_size())
+
+    def _bound_unsent(self, unsent: int) -> None:
+        if unsent > MAX_UNSENT_BYTES and not self._closing:
+            self.abort(
+                UnreadError(f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}")
+            )
 
     def _check_liveness(self) -> None:
         now = self._loop.time()
+        if not self._writable:
+            self._liveness.held_up(self._taken(), now)
         verdict = self._liveness.check(now)
         if verdict is Verdict.SILENT:
             self.fail(
                 PeerTimeoutError(f"silent for {now - self._liveness.heard:.1f} s, or a frame not complete in time")
+            )
+            return
+        if verdict is Verdict.STUCK:
+            # There is no point in telling one who does not read why.
+            unsent = self.bytes_out - self._taken()
+            self.abort(
+                UnreadError(f"{unsent} bytes wait for a peer that has taken none for {SILENT_INTERVALS} heartbeats")
             )
             return
         if verdict is Verdict.PING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from actors.errors import DemandExceededError
+
 
 class CumulativeDemand:
     """The demand of one connection, one direction.
@@ -30,3 +32,26 @@ class CumulativeDemand:
         self.messages += messages
         self.bytes += size
         return self.messages, self.bytes
+
+
+class GrantedDemand(CumulativeDemand):
+    """Demand that this side has granted, and what the peer has used of it: what is beyond it is refused unseen.
+
+    The queue judges what it grants exactly, where a batch's last message leads beyond the bytes. This is the first look, at numbers
+    alone: whoever was granted nothing can have nothing checked.
+    """
+
+    __slots__ = ("used_bytes", "used_messages")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used_messages = 0
+        self.used_bytes = 0
+
+    def use(self, messages: int, size: int) -> None:
+        """The peer has sent so much; raises DemandExceededError where it may not."""
+        have_messages, have_bytes = self.messages - self.used_messages, self.bytes - self.used_bytes
+        if messages > have_messages or have_bytes <= 0:
+            raise DemandExceededError(messages, size, have_messages, have_bytes)
+        self.used_messages += messages
+        self.used_bytes += size

@@ -176,6 +176,12 @@ class PeerTimeoutError(TransportError):
     code = "timeout"
 
 
+class UnreadError(TransportError, ConnectionError):
+    """The peer does not read what is written to it: too much waits, or it has waited for too long. The connection is cut."""
+
+    code = "timeout"
+
+
 class ConnectionLostError(TransportError, ConnectionError):
     """The connection ended before the work on it did, and may be tried again."""
 

@@ -1,11 +1,13 @@
 """Heartbeats without a clock: when to ask whether the peer is there, and when to give it up.
 
 PING goes out when this side has said nothing for one interval, so that a quiet connection costs one small frame an interval each
-way; a peer that has said nothing for ``SILENT_INTERVALS`` intervals is gone. docs/protocol.md, "Opening and closing".
+way; a peer that has said nothing for ``SILENT_INTERVALS`` intervals is gone, and so is one that for as long takes nothing of what waits
+for it. docs/protocol.md, "Opening and closing", "What a client may have under way".
 """
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 
 DEFAULT_HEARTBEAT = 5.0
@@ -21,37 +23,80 @@ class Verdict(Enum):
     FINE = "fine"
     PING = "ping"
     SILENT = "silent"
+    STUCK = "stuck"
 
 
 class Liveness:
     """When each side was last heard; times are monotonic seconds.
 
+    A peer is not silent while this side does not listen. One that takes nothing of what is written to it is stuck, whatever it says:
+    where this side does not listen to it either, nothing else would ever end the connection.
+
     Attributes:
         interval: the heartbeat, seconds.
+        heard: when something was last received.
+        said: when something was last written.
         frame_began: when the frame now arriving began, or None between frames.
     """
 
-    __slots__ = ("frame_began", "heard", "interval", "said")
+    __slots__ = ("_checked", "_deaf_since", "_stuck_since", "_taken", "frame_began", "heard", "interval", "said")
 
     def __init__(self, interval: float, now: float) -> None:
         self.interval = interval
         self.heard = now
         self.said = now
         self.frame_began: float | None = None
+        self._deaf_since: float | None = None
+        self._stuck_since: float | None = None
+        self._taken = 0
+        self._checked = now
+
+    def stop_listening(self, now: float) -> None:
+        """Nothing is received from now on: what the peer says waits."""
+        if self._deaf_since is None:
+            self._deaf_since = now
+
+    def listen(self, now: float) -> None:
+        """What the peer says is received again; the time between does not count."""
+        since, self._deaf_since = self._deaf_since, None
+        if since is not None:
+            self.heard = now
+            if self.frame_began is not None:
+                self.frame_began += now - since
+
+    def held_up(self, taken: int, now: float) -> None:
+        """The peer has taken ``taken`` bytes so far and does not keep up; to be said again before each `check`."""
+        if self._stuck_since is None or taken > self._taken:
+            self._stuck_since = now
+        self._taken = taken
+
+    def keeps_up(self) -> None:
+        """The peer takes what is written again."""
+        self._stuck_since = None
 
     def check(self, now: float) -> Verdict:
         """What to do at ``now``."""
+        self._checked = now
+        if now >= self._stuck_at():
+            return Verdict.STUCK
         if now >= self._silent_at():
             return Verdict.SILENT
-        if now >= self.said + self.interval:
+        # What the peer does not take, it does not hear.
+        if now >= self.said + self.interval and self._stuck_since is None:
             return Verdict.PING
         return Verdict.FINE
 
     def next_check(self) -> float:
-        """The earliest time at which `check` can answer otherwise than FINE."""
-        return min(self.said + self.interval, self._silent_at())
+        """The earliest time at which `check` can answer otherwise than FINE, or must be told how much was taken."""
+        ping = self.said + self.interval if self._stuck_since is None else self._checked + self.interval
+        return min(ping, self._silent_at(), self._stuck_at())
+
+    def _stuck_at(self) -> float:
+        return math.inf if self._stuck_since is None else self._stuck_since + self.interval * SILENT_INTERVALS
 
     def _silent_at(self) -> float:
+        if self._deaf_since is not None:
+            return math.inf
         limit = self.interval * SILENT_INTERVALS
         if self.frame_began is not None:
             return min(self.heard, self.frame_began) + limit

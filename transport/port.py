@@ -19,7 +19,7 @@ class Port:
     _connection: BrokerConnection
 
     def caught_up(self) -> None:
-        """The actor has handled all that it had."""
+        """The queue has handled all that came before the last mark."""
         self._connection.caught_up()
 
     def received(self, frame: wire.Frame) -> None:

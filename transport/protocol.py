@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum
 
 from transport import wire
+from transport.cumulative import GrantedDemand
 from transport.errors import (
     BrokerError,
     InvalidNameError,
@@ -72,15 +73,17 @@ class Protocol:
         roles: the roles that this address serves (broker) or the one role asked for (client).
         role: the role, once HELLO has named it.
         state: where the connection is.
+        granted: the demand that what a sender sends is held against; None where none has been granted.
     """
 
-    __slots__ = ("_allowed", "role", "roles", "side", "state")
+    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
         self.roles = roles
         self.role: str | None = None
         self.state = State.CONNECTED
+        self.granted: GrantedDemand | None = None
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
@@ -88,8 +91,13 @@ class Protocol:
 
         Raises:
             RemoteProtocolError: it is malformed, or not allowed now.
+            DemandExceededError: it has more messages than were granted; they were not looked at.
             BrokerError: on the client's side, the broker's ERROR that closes.
         """
+        if self.granted is not None:
+            messages = wire.announced_messages(raw)
+            if messages is not None:
+                self.granted.use(messages, len(raw.body))
         frame = wire.decode(raw)
         if type(frame) not in self._allowed:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actors import OfferBatch, QueueError, SendToQueueSubscriber, StorageError
 from transport import wire
-from transport.cumulative import CumulativeDemand
+from transport.cumulative import GrantedDemand
 from transport.enlisted import EnlistedStages
 from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.frames import MAX_BODY_BYTES
@@ -26,7 +26,8 @@ class SendingPort(Port):
 
     def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
-        self._demand = CumulativeDemand()
+        self._demand = GrantedDemand()
+        connection.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         queue = broker.queues.get_or_create(hello.queue or "")
         self.actor = SendToQueueSubscriber.start(queue, hello.client_id, self, self._stage)
@@ -124,6 +125,7 @@ class AdministrationPort(Port):
         connection.welcome({})
 
     def received(self, frame: wire.Frame) -> None:
-        """COMMAND."""
+        """COMMAND: the next is not looked at before this one is answered."""
         assert isinstance(frame, wire.Command), "the protocol allows no other"
+        self._connection.hold()
         self._broker.command(self._connection, frame)

@@ -28,6 +28,12 @@ MAX_EXTENSION_MS = 12 * 3600 * 1000
 
 MAX_ERROR_TEXT = 1000
 """Characters of an ERROR's text, at most four bytes each: it rides in a header, and may quote what a peer has said."""
+MESSAGES_A_UNIT = 128
+"""Messages of a SEND whose offsets are checked in one unit of work."""
+BYTES_A_UNIT = 64 * 1024
+"""Bytes of a body that are copied in one unit of work."""
+LONG_WORK = 16
+"""Units of work of a frame for which something is made, or for which all of something is looked at."""
 
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""
@@ -361,6 +367,25 @@ def decode(raw: RawFrame) -> Frame:
     return frame
 
 
+def work_of(raw: RawFrame) -> int:
+    """How much work a frame makes that was decoded, in units: what one of no size costs, which is some microseconds."""
+    header = raw.header
+    kind: int = header[0]
+    if kind == Send.TYPE:
+        return 1 + int(header[3]) // MESSAGES_A_UNIT + len(raw.body) // BYTES_A_UNIT
+    if kind in _WITH_RANGES:
+        return len(header[1]) // 2
+    return _WORK.get(kind, 1) + len(raw.body) // BYTES_A_UNIT
+
+
+def announced_messages(raw: RawFrame) -> int | None:
+    """How many messages a SEND says that it has, before anything of it is looked at; None for anything else."""
+    header = raw.header
+    if header[0] == Send.TYPE and len(header) > 3 and is_uint(header[3]):
+        return int(header[3])
+    return None
+
+
 def brief(value: object) -> str:
     """``value`` for an error's text: short, and of a container only its kind, for a peer chooses how deep it nests."""
     if isinstance(value, list | dict):
@@ -390,9 +415,18 @@ def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: b
 
 
 def _decode_ranges(flat: list[int]) -> Ranges:
-    pairs = list(zip(flat[::2], flat[1::2], strict=True))
-    if any(count < 1 or first + count > MAX_INTEGER for first, count in pairs):
-        raise RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
+    """The pairs; one that goes on where the one before it ends is made one with it, as nothing else is kept for it."""
+    pairs: Ranges = []
+    start = end = -1
+    for first, count in zip(flat[::2], flat[1::2], strict=True):
+        if count < 1 or first + count > MAX_INTEGER:
+            raise RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
+        if first == end:
+            end += count
+            pairs[-1] = (start, end - start)
+        else:
+            start, end = first, first + count
+            pairs.append((first, count))
     return pairs
 
 
@@ -444,3 +478,7 @@ FRAMES: tuple[type[Frame], ...] = (
 """Every frame of version 1."""
 
 _LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in FRAMES}
+_WITH_RANGES = frozenset(frame.TYPE for frame in (Ack, Nack, Extend))
+_WORK = dict.fromkeys(
+    (frame.TYPE for frame in (Hello, Reserve, Fetch, Command, CommitTransaction, AbortTransaction)), LONG_WORK
+)

@@ -303,7 +303,9 @@ SENDS: dict[str, tuple[bytes, str]] = {
     "a delay of more than 12 hours": (encoded(Send(0, {"delay_ms": 43_200_001}, BATCH)), "protocol-error"),
     "no time to live": (encoded(Send(0, {"ttl_ms": 0}, BATCH)), "protocol-error"),
     "no message": (frame_bytes([17, 0, None, 0, 0, False, None, None], b"\x00" * 4), "protocol-error"),
-    "forged count": (frame_bytes([17, 0, None, 2**31, 1, False, None, None], b"\x00" * 9), "protocol-error"),
+    # A number that was not granted is refused before anything is looked at; one that was, for what is behind it.
+    "forged count": (frame_bytes([17, 0, None, 2**31, 1, False, None, None], b"\x00" * 9), "demand-exceeded"),
+    "forged small count": (frame_bytes([17, 0, None, 100, 1, False, None, None], b"\x00" * 9), "protocol-error"),
     "forged size": (frame_bytes([17, 0, None, 1, 2**40, False, None, None], b"\x00" * 9), "protocol-error"),
     "missing ids": (
         frame_bytes([17, 0, None, 1, 1, True, None, None], struct.pack("<2i", 0, 1) + b"x"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.cumulative import CumulativeDemand
+from actors.errors import DemandExceededError
+from transport.cumulative import CumulativeDemand, GrantedDemand
 
 numbers = st.integers(0, 2**63 - 1)
 
@@ -37,3 +39,19 @@ def test_what_one_side_grants_the_other_side_hears(increments: list[tuple[int, i
     granting, hearing = CumulativeDemand(), CumulativeDemand()
     for increment in increments:
         assert hearing.growth(*granting.grow(*increment)) == increment
+
+
+def test_more_messages_than_are_granted_and_any_without_bytes_are_refused_and_not_counted() -> None:
+    granted = GrantedDemand()
+    with pytest.raises(DemandExceededError):
+        granted.use(1, 10)
+    granted.grow(10, 100)
+    granted.use(4, 99)
+    with pytest.raises(DemandExceededError):
+        granted.use(7, 1)
+    granted.use(1, 1_000_000)
+    with pytest.raises(DemandExceededError):
+        granted.use(1, 1)
+    granted.grow(0, 1_000_000)
+    granted.use(5, 1)
+    assert (granted.used_messages, granted.used_bytes) == (10, 1_000_100)

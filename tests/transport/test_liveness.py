@@ -63,5 +63,45 @@ def test_nothing_is_due_before_the_next_check_and_something_is_then(
     assert liveness.check(due - 0.0005 - abs(due) * 1e-9) is Verdict.FINE
 
 
+def test_a_peer_that_is_not_listened_to_is_not_silent_and_has_its_time_anew_when_it_is() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.frame_began = 4.0
+    liveness.stop_listening(6.0)
+    liveness.stop_listening(9.0)
+    for now in (15.0, 40.0):
+        assert liveness.check(now) is Verdict.PING
+        liveness.said = now
+        assert liveness.next_check() == now + 5.0
+    liveness.listen(46.0)
+    liveness.said = 58.0
+    # Two seconds of the frame's time had passed before.
+    assert liveness.check(58.9) is Verdict.FINE
+    assert liveness.check(59.0) is Verdict.SILENT
+
+
+def test_a_peer_that_takes_nothing_for_three_intervals_is_stuck_whatever_it_says() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    liveness.held_up(taken=1000, now=2.0)
+    for now in (7.0, 12.0, 16.9):
+        liveness.heard = now
+        liveness.held_up(1000, now)
+        assert liveness.check(now) is Verdict.FINE, "one that takes nothing is not asked whether it is there"
+        assert now < liveness.next_check() <= now + 5.0
+    liveness.held_up(1000, 17.0)
+    assert liveness.check(17.0) is Verdict.STUCK
+
+
+def test_a_peer_that_takes_a_little_is_slow_and_not_stuck() -> None:
+    liveness = Liveness(5.0, now=0.0)
+    for step in range(20):
+        now = 4.0 * step
+        liveness.heard = now
+        liveness.held_up(1000 + step, now)
+        assert liveness.check(now) is Verdict.FINE
+    liveness.keeps_up()
+    liveness.heard = liveness.said = 90.0
+    assert liveness.check(94.0) is Verdict.FINE
+
+
 def test_the_protocols_times_are_the_constants() -> None:
     assert (DEFAULT_HEARTBEAT, SILENT_INTERVALS, HANDSHAKE_TIMEOUT) == (5.0, 3, 10.0)

@@ -1,4 +1,4 @@
-"""A client that says a great deal in tiny frames is read no faster than it is handled."""
+"""A client that says a great deal in tiny frames is read no faster than its queue handles it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,59 @@ from typing import Any
 import pytest
 
 from actors import MessageBatch
-from transport.broker_connection import MAX_WAITING, BrokerConnection
+from actors.messages import Mark
+from actors.queue_actor import QueueActor
+from transport.broker_connection import BrokerConnection
 from transport.frames import SHARED_BUFFER_BYTES
-from transport.wire import Ack, Deliver, Demand, Request, Send, Sent, encode
+from transport.turns import TURN_WORK
+from transport.under_way import MAX_UNDER_WAY
+from transport.wire import Ack, Deliver, Demand, Extend, Request, Send, Sent, encode
 
-FRAMES = 200_000
+FRAMES = 100_000
+
+
+def encoded(*frames: Any) -> bytes:
+    return b"".join(bytes(part) for frame in frames for part in encode(frame))
+
+
+class Watch:
+    """The most that waited for a queue, in its inbox and in the connections' actors before it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = 0
+        self.ranges = 0
+        self.marks = 0
+        frame_received = BrokerConnection.frame_received
+        receive = QueueActor.on_receive
+
+        def frame(connection: BrokerConnection, frame: Any, work: int) -> None:
+            frame_received(connection, frame, work)
+            if connection.actor is not None and connection.queue is not None:
+                queue = connection._broker.queues.get(connection.queue)
+                waiting = (*connection.actor.actor_inbox.queue, *queue.actor_inbox.queue)
+                self.most = max(self.most, len(waiting))
+                self.ranges = max(self.ranges, sum(len(getattr(item, "ranges", ())) for item in waiting))
+
+        def handle(queue: QueueActor, message: Any) -> Any:
+            self.marks += type(message) is Mark
+            return receive(queue, message)
+
+        monkeypatch.setattr(BrokerConnection, "frame_received", frame)
+        monkeypatch.setattr(QueueActor, "on_receive", handle)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
 
 
 def test_a_flood_of_tiny_frames_waits_in_the_socket_and_is_handled_whole(
-    run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch
+    run: Any, serve: Any, peers: Any, watch: Watch
 ) -> None:
-    most = 0
-    read_no_faster = BrokerConnection._read_no_faster_than_handled
-
-    def noticed(connection: BrokerConnection) -> None:
-        nonlocal most
-        read_no_faster(connection)
-        if connection.actor is not None:
-            most = max(most, connection.actor.waiting)
-
-    monkeypatch.setattr(BrokerConnection, "_read_no_faster_than_handled", noticed)
-
     async def main() -> None:
         async with serve() as broker, peers() as opened:
             receiver = await opened.open(broker.receive_address, "receiver")
-            one = b"".join(bytes(part) for part in encode(Request(1, 1)))
+            one = encoded(Request(1, 1))
             receiver.send_bytes(one * FRAMES)
             receiver.send(Request(3, 1_000_000))
             sender = await opened.open(broker.send_address, "sender")
@@ -43,8 +71,41 @@ def test_a_flood_of_tiny_frames_waits_in_the_socket_and_is_handled_whole(
                 delivered = await receiver.expect(Deliver)
                 got += len(delivered.batch)
                 receiver.send(Ack([(delivered.first, len(delivered.batch))]))
-        in_one_receive = SHARED_BUFFER_BYTES // len(one)
-        assert in_one_receive < FRAMES / 4, "the flood must be many receives long"
-        assert MAX_WAITING < most <= MAX_WAITING + in_one_receive + 1
+        assert SHARED_BUFFER_BYTES // len(one) < FRAMES / 3, "the flood must be many receives long"
+        assert watch.most <= MAX_UNDER_WAY
+        assert watch.marks > 50, "what counts is what the queue has handled, not the actor in front of it"
+
+    run(main)
+
+
+def test_ten_receivers_that_extend_the_same_ranges_again_and_again_pile_up_no_ranges_at_the_queue(
+    run: Any, serve: Any, peers: Any, watch: Watch
+) -> None:
+    # 1 KB on the wire each; every other message, so that no two ranges can be made one.
+    held, rounds = 400, 100
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            sender = await opened.open(broker.send_address, "sender")
+            await sender.expect(Demand)
+            floods, piles = [], []
+            for number in range(10):
+                flood = await opened.open(broker.receive_address, "receiver", client_id=f"flood-{number}")
+                flood.send(Request(held, 1_000_000))
+                floods.append(flood)
+                sender.send(Send(number * held, None, MessageBatch.from_payloads([b""] * held)))
+                delivered = await flood.expect(Deliver)
+                assert len(delivered.batch) == held
+                extend = encoded(Extend([(delivered.first + 2 * index, 1) for index in range(200)], 60_000))
+                piles.append(extend * rounds)
+            for flood, pile in zip(floods, piles, strict=True):
+                flood.send_bytes(pile)
+            for number, flood in enumerate(floods):
+                # Behind all of it: answered, so everything was handled.
+                flood.send(Ack([(number * held, held)]), Ack([(0, 1)]))
+            for flood in floods:
+                assert (await flood.refusal()).code == "unknown-acknowledgement"
+        each = MAX_UNDER_WAY + 200
+        assert watch.ranges <= min(10 * each, 20 * TURN_WORK)
 
     run(main)

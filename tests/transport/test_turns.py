@@ -1,0 +1,96 @@
+"""The line that whoever sends a great deal stands in, on a loop whose turns are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transport.turns import LEAST, SHARE, TURN_WORK, Turns
+
+
+class CountedLoop:
+    """Only what `Turns` uses: callbacks that run a turn later."""
+
+    def __init__(self) -> None:
+        self.ready: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.ready.append(callback)
+
+    def turn(self) -> None:
+        ready, self.ready = self.ready, []
+        for callback in ready:
+            callback()
+
+
+class Flood:
+    """Has ``left`` frames of ``cost`` units waiting, and joins again while it has any."""
+
+    def __init__(self, turns: Turns, left: int, cost: int = 1) -> None:
+        self.turns = turns
+        self.left = left
+        self.cost = cost
+        self.handled: list[int] = []
+
+    def work(self, share: int) -> int:
+        done = 0
+        while done < share and self.left:
+            self.left -= 1
+            done += self.cost
+        self.handled.append(done)
+        if self.left:
+            self.turns.join(self)
+        return done
+
+
+def made() -> tuple[Any, Turns]:
+    loop: Any = CountedLoop()
+    return loop, Turns(loop)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2_000), st.sampled_from([1, 3, 201])), min_size=1, max_size=40))
+def test_a_turn_does_no_more_for_many_who_flood_than_for_one_and_each_has_its_turn(
+    kinds: list[tuple[int, int]],
+) -> None:
+    loop, turns = made()
+    floods = [Flood(turns, left, cost) for left, cost in kinds]
+    for flood in floods:
+        turns.join(flood)
+    rounds = 0
+    while any(flood.left for flood in floods):
+        before = [len(flood.handled) for flood in floods]
+        waiting = [bool(flood.left) for flood in floods]
+        loop.turn()
+        rounds += 1
+        served = [flood.handled[-1] for flood, had in zip(floods, before, strict=True) if len(flood.handled) > had]
+        # One frame may be larger than what is left of the turn.
+        assert sum(served) < TURN_WORK + 201
+        assert served or not any(waiting)
+        # Nobody is served twice before everybody in line was served once.
+        still = [len(flood.handled) for flood in floods if flood.left]
+        assert not still or max(still) - min(still) <= 1
+        assert rounds < 100_000
+    assert turns.waiting == 0
+
+
+def test_whoever_sends_little_has_its_share_whatever_stands_in_line() -> None:
+    loop, turns = made()
+    assert turns.share() == SHARE
+    for _ in range(100):
+        turns.join(Flood(turns, 10_000))
+    loop.turn()
+    assert turns.share() == LEAST
+    turns.used(LEAST)
+    assert turns.share() == LEAST
+
+
+def test_what_is_handled_at_once_comes_out_of_the_turn_and_the_next_turn_begins_anew() -> None:
+    loop, turns = made()
+    turns.used(TURN_WORK - 10)
+    assert turns.share() == 10
+    loop.turn()
+    assert turns.share() == SHARE
+    assert loop.ready == [], "an idle line costs no turns"

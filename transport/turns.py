@@ -1,0 +1,75 @@
+"""Whose frames are handled in this turn of the loop, and how many: no connection holds the loop, however much it sends at once.
+
+Work is counted in units: what a frame of no size costs, some microseconds (`wire.work_of`). A connection that has just received something
+may have a share of the turn handled at once. What is beyond it waits, undecoded and unread, in one line with all others: each turn
+those in line have what the turn has for them, one after another. So what a turn does for those who send a great deal does not grow with
+their number, and whoever sends little is never in line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+
+TURN_WORK = 256
+"""Units that a turn has for those in line; about a millisecond, several times what a turn costs by itself."""
+SHARE = 64
+"""Units that one connection is given at a time: a receive of eight batches of a thousand messages is handled whole."""
+LEAST = 8
+"""Units that a connection which has just received something has in any case: one that sends little has no line to stand in."""
+
+
+class Worker(Protocol):
+    """What stands in line."""
+
+    def work(self, share: int) -> int:
+        """Handle what waits, of ``share`` units and one frame at least; returns the units. What is left joins the line again."""
+
+
+class Turns:
+    """The turns of one loop, shared by the connections that have to share it."""
+
+    __slots__ = ("_left", "_line", "_loop", "_scheduled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._line: deque[Worker] = deque()
+        self._left = TURN_WORK
+        self._scheduled = False
+
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return len(self._line)
+
+    def share(self) -> int:
+        """Units that a connection which has just received something may have handled now."""
+        return max(LEAST, min(SHARE, self._left))
+
+    def used(self, units: int) -> None:
+        """So much was handled outside of the line."""
+        self._left -= units
+        self._next_turn()
+
+    def join(self, worker: Worker) -> None:
+        """Stand in line, behind the others."""
+        self._line.append(worker)
+        self._next_turn()
+
+    def _next_turn(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        left = TURN_WORK
+        for _ in range(len(self._line)):
+            if left <= 0:
+                break
+            left -= self._line.popleft().work(min(SHARE, left))
+        # What those in line had, those who come now have not.
+        self._left = left
+        if self._line:
+            self._next_turn()
