@@ -131,15 +131,9 @@ class Detach:
     connection: Ref
 
 
-# --- from any connection
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Everything that ``connection`` told before is handled when this is. Reply: MarkReached.
-
-    With ``answered``, the reply does not come before the answers to it have left.
-    """
+    """All that ``connection`` told before is handled; if ``answered``, the answers to it have left too. Reply: MarkReached."""
 
     connection: Ref
     answered: bool = False

@@ -20,7 +20,8 @@ from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
-from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode, work_of
+from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
+from transport.work import work_of
 
 WRITE_BUFFER_HIGH = 1024 * 1024
 """Bytes waiting for the socket above which the handler is told to hold back, and a broker reads no more of this client."""

@@ -20,6 +20,7 @@ from transport.errors import (
     UnsupportedVersionError,
 )
 from transport.frames import CONTROL_FRAME_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES, RawFrame
+from transport.work import announced_messages
 
 
 class Side(Enum):
@@ -95,7 +96,7 @@ class Protocol:
             BrokerError: on the client's side, the broker's ERROR that closes.
         """
         if self.granted is not None:
-            messages = wire.announced_messages(raw)
+            messages = announced_messages(raw)
             if messages is not None:
                 self.granted.use(messages, len(raw.body))
         frame = wire.decode(raw)

@@ -1,6 +1,6 @@
 """Whose frames are handled in this turn of the loop, and how many: no connection holds the loop, however much it sends at once.
 
-Work is counted in units: what a frame of no size costs, some microseconds (`wire.work_of`). A connection that has just received something
+Work is counted in units: what a frame of no size costs, some microseconds (`work_of`). A connection that has just received something
 may have a share of the turn handled at once. What is beyond it waits, undecoded and unread, in one line with all others: each turn
 those in line have what the turn has for them, one after another. So what a turn does for those who send a great deal does not grow with
 their number, and whoever sends little is never in line.

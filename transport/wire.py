@@ -12,7 +12,6 @@ from actors.batch import MessageBatch
 from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.field_checks import (
-    MAX_INTEGER,
     MAX_RANGES_PER_FRAME,
     Check,
     check_of,
@@ -21,6 +20,7 @@ from transport.field_checks import (
     is_uint_or_nil,
 )
 from transport.frames import Part, RawFrame, encode_frame
+from transport.range_pairs import decode_ranges
 
 VERSION = 1
 MAX_EXTENSION_MS = 12 * 3600 * 1000
@@ -28,12 +28,6 @@ MAX_EXTENSION_MS = 12 * 3600 * 1000
 
 MAX_ERROR_TEXT = 1000
 """Characters of an ERROR's text, at most four bytes each: it rides in a header, and may quote what a peer has said."""
-MESSAGES_A_UNIT = 128
-"""Messages of a SEND whose offsets are checked in one unit of work."""
-BYTES_A_UNIT = 64 * 1024
-"""Bytes of a body that are copied in one unit of work."""
-LONG_WORK = 16
-"""Units of work of a frame for which something is made, or for which all of something is looked at."""
 
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""
@@ -362,28 +356,9 @@ def decode(raw: RawFrame) -> Frame:
     elif raw.body:
         raise RemoteProtocolError(f"{cls.__name__.upper()} has a body of {len(raw.body)} bytes; it has none")
     if layout.has_ranges:
-        values[0] = _decode_ranges(values[0])
+        values[0] = decode_ranges(values[0])
     frame: Frame = cls(*values)
     return frame
-
-
-def work_of(raw: RawFrame) -> int:
-    """How much work a frame makes that was decoded, in units: what one of no size costs, which is some microseconds."""
-    header = raw.header
-    kind: int = header[0]
-    if kind == Send.TYPE:
-        return 1 + int(header[3]) // MESSAGES_A_UNIT + len(raw.body) // BYTES_A_UNIT
-    if kind in _WITH_RANGES:
-        return len(header[1]) // 2
-    return _WORK.get(kind, 1) + len(raw.body) // BYTES_A_UNIT
-
-
-def announced_messages(raw: RawFrame) -> int | None:
-    """How many messages a SEND says that it has, before anything of it is looked at; None for anything else."""
-    header = raw.header
-    if header[0] == Send.TYPE and len(header) > 3 and is_uint(header[3]):
-        return int(header[3])
-    return None
 
 
 def brief(value: object) -> str:
@@ -412,22 +387,6 @@ def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: b
         return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body, checked)
     except BatchError as error:
         raise RemoteProtocolError(f"{what}: {error}") from error
-
-
-def _decode_ranges(flat: list[int]) -> Ranges:
-    """The pairs; one that goes on where the one before it ends is made one with it, as nothing else is kept for it."""
-    pairs: Ranges = []
-    start = end = -1
-    for first, count in zip(flat[::2], flat[1::2], strict=True):
-        if count < 1 or first + count > MAX_INTEGER:
-            raise RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
-        if first == end:
-            end += count
-            pairs[-1] = (start, end - start)
-        else:
-            start, end = first, first + count
-            pairs.append((first, count))
-    return pairs
 
 
 class _Layout:
@@ -478,7 +437,3 @@ FRAMES: tuple[type[Frame], ...] = (
 """Every frame of version 1."""
 
 _LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in FRAMES}
-_WITH_RANGES = frozenset(frame.TYPE for frame in (Ack, Nack, Extend))
-_WORK = dict.fromkeys(
-    (frame.TYPE for frame in (Hello, Reserve, Fetch, Command, CommitTransaction, AbortTransaction)), LONG_WORK
-)
