@@ -309,6 +309,25 @@ class SubscriptionNotFoundError(QueueError):
         self.subscription = subscription
 
 
+class SubscriptionOwnedError(QueueError):
+    """Another owner has the subscription, and lives: its connection is open, and was heard within its heartbeats.
+
+    Attributes:
+        subscription: its name.
+        owner: what the owner calls itself; empty where it does not say.
+    """
+
+    code = "subscription-owned"
+
+    def __init__(self, subscription: str, owner: str) -> None:
+        by = f" ({owner})" if owner else ""
+        super().__init__(
+            f"subscription {subscription!r} has an owner that is connected{by}: end that one, or take the subscription over (take_over)"
+        )
+        self.subscription = subscription
+        self.owner = owner
+
+
 class StaleEpochError(QueueError):
     """Another owner has taken the subscription.
 

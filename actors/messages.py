@@ -152,6 +152,8 @@ class OpenSubscription:
     epoch: int | None = None
     starting: str = "earliest"
     owner_timeout: float | None = None
+    take_over: bool = False
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

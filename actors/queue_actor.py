@@ -48,6 +48,7 @@ from actors.messages import (
     SubscriptionOpened,
 )
 from actors.queue_output import QueueOutput
+from actors.queue_state.subscribing import Opening
 from actors.supervision import Supervision
 
 if TYPE_CHECKING:
@@ -331,6 +332,7 @@ class QueueActor(LoopActor):
             epoch=message.epoch,
             starting=message.starting,
             owner_timeout=message.owner_timeout,
+            opening=Opening(message.take_over, message.client, self.loop.time(), self._wall_us()),
         )
         self._watch(message.connection)
         opened = SubscriptionOpened(facts.epoch, facts.base, facts.high, facts.high_water)

@@ -141,6 +141,9 @@ class QueueDirectory:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._queues
+
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._numbers))
 

@@ -51,11 +51,19 @@ class SubscriptionOptions:
     epoch: int | None
     starting: str
     owner_timeout: float | None
+    take_over: bool = False
+    client: str = ""
+    must_exist: bool = False
 
     @property
     def browses(self) -> bool:
         """Whether it is no subscription, but reads what the queue stores."""
         return self.mode == "browse"
+
+    @property
+    def may_make_queue(self) -> bool:
+        """Whether a queue that does not exist is made: only for who begins to own, for what others look for is not in a new one."""
+        return self.mode == "own" and self.epoch is None and not self.must_exist
 
 
 class SubscriptionPort(TypingProtocol):
@@ -115,7 +123,11 @@ class SubscriptionPublisher(LoopActor):
     def on_start(self) -> None:
         """Open the subscription."""
         o = self._options
-        self._queue.tell(OpenSubscription(self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout))
+        self._queue.tell(
+            OpenSubscription(
+                self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client
+            )
+        )
 
     def on_stop(self) -> None:
         """The connection is gone; reservations stay."""

@@ -13,6 +13,7 @@ from spark_bridge.errors import (
     QueueMissingError,
     SchemaError,
     SparkBridgeError,
+    SubscriptionInUseError,
     SubscriptionTakenError,
     WriteError,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "QueueMissingError",
     "SchemaError",
     "SparkBridgeError",
+    "SubscriptionInUseError",
     "SubscriptionTakenError",
     "WriteError",
     "acknowledge",

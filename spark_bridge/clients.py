@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 from spark_bridge.options import SourceOptions
 from transport import Backoff
 from transport.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
 
+MAX_CLIENT_ID = 200
+"""Characters: a host's name has 64 at most, but nobody checks; the protocol's limit is 255 bytes."""
+
+
+def this_program() -> str:
+    """What the brokers call this program, in figures and where they refuse a subscription that it owns."""
+    return f"spark@{socket.gethostname()}/{os.getpid()}"[:MAX_CLIENT_ID]
+
 
 def connect(
-    options: SourceOptions, broker: str, mode: Mode, *, epoch: int | None = None, retry: Backoff = DEFAULT_RETRY
+    options: SourceOptions,
+    broker: str,
+    mode: Mode,
+    *,
+    epoch: int | None = None,
+    retry: Backoff = DEFAULT_RETRY,
+    client_id: str | None = None,
 ) -> SubscriptionClient:
     """A client of one of the queue's brokers; of no subscription in mode ``browse``."""
     return SubscriptionClient(
@@ -19,6 +36,10 @@ def connect(
         epoch=epoch,
         starting=options.starting_offsets,
         owner_timeout_ms=options.owner_timeout_ms,
+        take_over=options.take_over,
+        owner_wait=options.owner_wait_ms / 1000,
+        must_exist=options.missing_queue == "fail",
+        client_id=client_id or this_program(),
         token=options.token,
         retry=retry,
     )

@@ -19,15 +19,37 @@ class CheckpointError(SparkBridgeError):
     """An offset that is not this subscription's: the checkpoint belongs to something else."""
 
 
+SHARED = (
+    "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both (copies for each are not there yet). "
+    "So another name for one of two queries that are to read everything is no way out"
+)
+"""What people who know other brokers expect otherwise; said wherever a second name might look like the remedy."""
+
+
 class SubscriptionTakenError(SparkBridgeError):
     """Another query, or another source of the same query, has taken the subscription over."""
 
     def __init__(self, subscription: str, queue: str) -> None:
         super().__init__(
-            f"another query reads subscription {subscription!r} of queue {queue!r}; give each query its own (option subscription)"
+            f"another query has taken over subscription {subscription!r} of queue {queue!r}, with takeOver=true or while this one's "
+            f"connection was away; this one can neither read nor acknowledge any more. A subscription has one query. {SHARED}"
         )
         self.subscription = subscription
         self.queue = queue
+
+
+class SubscriptionInUseError(SparkBridgeError):
+    """Another query reads the subscription, and lives."""
+
+    def __init__(self, subscription: str, queue: str, broker: str, why: str, seconds: float) -> None:
+        super().__init__(
+            f"another query reads subscription {subscription!r} of queue {queue!r} at broker {broker}, and did not leave within "
+            f"{seconds:g} s ({why}). If it is this query, still running elsewhere, or another source of this query: end it. If it is to "
+            f"make room at once: start this one with takeOver=true, which ends it. A subscription has one query. {SHARED}"
+        )
+        self.subscription = subscription
+        self.queue = queue
+        self.broker = broker
 
 
 class DataLossError(SparkBridgeError):

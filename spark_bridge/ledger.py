@@ -7,6 +7,7 @@ collected when it is there; until then the ledger is *busy*.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -17,19 +18,27 @@ from typing import Any, NoReturn
 
 from spark_bridge import clients
 from spark_bridge.errors import (
+    SHARED,
     BrokerUnreachableError,
     DataLossError,
     OptionError,
     OtherQueueError,
+    QueueMissingError,
+    SubscriptionInUseError,
     SubscriptionTakenError,
 )
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
+from transport.liveness import DEFAULT_HEARTBEAT
 from transport.subscription_client import DEFAULT_RETRY, SubscriptionClient, SubscriptionState
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
+BEAT_SECONDS = DEFAULT_HEARTBEAT
+"""How long after a beat that failed, or found the client busy, the next one comes: a third of the silence that a broker bears."""
+MIN_BEAT_SECONDS = 0.02
+"""Between two beats, whatever heartbeat a broker asks for."""
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
@@ -70,9 +79,13 @@ class Answer:
     begun_anew: bool = False
 
 
-def connect(options: SourceOptions, broker: str, epoch: int | None = None) -> SubscriptionClient:
+def connect(
+    options: SourceOptions, broker: str, epoch: int | None = None, client_id: str | None = None
+) -> SubscriptionClient:
     """A client of ``broker`` for the owner of the subscription, or for a reader on behalf of the owner with ``epoch``."""
-    return clients.connect(options, broker, "own" if epoch is None else "read", epoch=epoch, retry=RETRY)
+    return clients.connect(
+        options, broker, "own" if epoch is None else "read", epoch=epoch, retry=RETRY, client_id=client_id
+    )
 
 
 @contextmanager
@@ -92,6 +105,15 @@ def explained(options: SourceOptions, broker: str, position: int | None = None) 
 def _explain(error: BrokerError, options: SourceOptions, broker: str, position: int | None) -> NoReturn:
     if error.code == "stale-epoch":
         raise SubscriptionTakenError(options.subscription, options.queue) from error
+    if error.code == "subscription-owned":
+        raise SubscriptionInUseError(
+            options.subscription, options.queue, broker, error.text, options.owner_wait_ms / 1000
+        ) from error
+    if error.code == "not-found" and position is None and options.missing_queue == "fail":
+        raise QueueMissingError(
+            f"broker {broker}: {error.text}. As missingQueue=fail has it the query does not make it: correct option queue, or make it "
+            f"with penstock queue create {options.queue}"
+        ) from error
     if error.code in ("data-loss", "not-found"):
         hint = ""
         if options.ack_on == "poll":
@@ -126,18 +148,24 @@ class Ledger:
 
     Not thread-safe: one thread uses it, and a thread that it starts itself for each request serves that.
 
+    Between requests the owner beats: while a batch is worked on nobody asks anything, for however long, and a broker gives a client up
+    that it has not heard for three heartbeats.
+
     Args:
         options: the query's.
         broker: the address.
+        client_id: what the owner calls itself.
 
     Attributes:
+        created: whether the queue did not exist, and was made for this query.
         state: the subscription as of the last answer; None before the first.
         facts: the queue's state as of the last reservation.
         due: when the request under way should be answered, in monotonic seconds; the last one's afterwards.
     """
 
-    def __init__(self, options: SourceOptions, broker: str) -> None:
+    def __init__(self, options: SourceOptions, broker: str, client_id: str | None = None) -> None:
         self.broker = broker
+        self.created = False
         self.state: SubscriptionState | None = None
         self.facts: Mapping[str, Any] = {}
         self.due = 0.0
@@ -146,8 +174,13 @@ class Ledger:
         self._owed = 0
         self._origin = Origin()
         self._future: Future[Answer] | None = None
-        self._client = connect(options, broker)
-        self._closed = False
+        self._client_id = client_id
+        self._client = connect(options, broker, client_id=client_id)
+        # Whoever uses the client: the request under way, or the next beat.
+        self._turn = threading.Lock()
+        self._parent = os.getppid()
+        self._beats: threading.Thread | None = None
+        self._closed = threading.Event()
 
     @property
     def future(self) -> Future[Answer] | None:
@@ -210,6 +243,17 @@ class Ledger:
             raise RuntimeError(f"nothing was asked of the ledger at {self.broker}")
         answer = future.result(0)
         self.state = answer.state
+        if self._beats is None and not self._closed.is_set():
+            self._beats = threading.Thread(target=self._beat, name=f"penstock-beats-{self.broker}", daemon=True)
+            self._beats.start()
+        if answer.state.created and not self.created:
+            self.created = True
+            logger.warning(
+                "queue %r did not exist at broker %s, and was made: if that is a misspelt name, option missingQueue=fail tells",
+                self._options.queue,
+                self.broker,
+            )
+        self._warn_of_sharing(answer.facts)
         self._acknowledged = answer.acknowledged
         if answer.begun_anew or answer.forgone == self._owed:
             self._owed = self._acknowledged
@@ -221,14 +265,49 @@ class Ledger:
 
     def close(self) -> None:
         """Close the connection, and end a request under way. Reservations stay."""
-        self._closed = True
+        self._closed.set()
         self._client.close()
 
-    # On the request's thread
+    def _warn_of_sharing(self, facts: Mapping[str, Any]) -> None:
+        """Say it when another subscription of the queue comes to live, each time."""
+        before, live = self.facts.get("live_subscriptions", 1), facts.get("live_subscriptions", 1)
+        if live > max(1, before):
+            logger.warning(
+                "queue %r at broker %s is read by %d subscriptions that live (penstock subscription list names them). %s",
+                self._options.queue,
+                self.broker,
+                live,
+                SHARED,
+            )
+
+    # On threads of its own
+
+    def _beat(self) -> None:
+        """Keep the connection while this program's parent lives: Spark ends a worker's JVM, and the worker may linger, busy with a call.
+
+        What it would still say is of no use to anybody, and a query that is started again would wait for it.
+        """
+        pause = 0.0
+        while not self._closed.wait(pause):
+            if os.getppid() != self._parent:
+                logger.warning("the program that started this query's worker has ended: its subscription is let go")
+                self.close()
+                return
+            pause = BEAT_SECONDS
+            if not self._turn.acquire(blocking=False):
+                continue  # a request is heard as well
+            try:
+                pause = max(MIN_BEAT_SECONDS, self._client.beat())
+            except (TransportError, OSError) as error:
+                logger.debug("the subscription at %s did not beat: %s", self.broker, error)
+            finally:
+                self._turn.release()
 
     def _serve(self, future: Future[Answer], origin: Origin, owed: int | None, order: Order | None) -> None:
         try:
-            future.set_result(self._answer(origin, owed, order))
+            with self._turn:
+                answer = self._answer(origin, owed, order)
+            future.set_result(answer)
         except BaseException as error:  # noqa: BLE001 - raised to whoever collects the answer
             future.set_exception(error)
 
@@ -273,8 +352,8 @@ class Ledger:
     def _begin_anew(self) -> SubscriptionState:
         """Own the ledger that is there now: with the epoch of one that was lost nothing can be opened."""
         self._client.close()
-        self._client = connect(self._options, self.broker)
-        if self._closed:  # meanwhile, and what has just been made was not there to be closed
+        self._client = connect(self._options, self.broker, client_id=self._client_id)
+        if self._closed.is_set():  # meanwhile, and what has just been made was not there to be closed
             self._client.close()
         state = self._open()
         logger.warning(

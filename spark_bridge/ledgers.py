@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, wait
 
-from spark_bridge.errors import BrokerUnreachableError, OptionError, SubscriptionTakenError
+from spark_bridge.clients import this_program
+from spark_bridge.errors import BrokerUnreachableError, OptionError, SubscriptionInUseError, SubscriptionTakenError
 from spark_bridge.ledger import STOP_SECONDS, Answer, Ledger, logger
 from spark_bridge.options import SourceOptions
 from transport.subscription_client import SubscriptionState
@@ -32,7 +34,10 @@ class Ledgers:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._ledgers = {broker: Ledger(options, broker) for broker in sorted(options.brokers)}
+        # One name for all, and no other query's: two addresses of one broker find each other's ownership by it.
+        client_id = f"{this_program()}/{secrets.token_hex(4)}"
+        self._client_id = client_id
+        self._ledgers = {broker: Ledger(options, broker, client_id) for broker in sorted(options.brokers)}
         self._patience = DOWN_AFTER_SECONDS if options.broker_down == "continue" else WAIT_SECONDS
         self.down: set[str] = set()
 
@@ -139,6 +144,9 @@ class Ledgers:
         except SubscriptionTakenError:
             self._check_one_name_each(ledger)
             raise
+        except SubscriptionInUseError as error:
+            self._check_not_ours(ledger, error)
+            raise
         if ledger.broker in self.down:
             self.down.remove(ledger.broker)
             logger.warning("broker %s of queue %r is back", ledger.broker, self._options.queue)
@@ -172,6 +180,17 @@ class Ledgers:
                 error.queue,
                 error.why,
             )
+
+    def _check_not_ours(self, refused: Ledger, error: SubscriptionInUseError) -> None:
+        """Two addresses of one broker, of which the second finds the first one's ownership.
+
+        Raises:
+            OptionError: it is that.
+        """
+        if f"({self._client_id})" in str(error):
+            raise OptionError(
+                f"option brokers names {refused.broker} and another address of the same broker; list each once"
+            ) from None
 
     def _check_one_name_each(self, taken: Ledger) -> None:
         """Two addresses of one broker take the subscription from each other.

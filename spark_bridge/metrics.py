@@ -14,9 +14,12 @@ METRICS = {
     "senderDemand": "sender_demand",
     "inFlight": "in_flight",
     "highWater": "high_water",
+    "liveSubscriptions": "live_subscriptions",
 }
 """Name in the query's progress -> name in the broker's answer."""
-GREATEST = frozenset({"oldestMs"})
+MADE = "queueMade"
+"""Says that the queue did not exist and was made for the query, where it was."""
+GREATEST = frozenset({"oldestMs", "liveSubscriptions"})
 """Of several brokers the greatest counts; the others are sums."""
 
 
@@ -25,16 +28,17 @@ def reported(ledgers: Ledgers) -> dict[str, Any]:
 
     Over several brokers: of those that are up all together, each one's under ``brokers``, and under ``down`` the others' addresses.
     """
+    made = {MADE: True} if any(ledger.created for ledger in ledgers) else {}
     figures = {ledger.broker: _named(ledger.facts) for ledger in ledgers}
     if len(figures) == 1:
-        return next(iter(figures.values()))
+        return next(iter(figures.values())) | made
     up = {broker: figure for broker, figure in figures.items() if broker not in ledgers.down}
     together: dict[str, Any] = {}
     for name in METRICS:
         values = [figure[name] for figure in up.values() if name in figure]
         if values:
             together[name] = max(values) if name in GREATEST else sum(values)
-    return together | {"brokers": up, "down": sorted(ledgers.down)}
+    return together | made | {"brokers": up, "down": sorted(ledgers.down)}
 
 
 def _named(facts: Mapping[str, Any]) -> dict[str, Any]:

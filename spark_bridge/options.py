@@ -10,6 +10,7 @@ from spark_bridge.option_values import (
     UNITS_MS,
     Option,
     addresses,
+    duration_ms,
     name,
     nonempty,
     parse_options,
@@ -17,6 +18,7 @@ from spark_bridge.option_values import (
     whole_number,
 )
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
+from transport.subscription_client import OWNER_WAIT
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
@@ -24,6 +26,9 @@ DEFAULT_MAX_BYTES_PER_BATCH = 64 * 2**20
 """A quarter of what a queue stores by default, for the same reason and with room to spare."""
 MAX_BROKERS = 64
 """Each costs the worker that plans a query a connection and a thread, and has its position in every offset of Spark's log."""
+DEFAULT_OWNER_WAIT_MS = round(OWNER_WAIT * 1000)
+"""What a killed driver leaves behind lingers for seconds, and a machine that is gone until its silence is noticed."""
+ONE_QUEUE = "a query reads one queue for each source that it loads, not a list or a pattern of names"
 UNITS_BYTES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 
 
@@ -44,6 +49,9 @@ class SourceOptions:
         fail_on_data_loss: whether positions that are gone end the query or are reported and skipped.
         ack_on: ``commit`` or ``poll``.
         owner_timeout_ms: how long reservations outlive the query's connection; None for ever.
+        take_over: whether the subscription is taken from a query that lives.
+        owner_wait_ms: how long a query that reads the subscription and lives is waited for.
+        missing_queue: ``create`` a queue that does not exist, or ``fail``.
         broker_down: ``wait`` for a broker that cannot be reached, or ``continue`` with the others meanwhile.
         starting_position: the first position that a batch read without a subscription reads; None for the oldest message.
         ending_position: where it stops, itself not read; None for the end of the queue as of the plan.
@@ -62,6 +70,9 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     ack_on: str = "commit"
     owner_timeout_ms: int | None = None
+    take_over: bool = False
+    owner_wait_ms: int = DEFAULT_OWNER_WAIT_MS
+    missing_queue: str = "create"
     broker_down: str = "wait"
     starting_position: int | None = None
     ending_position: int | None = None
@@ -74,6 +85,7 @@ class SourceOptions:
         Raises:
             OptionError: one is unknown, missing, given twice under two names, or has a value it cannot have.
         """
+        _refuse_several_queues(given)
         values = parse_options(_OPTIONS, given)
         if "queue" not in values:
             raise OptionError('option queue is missing: .option("queue", "orders")')
@@ -116,6 +128,18 @@ class SourceOptions:
                 f"endingPosition {self.ending_position} is before startingPosition {self.starting_position}"
             )
         return self
+
+
+def _refuse_several_queues(given: Mapping[str, str]) -> None:
+    """What Kafka's source takes by these names and this one does not, in its own words rather than as an unknown option."""
+    for option, text in given.items():
+        if option.lower() in ("subscribepattern", "assign"):
+            raise OptionError(f'option {option} is of no use here: {ONE_QUEUE}; name it: .option("queue", "orders")')
+        if option.lower() == "subscribe" and "," in text:
+            raise OptionError(
+                f"option subscribe has {text!r}, several names: {ONE_QUEUE}. Load each queue with a subscription of its own, and union "
+                "the frames where they belong together. A queue whose name has a comma is named by option queue, as it is"
+            )
 
 
 def _brokers(text: str) -> tuple[str, ...]:
@@ -174,6 +198,9 @@ _OPTIONS = (
     Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
     Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
     Option("owner_timeout_ms", ("ownerTimeout",), _duration),
+    Option("take_over", ("takeOver",), _flag),
+    Option("owner_wait_ms", ("ownerWait",), duration_ms),
+    Option("missing_queue", ("missingQueue",), _one_of("create", "fail")),
     Option("broker_down", ("brokerDown",), _one_of("wait", "continue")),
     Option("starting_position", ("startingPosition",), whole_number),
     Option("ending_position", ("endingPosition",), whole_number),

@@ -77,6 +77,14 @@ class BlockingConnection:
                 waiting[0] = waiting[0][taken:]
         self._liveness.said = self._clock()
 
+    def beat(self) -> float:
+        """Say that this side is there, if it has said nothing for a heartbeat; returns the seconds until it should do so again."""
+        self.catch_up()
+        now = self._clock()
+        if self._liveness.check(now) is Verdict.PING:
+            self.send(Ping(0))
+        return max(0.0, self._liveness.next_check() - now)
+
     def catch_up(self) -> None:
         """Take what has come since the last request, heartbeats or the end, without waiting."""
         self._receive_waiting()

@@ -93,6 +93,10 @@ class BlockingLink(Generic[C]):
                     raise
         if self._connection is None:
             self._connection = self._connect()
+            if self.closed:
+                # Meanwhile, from another thread, which found no connection to close.
+                self.drop()
+                raise LocalProtocolError(f"the client of {self.what} is closed")
         return self._connection
 
     def drop(self) -> None:

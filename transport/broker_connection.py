@@ -252,9 +252,9 @@ class SubscribingPort(Port):
         self._broker = broker
         self._queue = hello.queue or ""
         self._demand = CumulativeDemand()
-        options = _subscription_options(hello.options)
-        if options.browses:
-            # Looking for a queue does not make one.
+        options = _subscription_options(hello)
+        self._created = self._queue not in broker.queues
+        if not options.may_make_queue:
             broker.queues.get(self._queue)
         self.actor = SubscriptionPublisher.start(broker.queues.get_or_create(self._queue), options, self)
 
@@ -284,6 +284,7 @@ class SubscribingPort(Port):
             "high": message.high,
             "high_water": message.high_water,
             "id_prefix": self._broker.id_prefix(self._queue),
+            "created": self._created,
         }
         self._connection.welcome(facts)
 
@@ -336,12 +337,14 @@ def _seconds(ms: int, what: str) -> float:
     return ms / 1000
 
 
-def _subscription_options(options: wire.Options) -> SubscriptionOptions:
+def _subscription_options(hello: wire.Hello) -> SubscriptionOptions:
+    options = hello.options
     mode = options.get("mode", "own")
     name = "" if mode == "browse" else options.get("subscription")
     epoch = options.get("epoch")
     starting = options.get("starting", "earliest")
     timeout_ms = options.get("owner_timeout_ms")
+    take_over, must_exist = options.get("take_over", False), options.get("must_exist", False)
     if not isinstance(name, str):
         raise RemoteProtocolError("HELLO: a subscription needs the option subscription, its name")
     if mode != "browse":
@@ -355,4 +358,8 @@ def _subscription_options(options: wire.Options) -> SubscriptionOptions:
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
         if not is_uint_or_nil(number):
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(number)}, not a number of zero or more")
-    return SubscriptionOptions(name, mode, epoch, starting, None if timeout_ms is None else timeout_ms / 1000)
+    for flag, what in ((take_over, "take_over"), (must_exist, "must_exist")):
+        if not isinstance(flag, bool):
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(flag)}, neither true nor false")
+    timeout = None if timeout_ms is None else timeout_ms / 1000
+    return SubscriptionOptions(name, mode, epoch, starting, timeout, take_over, hello.client_id or "", must_exist)

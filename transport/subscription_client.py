@@ -7,6 +7,7 @@ requests) is made again inside, and the caller sees only what cannot be helped b
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,13 @@ from transport.wire import VERSION, Commit, Committed, Fetched, Hello, Options, 
 __all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
 
 Mode = Literal["own", "read", "browse"]
+OWNER_WAIT = 30.0
+"""Seconds for which a subscription is waited for whose owner lives. It is twice the silence after which a broker gives up a client that
+lost its machine or its network (three heartbeats, 15 s by default): so what is started again gets in while the rest of it goes."""
+OWNER_PAUSE = Backoff(minimum=0.05, maximum=1.0)
+"""How often the broker is asked meanwhile."""
+
+logger = logging.getLogger("penstock.subscription")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +58,10 @@ class SubscriptionClient(ClosedOnExit):
         epoch: the owner's; needed to read. An owner that has one resumes it.
         starting: ``earliest`` or ``latest``; holds when the subscription is created.
         owner_timeout_ms: how long reservations outlive the owner's connection; None for ever.
+        take_over: whether the subscription is taken from an owner that lives; otherwise that is waited for, and then refused.
+        owner_wait: for how many seconds that is.
+        must_exist: whether a queue that does not exist is refused rather than made.
+        client_id: what this client calls itself, which others are told that find the subscription owned.
         token: reserved for authentication; no broker checks it yet, and a warning says so.
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
@@ -71,6 +83,10 @@ class SubscriptionClient(ClosedOnExit):
         epoch: int | None = None,
         starting: str = "earliest",
         owner_timeout_ms: int | None = None,
+        take_over: bool = False,
+        owner_wait: float = OWNER_WAIT,
+        must_exist: bool = False,
+        client_id: str | None = None,
         token: str | None = None,
         retry: Backoff = DEFAULT_RETRY,
         clock: Callable[[], float] = time.monotonic,
@@ -88,10 +104,17 @@ class SubscriptionClient(ClosedOnExit):
         self._options: Options = {"mode": mode}
         if mode != "browse":
             self._options |= {"subscription": subscription, "starting": starting}
+        if take_over:
+            self._options["take_over"] = True
+        if must_exist:
+            self._options["must_exist"] = True
+        self._owner_wait = owner_wait
+        self._client_id = client_id
         if owner_timeout_ms is not None:
             self._options["owner_timeout_ms"] = owner_timeout_ms
         self._options |= token_option(token)
         self._clock = clock
+        self._chance = chance
         self._request = 0
 
     def open(self) -> SubscriptionState:
@@ -156,15 +179,52 @@ class SubscriptionClient(ClosedOnExit):
                 if not complete:
                     self._link.drop()
 
+    def beat(self) -> float:
+        """Stay the owner while there is nothing to ask: answer the broker's heartbeats, and connect again if the connection broke.
+
+        Returns:
+            the seconds after which to do it again at the latest.
+        """
+        connection = self._link.connected()
+        try:
+            return connection.beat()
+        except (TransportError, OSError):
+            self._link.drop()
+            raise
+
     def close(self) -> None:
         """Close the connection and end any wait for another; reservations stay."""
         self._link.close()
 
     def _connect(self, address: Address) -> SubscriptionConnection:
         options = self._options | ({} if self._epoch is None else {"epoch": self._epoch})
-        connection = SubscriptionConnection(address, Hello(VERSION, ROLE, self._queue, None, options), self._clock)
+        hello = Hello(VERSION, ROLE, self._queue, self._client_id, options)
+        refused_at: float | None = None
+        attempt = 0
+        while True:
+            try:
+                connection = SubscriptionConnection(address, hello, self._clock)
+                break
+            except BrokerError as error:
+                if error.code != "subscription-owned" or self._is_mine(error):
+                    raise
+                now = self._clock()
+                if refused_at is None:
+                    refused_at = now
+                    logger.warning(
+                        "%s; waiting up to %g s for its owner to go: %s", self._link.what, self._owner_wait, error.text
+                    )
+                pause = OWNER_PAUSE.delay(attempt, self._chance())
+                if self._link.closed or now + pause - refused_at > self._owner_wait:
+                    raise
+                attempt += 1
+                self._link.pause(pause)
         self._opened(connection)
         return connection
+
+    def _is_mine(self, error: BrokerError) -> bool:
+        """Whether the owner has this client's name, and would be waited for in vain."""
+        return bool(self._client_id) and f"({self._client_id})" in error.text
 
     def _opened(self, connection: SubscriptionConnection) -> None:
         """Go on with what WELCOME said, if it is still about the same."""

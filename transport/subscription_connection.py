@@ -31,6 +31,7 @@ class SubscriptionState:
         high: positions below are reserved; to one who browses, the queue's next sequence number.
         high_water: the queue's next sequence number.
         id_prefix: the first 8 bytes of the ids generated for this queue's messages.
+        created: whether the queue did not exist, and was made for this connection.
     """
 
     epoch: int
@@ -38,6 +39,7 @@ class SubscriptionState:
     high: int
     high_water: int
     id_prefix: bytes
+    created: bool = False
 
 
 class SubscriptionConnection(BlockingConnection):
@@ -98,4 +100,4 @@ class SubscriptionConnection(BlockingConnection):
         if not all(type(number) is int for number in numbers) or not isinstance(prefix, bytes):
             raise RemoteProtocolError(f"WELCOME to a subscription carries {sorted(options)}")
         epoch, base, high, high_water = numbers
-        self.state = SubscriptionState(epoch, base, high, high_water, prefix)
+        self.state = SubscriptionState(epoch, base, high, high_water, prefix, options.get("created") is True)

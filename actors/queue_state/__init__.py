@@ -59,7 +59,7 @@ from actors.queue_state.statistics import (
     ReservationFacts,
     SubscriptionStatistics,
 )
-from actors.queue_state.subscribing import SubscriptionFacts
+from actors.queue_state.subscribing import Opening, SubscriptionFacts
 
 __all__ = [
     "BLOCK",
@@ -95,6 +95,7 @@ __all__ = [
     "MessagesMoved",
     "MessagesReserved",
     "MessagesReturned",
+    "Opening",
     "Origin",
     "QueueLog",
     "QueuePurged",

@@ -110,15 +110,19 @@ class Ownership:
     """Who owns a subscription now.
 
     Attributes:
+        client: what the owner calls itself, or the last one did; empty where it does not say.
+        used: when it was last asked something or was connected, on the clock of deadlines; None if never in this life of the queue.
         connection: the owner's; None while none is connected.
         deadline: when its reservations end for want of an owner; None while they do not. ``heap`` is what knows that.
         waiting: the owner's reservation that waits.
     """
 
-    __slots__ = ("connection", "deadline", "heap", "ledger", "waiting")
+    __slots__ = ("client", "connection", "deadline", "heap", "ledger", "used", "waiting")
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
+        self.client = ""
+        self.used: float | None = None
         self.connection: Connection | None = None
         self.deadline: float | None = None
         self.heap: object | None = None

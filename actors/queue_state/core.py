@@ -264,4 +264,5 @@ class QueueCore:
             in_flight=self.leases.in_flight,
             full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
             reserved_bytes=reserved_bytes,
+            live_subscriptions=sum(owner.connection is not None for owner in self.owners.values()),
         )

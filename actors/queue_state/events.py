@@ -113,12 +113,14 @@ class SubscriptionOpened:
         epoch: the number of its ownership; greater each time.
         min_sequence: it gets no messages below this; what counts is what its first opening says.
         owner_timeout: seconds without an owner after which its reservations end; None for never.
+        opened_us: microseconds since the epoch; 0 where an older journal does not say.
     """
 
     name: str
     epoch: int
     min_sequence: int
     owner_timeout: float | None
+    opened_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

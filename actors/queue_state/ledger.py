@@ -94,9 +94,20 @@ class Ledger:
         epoch: the number of its ownership.
         min_sequence: the lowest queue number that it takes.
         owner_timeout: seconds; None for never.
+        opened_us: when its owner took it, microseconds since the epoch; 0 where nobody knows.
     """
 
-    __slots__ = ("_positions", "_segments", "base", "epoch", "high", "min_sequence", "name", "owner_timeout")
+    __slots__ = (
+        "_positions",
+        "_segments",
+        "base",
+        "epoch",
+        "high",
+        "min_sequence",
+        "name",
+        "opened_us",
+        "owner_timeout",
+    )
 
     def __init__(self, name: str, min_sequence: int) -> None:
         self.name = name
@@ -105,6 +116,7 @@ class Ledger:
         self.high = 0
         self.min_sequence = min_sequence
         self.owner_timeout: float | None = None
+        self.opened_us = 0
         self._segments: list[Segment] = []
         self._positions: list[int] = []
 
@@ -121,16 +133,17 @@ class Ledger:
     def snapshot(self) -> list[Any]:
         """All of it as plain values, for a checkpoint."""
         segments = [list(segment[1:]) for segment in self._segments]
-        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout, segments]
+        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout, segments, self.opened_us]
 
     @classmethod
     def restored(cls, snapshot: list[Any]) -> Ledger:
         """The ledger that ``snapshot`` was taken of."""
-        name, epoch, base, min_sequence, owner_timeout, segments = snapshot
+        name, epoch, base, min_sequence, owner_timeout, segments, *opened = snapshot
         ledger = cls(name, min_sequence)
         ledger.epoch = epoch
         ledger.base = ledger.high = base
         ledger.owner_timeout = owner_timeout
+        ledger.opened_us = opened[0] if opened else 0  # an older checkpoint does not say
         for start, stop, delivery_count, possibly_replayed in segments:
             ledger.append(start, stop, delivery_count, possibly_replayed)
         return ledger

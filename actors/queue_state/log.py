@@ -246,6 +246,7 @@ class QueueLog:
         if event.epoch > ledger.epoch:
             ledger.epoch = event.epoch
             ledger.owner_timeout = event.owner_timeout
+            ledger.opened_us = event.opened_us
 
     def _reserved(self, event: MessagesReserved, _number: int) -> None:
         ledger = self.ledgers.get(event.subscription)

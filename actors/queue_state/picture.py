@@ -9,6 +9,7 @@ from actors.queue_state.statistics import ConnectionStatistics, QueueStatistics,
 
 if TYPE_CHECKING:
     from actors.queue_state.core import QueueCore
+    from actors.queue_state.ledger import Ledger
 
 
 def picture_of(core: QueueCore, now: float) -> QueueStatistics:
@@ -33,12 +34,7 @@ def picture_of(core: QueueCore, now: float) -> QueueStatistics:
         total_purged=log.total_purged,
         oldest_ms=core.oldest_ms(now),
         connections=tuple(connections),
-        subscriptions=tuple(
-            SubscriptionStatistics(
-                ledger.name, ledger.epoch, ledger.base, ledger.high, core.owners[ledger.name].connection is not None
-            )
-            for ledger in log.ledgers.values()
-        ),
+        subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()),
         leaving=core.limbo.messages,
         total_expired=log.total_expired,
         total_dead_lettered=log.total_dead_lettered,
@@ -49,6 +45,23 @@ def picture_of(core: QueueCore, now: float) -> QueueStatistics:
         staged_bytes=log.staged_bytes,
         transactions=len({key[:2] for key in log.stages}),
         total_discarded=log.total_discarded,
+    )
+
+
+def _subscription(core: QueueCore, ledger: Ledger, now: float) -> SubscriptionStatistics:
+    owner = core.owners[ledger.name]
+    owned = owner.connection is not None
+    idle = None if owner.used is None else round(1000 * (now - owner.used))
+    return SubscriptionStatistics(
+        name=ledger.name,
+        epoch=ledger.epoch,
+        base=ledger.base,
+        high=ledger.high,
+        owned=owned,
+        owner=owner.client,
+        backlog=ledger.high - ledger.base + core.ready.messages,
+        opened_us=ledger.opened_us,
+        idle_ms=0 if owned else idle,
     )
 
 

@@ -11,6 +11,7 @@ from actors.queue_state.expiring import next_expiry
 from actors.queue_state.log import QueueLog
 from actors.queue_state.picture import picture_of
 from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
+from actors.queue_state.subscribing import Opening
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from actors.queue_state.statistics import QueueStatistics
     from actors.queue_state.subscribing import SubscriptionFacts
     from actors.queue_state.transactions import CommittedVersions
+
+_PLAIN = Opening()
 
 
 class QueueState:
@@ -284,26 +287,36 @@ class QueueState:
         epoch: int | None,
         starting: str,
         owner_timeout: float | None,
+        opening: Opening = _PLAIN,
     ) -> SubscriptionFacts:
         """Own a subscription, created if need be, or read one for its owner.
 
         Args:
             connection: whose requests follow.
             name: the subscription; to browse there is none.
-            mode: ``own`` takes it over from whoever owned it; ``read`` fetches for the owner with ``epoch``; ``browse`` opens nothing, it
+            mode: ``own`` takes it from an owner that is gone; ``read`` fetches for the owner with ``epoch``; ``browse`` opens nothing, it
                 only says what there is for ``browse``.
             epoch: of the owner, for ``read``; an owner that gives its own goes on after a lost connection, in the same epoch.
             starting: ``earliest``, or ``latest`` for only what is sent after its creation; otherwise ignored.
             owner_timeout: seconds without an owner after which reservations end; None for never.
+            opening: who the owner is, and whether it takes the subscription from one that is connected.
 
         Raises:
             SubscriptionNotFoundError: there is none to read.
+            SubscriptionOwnedError: its owner is connected, and not to be replaced.
             StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
             QueueLimitError: there are too many.
             InvalidRequestError: the queue is exclusive.
         """
         return subscribing.open_subscription(
-            self._core, connection, name, mode, epoch=epoch, starting=starting, owner_timeout=owner_timeout
+            self._core,
+            connection,
+            name,
+            mode,
+            epoch=epoch,
+            starting=starting,
+            owner_timeout=owner_timeout,
+            opening=opening,
         )
 
     def reserve(

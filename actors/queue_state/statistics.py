@@ -19,6 +19,7 @@ class ReservationFacts:
         in_flight: messages that receivers hold.
         full: whether the queue stores as much as it may, so that nothing comes in before something is acknowledged.
         reserved_bytes: bytes that this request has reserved; None where the ledger had the messages already.
+        live_subscriptions: subscriptions of the queue whose owner is connected, this one among them: they share its messages.
     """
 
     backlog: int
@@ -29,6 +30,7 @@ class ReservationFacts:
     in_flight: int
     full: bool
     reserved_bytes: int | None = None
+    live_subscriptions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,25 @@ class ConnectionStatistics:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStatistics:
-    """One ledger: positions ``base`` <= p < ``high`` are reserved."""
+    """One ledger: positions ``base`` <= p < ``high`` are reserved.
+
+    Attributes:
+        owned: whether its owner is connected.
+        owner: what the owner, or the last one, calls itself; empty where it does not say.
+        backlog: messages that it has reserved and not acknowledged, and those that are ready in the queue, for it or another.
+        opened_us: when an owner took it, microseconds since the epoch; 0 where nobody knows.
+        idle_ms: milliseconds since it was last used, 0 while its owner is connected; None where it was not since the queue's start.
+    """
 
     name: str
     epoch: int
     base: int
     high: int
     owned: bool
+    owner: str = ""
+    backlog: int = 0
+    opened_us: int = 0
+    idle_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from actors.errors import (
     QueueLimitError,
     StaleEpochError,
     SubscriptionNotFoundError,
+    SubscriptionOwnedError,
 )
 from actors.queue_state.browsing import lowest_stored
 from actors.queue_state.consumers import Ownership, Reservation, Subscriber
@@ -29,6 +30,23 @@ if TYPE_CHECKING:
 
 OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a subscription is opened; see ``QueueState.open_subscription``.
+
+    Attributes:
+        take_over: whether it is taken from an owner that is connected.
+        client: what the new owner calls itself, for others to be told.
+        now: seconds on the clock of deadlines.
+        wall_us: the time of day, microseconds since the epoch.
+    """
+
+    take_over: bool = False
+    client: str = ""
+    now: float = 0.0
+    wall_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,7 @@ def open_subscription(
     epoch: int | None,
     starting: str,
     owner_timeout: float | None,
+    opening: Opening,
 ) -> SubscriptionFacts:
     """Take over or join a subscription; see ``QueueState.open_subscription``."""
     if connection in core.subscribers:
@@ -66,8 +85,8 @@ def open_subscription(
             "out of turn; receive from it, or declare a queue that is not exclusive"
         )
     if mode == OWN:
-        ledger = _take_over(core, name, starting, owner_timeout) if epoch is None else _join(core, name, epoch)
-        _install(core, ledger, connection)
+        ledger = _take_over(core, name, starting, owner_timeout, opening) if epoch is None else _join(core, name, epoch)
+        _install(core, ledger, connection, opening)
     elif mode == READ:
         ledger = _join(core, name, epoch)
     else:
@@ -101,6 +120,7 @@ def reserve(
         core.effects.append(Reserved(connection, request, end, core.facts(now), core.last_event))
         return
     owner = core.owners[ledger.name]
+    owner.used = now
     if owner.waiting is not None:
         _answer_empty(core, owner.waiting, now)
     reservation = Reservation(connection, request, ledger, start=start, messages=messages, size=size, below=below)
@@ -166,6 +186,7 @@ def detach_subscriber(core: QueueCore, connection: Connection, now: float) -> No
     if owner is None or owner.connection != connection:
         return
     owner.connection = None
+    owner.used = now
     if owner.waiting is not None:
         end_wait(core, owner.waiting)
     _await_owner(core, owner, now)
@@ -196,7 +217,7 @@ def answer_reservations(core: QueueCore, now: float) -> None:
         _answer_empty(core, reservation, now)
 
 
-def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float | None) -> Ledger:
+def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float | None, opening: Opening) -> Ledger:
     if starting not in (EARLIEST, LATEST):
         raise InvalidRequestError(f"starting {starting!r} is neither {EARLIEST!r} nor {LATEST!r}")
     if owner_timeout is not None and owner_timeout < 0:
@@ -205,12 +226,17 @@ def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float |
     ledger = log.ledgers.get(name)
     if ledger is None and len(log.ledgers) >= MAX_SUBSCRIPTIONS:
         raise QueueLimitError("MAX_SUBSCRIPTIONS", MAX_SUBSCRIPTIONS, "use one that exists, or another queue")
+    owner = core.owners.get(name)
+    if owner is not None and owner.connection is not None and not opening.take_over:
+        # It lives: a connection that falls silent is closed, and its owner detached, within three heartbeats.
+        raise SubscriptionOwnedError(name, owner.client)
     epoch = 1 if ledger is None else ledger.epoch + 1
-    core.commit(SubscriptionOpened(name, epoch, log.next_sequence if starting == LATEST else 0, owner_timeout))
+    least = log.next_sequence if starting == LATEST else 0
+    core.commit(SubscriptionOpened(name, epoch, least, owner_timeout, opening.wall_us))
     return log.ledgers[name]
 
 
-def _install(core: QueueCore, ledger: Ledger, connection: Connection) -> None:
+def _install(core: QueueCore, ledger: Ledger, connection: Connection, opening: Opening) -> None:
     """Make ``connection`` the owner's; the one it replaces, of an older epoch or of this one, owns nothing any more."""
     owner = core.owners.setdefault(ledger.name, Ownership(ledger))
     if owner.waiting is not None:
@@ -224,6 +250,8 @@ def _install(core: QueueCore, ledger: Ledger, connection: Connection) -> None:
     if owner.deadline is not None:
         core.owner_deadlines.forget(owner)
     owner.connection = connection
+    owner.client = opening.client
+    owner.used = opening.now
 
 
 def _join(core: QueueCore, name: str, epoch: int | None) -> Ledger:

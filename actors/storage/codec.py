@@ -221,7 +221,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
     SubscriptionOpened: (
         OPENED,
-        lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout],
+        lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout, event.opened_us],
     ),
     MessagesReserved: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
     ReservationCommitted: (COMMITTED, lambda event: [event.subscription, event.position]),

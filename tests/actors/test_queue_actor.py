@@ -332,6 +332,7 @@ async def test_a_subscription_reserves_fetches_and_commits() -> None:
         "in_flight": 0,
         "full": False,
         "reserved_bytes": batch(b"x", b"y", b"z").nbytes,
+        "live_subscriptions": 1,
     }
     queue.tell(FetchReserved(owner.ref, 2, 1, 3))
     fetched = await owner.expect(FetchedRanges)

@@ -6,11 +6,14 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, StaleEpochError, SubscriptionNotFoundError
-from actors.queue_state import QueueSettings, QueueState, Reserved, SubscriptionFacts
+from actors.queue_state import Opening, QueueSettings, QueueState, Reserved, SubscriptionFacts
 
 
 def own(state: QueueState, connection: str, epoch: int | None = None) -> SubscriptionFacts:
-    return state.open_subscription(connection, "s", "own", epoch=epoch, starting="earliest", owner_timeout=None)
+    opening = Opening(take_over=True)
+    return state.open_subscription(
+        connection, "s", "own", epoch=epoch, starting="earliest", owner_timeout=None, opening=opening
+    )
 
 
 def reserve(state: QueueState, connection: str) -> None:

@@ -13,11 +13,13 @@ from actors.errors import (
     QueueLimitError,
     StaleEpochError,
     SubscriptionNotFoundError,
+    SubscriptionOwnedError,
 )
 from actors.queue_state import (
     MAX_RESERVE_WAIT_SECONDS,
     Deliver,
     Event,
+    Opening,
     QueueLog,
     QueueSettings,
     QueueState,
@@ -49,7 +51,10 @@ def store(queue: QueueState, count: int, now: float = 0.0) -> None:
 def own(
     queue: QueueState, connection: str = "owner", *, starting: str = "earliest", owner_timeout: float | None = None
 ) -> SubscriptionFacts:
-    return queue.open_subscription(connection, "sub", "own", epoch=None, starting=starting, owner_timeout=owner_timeout)
+    opening = Opening(take_over=True)
+    return queue.open_subscription(
+        connection, "sub", "own", epoch=None, starting=starting, owner_timeout=owner_timeout, opening=opening
+    )
 
 
 def read(queue: QueueState, connection: str, epoch: int | None, name: str = "sub") -> SubscriptionFacts:
@@ -501,3 +506,57 @@ def test_a_queue_begun_from_replayed_events_goes_on_where_it_was() -> None:
     (delivery,) = again.take_effects()
     assert isinstance(delivery, Deliver)
     assert (delivery.first, len(delivery.batch), delivery.possibly_replayed) == (4, 2, True)
+
+
+def plainly(queue: QueueState, connection: str, client: str = "", now: float = 0.0) -> SubscriptionFacts:
+    """Owns without taking over."""
+    opening = Opening(client=client, now=now, wall_us=7)
+    return queue.open_subscription(
+        connection, "sub", "own", epoch=None, starting="earliest", owner_timeout=None, opening=opening
+    )
+
+
+def test_an_owner_that_is_connected_is_not_replaced_unasked_and_named() -> None:
+    queue = queue_with(4)
+    plainly(queue, "one", "host/1")
+    before = queue.log.ledgers["sub"].snapshot()
+    with pytest.raises(
+        SubscriptionOwnedError, match=r"'sub' has an owner that is connected \(host/1\): .* \(take_over\)"
+    ):
+        plainly(queue, "two", "host/2")
+    assert queue.log.ledgers["sub"].snapshot() == before
+    ask(queue, 0, 2, connection="one")
+    queue.detach("one", 0.0)
+    assert plainly(queue, "two", "host/2").epoch == 2
+    with pytest.raises(SubscriptionOwnedError, match="host/2"):
+        plainly(queue, "three")
+
+
+def test_a_restarted_queue_has_no_owner_that_lives() -> None:
+    events: list[Event] = []
+    plainly(queue_with(events=events), "one")
+    again = QueueState("q", 0, QueueSettings(), log=QueueLog.replay(events))
+    assert plainly(again, "two").epoch == 2
+
+
+def test_a_reservation_says_how_many_subscriptions_live() -> None:
+    queue = queue_with(4)
+    plainly(queue, "one")
+    queue.open_subscription("x", "other", "own", epoch=None, starting="earliest", owner_timeout=None)
+    live = []
+    for start in range(2):
+        ask(queue, start, 1, connection="one")
+        live += [e.facts.live_subscriptions for e in queue.take_effects() if isinstance(e, Reserved)]
+        queue.detach("x", 0.0)
+    assert live == [2, 1]
+
+
+def test_the_picture_says_who_owns_a_subscription_and_since_when_nobody_does() -> None:
+    queue = queue_with(4)
+    plainly(queue, "one", "host/1", now=1.0)
+    ask(queue, 0, 1, connection="one")
+    [facts] = queue.statistics(5.0).subscriptions
+    assert (facts.owned, facts.owner, facts.backlog, facts.opened_us, facts.idle_ms) == (True, "host/1", 4, 7, 0)
+    queue.detach("one", 6.0)
+    [facts] = queue.statistics(8.5).subscriptions
+    assert (facts.owned, facts.owner, facts.idle_ms) == (False, "host/1", 2500)

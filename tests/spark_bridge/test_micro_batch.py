@@ -63,6 +63,9 @@ class PlayedBroker:
         self.committed = max(self.committed, position)
         return self.committed
 
+    def beat(self) -> float:
+        return DEADLINE
+
     def close(self) -> None:
         self.arrived.set()
 
@@ -97,7 +100,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Play]:
     stages: list[Stage] = []
 
     def make(brokers: dict[str, PlayedBroker], **options: Any) -> Stage:
-        monkeypatch.setattr("spark_bridge.ledger.connect", lambda _options, broker: brokers[broker])
+        monkeypatch.setattr("spark_bridge.ledger.connect", lambda _options, broker, **_named: brokers[broker])
         stages.append(Stage(brokers, **options))
         return stages[-1]
 

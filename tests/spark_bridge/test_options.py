@@ -157,3 +157,20 @@ def test_any_options_are_understood_or_refused_as_options(given: dict[str, str])
     except OptionError:
         return
     assert options.queue
+
+
+@pytest.mark.parametrize("name", ["subscribe", "Subscribe"])
+def test_a_list_of_queues_is_refused_and_says_what_to_do(name: str) -> None:
+    with pytest.raises(OptionError, match=r"'a,b', several names: a query reads one queue .* union the frames"):
+        SourceOptions.parse({name: "a,b"})
+
+
+def test_a_queue_may_have_a_comma_in_its_name_where_it_is_named_as_a_queue() -> None:
+    assert SourceOptions.parse({"queue": "a,b"}).queue == "a,b"
+    assert SourceOptions.parse({"subscribe": "a"}).queue == "a"
+
+
+@pytest.mark.parametrize("name", ["subscribePattern", "assign"])
+def test_patterns_and_assignments_are_refused_in_their_own_words(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"option {name} is of no use here: a query reads one queue"):
+        SourceOptions.parse({name: "a.*"})

@@ -111,7 +111,7 @@ def test_a_restarted_query_finds_the_batch_that_its_log_names(broker: Any, make_
     broker.send("q", numbers(0, 10))
     killed = make_reader()
     end = killed.latestOffset(killed.initialOffset(), ReadMaxRows(6))
-    restarted = make_reader()
+    restarted = make_reader(takeOver="true")
     assert values(restarted, at(0), end) == numbers(0, 6)
     assert restarted.latestOffset(end, ReadMaxRows(100)) == at(10)
 
@@ -120,7 +120,7 @@ def test_a_query_killed_before_its_first_log_entry_gets_the_same_messages(broker
     broker.send("q", numbers(0, 10))
     killed = make_reader()
     killed.latestOffset(killed.initialOffset(), ReadMaxRows(6))
-    restarted = make_reader()
+    restarted = make_reader(takeOver="true")
     start = restarted.initialOffset()
     end = restarted.latestOffset(start, ReadMaxRows(100))
     assert (start, end) == (at(0), at(6))
@@ -132,9 +132,9 @@ def test_a_query_that_was_replaced_is_fenced_off(broker: Any, make_reader: Make)
     old = make_reader()
     end = old.latestOffset(old.initialOffset(), ReadMaxRows(5))
     tasks = old.partitions(at(0), end)
-    new = make_reader()
+    new = make_reader(takeOver="true")
     assert new.initialOffset() == at(0)
-    with pytest.raises(SubscriptionTakenError, match="another query reads subscription 's' of queue 'q'"):
+    with pytest.raises(SubscriptionTakenError, match="another query has taken over subscription 's' of queue 'q'"):
         old.latestOffset(end, ReadMaxRows(5))
     with pytest.raises(SubscriptionTakenError):
         old.commit(end)
@@ -236,7 +236,7 @@ def test_a_released_range_ends_the_query(broker: Any, make_reader: Make) -> None
     killed = make_reader()
     end = killed.latestOffset(killed.initialOffset(), ReadMaxRows(5))
     release(broker)
-    restarted = make_reader()
+    restarted = make_reader(takeOver="true")
     with pytest.raises(DataLossError, match=r"'s' of queue 'q' no longer holds"):
         values(restarted, at(0), end)
     with pytest.raises(DataLossError):
@@ -250,7 +250,7 @@ def test_a_released_range_is_skipped_where_loss_is_allowed(
     killed = make_reader()
     end = killed.latestOffset(killed.initialOffset(), ReadMaxRows(5))
     release(broker)
-    restarted = make_reader(failOnDataLoss="false")
+    restarted = make_reader(failOnDataLoss="false", takeOver="true")
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         assert values(restarted, at(0), end) == []
         assert restarted.latestOffset(at(0), ReadMaxRows(5)) == at(5)

@@ -352,7 +352,9 @@ def test_reservations_outlive_their_connection_and_the_next_owner_has_a_greater_
     sender, first = bench.sender(), bench.subscription()
     sender.send_payloads(b"a", b"b")
     assert first.reserve(0, 1, wait_ms=10_000)[0] == 1
-    second = bench.subscription()
+    with pytest.raises(bench.client.Refused, match="subscription-owned"):
+        bench.subscription()
+    second = bench.subscription(take_over=True)
     assert (second.subscription_epoch, second.base, second.high) == (2, 0, 1)
     assert payloads(second.fetch(0, 1)) == [b"a"]
     with pytest.raises(bench.client.Refused, match="stale-epoch"):

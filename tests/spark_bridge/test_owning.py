@@ -1,0 +1,224 @@
+"""One query a subscription: who gets it while another query has it, and what both are told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from spark_bridge import (
+    PenstockDataSource,
+    QueueMissingError,
+    SubscriptionInUseError,
+    SubscriptionTakenError,
+    acknowledge,
+    clients,
+)
+from spark_bridge.reader import PenstockStreamReader
+from spark_bridge.schema import source_schema
+from tests.spark_bridge.places import Place
+from transport import BrokerError
+from transport.subscription_client import OWNER_WAIT
+
+Make = Callable[..., PenstockStreamReader]
+DEADLINE = 30.0
+MANY = ReadMaxRows(1000)
+HEARTBEAT = 0.05
+"""Of brokers whose clients are to fall silent soon."""
+
+
+@pytest.fixture
+def make_reader(broker: Any) -> Iterator[Make]:
+    made = []
+
+    def make(of: Any = None, **given: str) -> PenstockStreamReader:
+        options = {"queue": "q", "subscription": "s", "brokers": (of or broker).receiving} | given
+        made.append(PenstockDataSource(options).streamReader(source_schema(include_headers=False)))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+IMPATIENT = {"ownerWait": f"{round(20 * HEARTBEAT * 1000)}ms"}
+"""A query that waits for an owner to go for a moment only."""
+
+
+class Said(logging.Handler):
+    """Waits for what is logged."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+        self.heard = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._part in record.getMessage():
+            self.heard.set()
+
+
+@pytest.fixture
+def waits() -> Iterator[threading.Event]:
+    """Set when a query has found its subscription owned and waits."""
+    handler = Said("waiting up to")
+    logger = logging.getLogger("penstock.subscription")
+    logger.addHandler(handler)
+    yield handler.heard
+    logger.removeHandler(handler)
+
+
+def test_a_second_query_is_refused_while_the_first_lives_which_notices_nothing(broker: Any, make_reader: Make) -> None:
+    broker.send("q", [b"1", b"2"])
+    first = make_reader()
+    end = first.latestOffset(first.initialOffset(), MANY)
+    with pytest.raises(SubscriptionInUseError) as refused:
+        make_reader(**IMPATIENT).initialOffset()
+    text = str(refused.value)
+    assert f"/{os.getpid()}/" in text, "it names the owner's process"
+    assert "takeOver=true" in text
+    assert "Two subscriptions of one queue SHARE it" in text
+    [task] = first.partitions(Place(0), end)
+    assert [row for batch in first.read(task) for row in batch.column("value").to_pylist()] == [b"1", b"2"]
+    first.commit(end)
+
+
+def test_a_query_that_works_on_a_batch_for_long_beats_and_keeps_its_subscription(
+    make_broker: Callable[..., Any], make_reader: Make
+) -> None:
+    """Nothing is asked of the driver's reader meanwhile; the broker gives clients up after three heartbeats of silence."""
+    broker = make_broker(heartbeat=HEARTBEAT)
+    first = make_reader(broker)
+    first.initialOffset()
+    connection = broker.on_loop(lambda: list(broker.broker.connections))
+    with pytest.raises(SubscriptionInUseError):  # after 20 heartbeats
+        make_reader(broker, **IMPATIENT).initialOffset()
+    assert set(connection) <= set(broker.on_loop(lambda: list(broker.broker.connections)))
+    first.latestOffset(first.initialOffset(), MANY)
+
+
+def test_an_owner_that_fell_silent_gives_way_without_the_option(
+    make_broker: Callable[..., Any], make_reader: Make
+) -> None:
+    """As one whose machine is gone: its connection is open, and says nothing."""
+    broker = make_broker(heartbeat=HEARTBEAT)
+    silent = broker.client()
+    epoch = silent.open().epoch
+    reader = make_reader(broker)
+    assert reader.initialOffset() == Place(0)
+    assert reader._driven().state(broker.receiving).epoch == epoch + 1
+    with pytest.raises(BrokerError, match="stale-epoch"):
+        silent.commit(0)
+    silent.close()
+
+
+def test_a_restarted_query_waits_for_what_lingers_of_the_killed_one(
+    broker: Any, make_reader: Make, waits: threading.Event
+) -> None:
+    lingering = make_reader()
+    lingering.initialOffset()
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(make_reader().initialOffset)
+        assert waits.wait(DEADLINE)
+        assert not begun.done()
+        lingering.stop()
+        assert begun.result(DEADLINE) == Place(0)
+
+
+def test_a_worker_that_lingers_without_its_jvm_lets_its_subscription_go(
+    make_broker: Callable[..., Any], make_reader: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a live process, busy with a call that a dead JVM made."""
+    broker = make_broker(heartbeat=HEARTBEAT)
+    lingering = make_reader(broker)
+    lingering.initialOffset()
+    monkeypatch.setattr("spark_bridge.ledger.os.getppid", lambda: 1)
+    assert make_reader(broker).initialOffset() == Place(0)
+
+
+def test_the_wait_is_longer_than_the_silence_after_which_a_broker_gives_a_client_up() -> None:
+    from transport.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS
+
+    assert DEFAULT_HEARTBEAT * SILENT_INTERVALS < OWNER_WAIT
+
+
+def test_take_over_ends_the_first_query(broker: Any, make_reader: Make) -> None:
+    first = make_reader()
+    start = first.initialOffset()
+    assert make_reader(takeOver="true").initialOffset() == start
+    with pytest.raises(SubscriptionTakenError, match=r"takeOver=true or while .*SHARE it"):
+        first.latestOffset(start, MANY)
+
+
+def test_a_batch_read_and_an_acknowledgement_do_not_end_a_query_that_lives(
+    broker: Any, make_reader: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.send("q", [b"1"])
+    first = make_reader()
+    end = first.latestOffset(first.initialOffset(), MANY)
+    client = clients.SubscriptionClient
+    # `acknowledge` has no name for it.
+    monkeypatch.setattr(
+        clients, "SubscriptionClient", lambda *args, **named: client(*args, **(named | {"owner_wait": 0.0}))
+    )
+    with pytest.raises(Exception, match="has an owner that is connected"):
+        acknowledge(queue="q", subscription="s", brokers=broker.receiving)
+    batch = PenstockDataSource({"queue": "q", "subscription": "s", "brokers": broker.receiving} | IMPATIENT)
+    with pytest.raises(Exception, match="has an owner that is connected"):
+        batch.reader(source_schema(include_headers=False)).partitions()
+    first.commit(end)
+
+
+def test_two_live_subscriptions_of_a_queue_are_told_that_they_share_it(
+    broker: Any, make_reader: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = make_reader(), make_reader(subscription="t")
+    with caplog.at_level(logging.WARNING, "penstock.spark"):
+        start = first.latestOffset(first.initialOffset(), MANY)
+        report = first.reportLatestOffset()
+        assert report is not None
+        assert report["liveSubscriptions"] == 1
+        assert "SHARE" not in caplog.text
+        broker.send("q", [b"1", b"2"])
+        second.latestOffset(second.initialOffset(), MANY)
+        assert "is read by 2 subscriptions that live" in caplog.text
+        caplog.clear()
+        first.latestOffset(start, MANY)
+    assert "Two subscriptions of one queue SHARE it: each message goes to one of them" in caplog.text
+    for reader in (first, second):
+        report = reader.reportLatestOffset()
+        assert report is not None
+        assert (report["q"], report["liveSubscriptions"]) == ("q", 2)
+
+
+def test_a_queue_that_did_not_exist_is_made_and_that_is_told(
+    broker: Any, make_reader: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.send("there", [b"1"])
+    for queue, made in (("there", False), ("ordres", True), ("ordres", False)):
+        reader = make_reader(queue=queue)
+        with caplog.at_level(logging.WARNING, "penstock.spark"):
+            reader.latestOffset(reader.initialOffset(), MANY)
+        report = reader.reportLatestOffset()
+        assert report is not None
+        assert ("queueMade" in report) is made
+        assert (f"queue {queue!r} did not exist at broker {broker.receiving}, and was made" in caplog.text) is made
+        caplog.clear()
+        reader.stop()
+
+
+def test_a_queue_that_does_not_exist_ends_the_query_where_it_is_told_to(broker: Any, make_reader: Make) -> None:
+    with pytest.raises(
+        QueueMissingError, match=r"there is no queue 'ordres'\. As missingQueue=fail .* queue create ordres"
+    ):
+        make_reader(queue="ordres", missingQueue="fail").initialOffset()
+    assert "ordres" not in broker.on_loop(lambda: list(broker.broker.queues))
+    broker.send("orders", [b"1"])
+    reader = make_reader(queue="orders", missingQueue="fail")
+    assert reader.latestOffset(reader.initialOffset(), MANY) == Place(1)
