@@ -255,9 +255,10 @@ class PauseSenders:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseSubscription:
-    """Make what a subscription reserved receivable again. Reply to an ask: how many messages."""
+    """Make what a subscription reserved receivable again, and ``delete`` it or not. Reply to an ask: how many messages."""
 
     name: str
+    delete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

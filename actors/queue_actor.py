@@ -367,7 +367,7 @@ class QueueActor(LoopActor):
     # --- handlers: the broker
 
     def _release_subscription(self, message: ReleaseSubscription) -> LaterReply:
-        released = self._state.release_subscription(message.name, self.loop.time())
+        released = self._state.release_subscription(message.name, self.loop.time(), delete=message.delete)
         return self._output.answer_later(LaterReply(), released, self._state.last_event)
 
     def _purge(self, _message: PurgeQueue) -> LaterReply:

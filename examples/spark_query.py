@@ -24,6 +24,7 @@ orders = (
     .option("brokers", options.address)
     .option("queue", "orders")
     .option("subscription", "messages-by-sender")
+    .option("ackOn", "poll")  # there is no checkpoint below: without this the next run reads the last batch again
     .load()
 )
 sender = f.regexp_extract(orders.value.cast("string"), "from (.*)", 1).alias("sender")

@@ -175,7 +175,7 @@ class Administration:
         return answer
 
     async def subscriptions(self) -> list[Facts]:
-        """Every subscription: ``queue``, ``name`` and its figures."""
+        """Every subscription: ``queue``, ``name`` and its figures; docs/protocol.md, "Administration", has them."""
         return self._objects(await self._command("subscription.list"), "subscriptions")
 
     async def release_subscription(self, queue: str, name: str) -> int | None:
@@ -186,6 +186,15 @@ class Administration:
         """
         arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
         return _count(await self._command("subscription.release", arguments), "released")
+
+    async def delete_subscription(self, queue: str, name: str) -> int | None:
+        """Forget a subscription whose owner is gone; what it had reserved becomes receivable again. Returns how many messages.
+
+        Raises:
+            BrokerError: ``not-found``, or ``subscription-owned`` while its owner is connected.
+        """
+        arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
+        return _count(await self._command("subscription.delete", arguments), "released")
 
     async def transactions(self) -> list[Facts]:
         """Every open transaction: ``writer``, ``version``, ``queues`` (names), ``stages``, ``messages`` and ``bytes``."""

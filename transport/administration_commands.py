@@ -96,6 +96,12 @@ async def _subscription_release(broker: Broker, arguments: Options) -> Any:
     return {"queue": queue, "name": name, "released": await _ask(broker.queues.get(queue), ReleaseSubscription(name))}
 
 
+async def _subscription_delete(broker: Broker, arguments: Options) -> Any:
+    queue, name = _string(arguments, "queue"), _string(arguments, "name")
+    released = await _ask(broker.queues.get(queue), ReleaseSubscription(name, delete=True))
+    return {"queue": queue, "name": name, "released": released}
+
+
 async def _transaction_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
     return [transaction._asdict() for transaction in broker.queues.transactions.list()]
 
@@ -270,6 +276,7 @@ COMMANDS: dict[str, Handler] = {
     "queue.purge": _queue_purge,
     "subscription.list": _subscription_list,
     "subscription.release": _subscription_release,
+    "subscription.delete": _subscription_delete,
     "transaction.list": _transaction_list,
     "transaction.abort": _transaction_abort,
     "stats": _stats,

@@ -149,6 +149,21 @@ class SubscriptionReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionDeleted:
+    """A subscription is no more, and what it had reserved is given back.
+
+    Attributes:
+        epoch: its last. One of the same name that is made later has a greater one, and begins at a later position: what belonged to this
+            one can neither own nor read it.
+        position: its positions ended there.
+    """
+
+    name: str
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagesPublished:
     """A transaction was committed: what these stages hold can be received, in the place of its numbers.
 
@@ -181,6 +196,7 @@ Event: TypeAlias = (
     | MessagesReserved
     | ReservationCommitted
     | SubscriptionReleased
+    | SubscriptionDeleted
     | StagesPublished
     | StagesDiscarded
 )

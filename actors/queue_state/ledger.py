@@ -109,11 +109,11 @@ class Ledger:
         "owner_timeout",
     )
 
-    def __init__(self, name: str, min_sequence: int) -> None:
+    def __init__(self, name: str, min_sequence: int, position: int = 0) -> None:
         self.name = name
         self.epoch = 0
-        self.base = 0
-        self.high = 0
+        self.base = position
+        self.high = position
         self.min_sequence = min_sequence
         self.owner_timeout: float | None = None
         self.opened_us = 0

@@ -23,6 +23,7 @@ from actors.queue_state.events import (
     ReservationCommitted,
     StagesDiscarded,
     StagesPublished,
+    SubscriptionDeleted,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -51,6 +52,7 @@ class QueueLog:
         stored_batches: batches that still have one.
         stored_bytes: bytes of the batches that still have one, each whole and with the table's overhead.
         reserved_messages: messages in ledgers.
+        deleted_epoch: the greatest epoch that a deleted subscription had; ``deleted_position`` likewise.
         producers: producer to the number after the last one stored, the least recently heard of first.
         returns: how often what was given back has been delivered.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
@@ -63,6 +65,8 @@ class QueueLog:
     __slots__ = (
         "acknowledged",
         "delayed",
+        "deleted_epoch",
+        "deleted_position",
         "ledgers",
         "next_sequence",
         "producers",
@@ -95,6 +99,8 @@ class QueueLog:
         self.reserved_messages = 0
         self.producers: OrderedDict[str, int] = OrderedDict()
         self.ledgers: dict[str, Ledger] = {}
+        self.deleted_epoch = 0
+        self.deleted_position = 0
         self.returns = Returns()
         self.delayed: dict[int, tuple[int, int]] = {}
         self.stages: dict[StageKey, Stage] = {}
@@ -242,7 +248,9 @@ class QueueLog:
     def _opened(self, event: SubscriptionOpened, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         if ledger is None:
-            ledger = self.ledgers[event.name] = Ledger(event.name, event.min_sequence)
+            if event.epoch <= self.deleted_epoch:
+                return  # seen before its deletion was
+            ledger = self.ledgers[event.name] = Ledger(event.name, event.min_sequence, self.deleted_position)
         if event.epoch > ledger.epoch:
             ledger.epoch = event.epoch
             ledger.owner_timeout = event.owner_timeout
@@ -262,6 +270,15 @@ class QueueLog:
 
     def _released(self, event: SubscriptionReleased, _number: int) -> None:
         self._dropped(event)
+
+    def _deleted(self, event: SubscriptionDeleted, _number: int) -> None:
+        ledger = self.ledgers.get(event.name)
+        # An event that was seen before is about one of this name that was made later, if there is any.
+        if ledger is not None and ledger.epoch <= event.epoch:
+            del self.ledgers[event.name]
+            self.reserved_messages -= ledger.high - ledger.base
+        self.deleted_epoch = max(self.deleted_epoch, event.epoch)
+        self.deleted_position = max(self.deleted_position, event.position)
 
     def _dropped(self, event: ReservationCommitted | SubscriptionReleased) -> list[Range]:
         """What leaves a ledger with an event."""
@@ -315,6 +332,7 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     MessagesReserved: QueueLog._reserved,
     ReservationCommitted: QueueLog._committed,
     SubscriptionReleased: QueueLog._released,
+    SubscriptionDeleted: QueueLog._deleted,
     StagesPublished: QueueLog._published,
     StagesDiscarded: QueueLog._discarded,
 }

@@ -378,13 +378,14 @@ class QueueState:
         """
         return browsing.browse(self._core, start, stop)
 
-    def release_subscription(self, name: str, now: float) -> int:
-        """Make what a subscription reserved receivable again, in its old place; returns how many messages.
+    def release_subscription(self, name: str, now: float, *, delete: bool = False) -> int:
+        """Make what a subscription reserved receivable again, in its old place, and ``delete`` it or not; returns how many messages.
 
         Raises:
             SubscriptionNotFoundError: there is none.
+            SubscriptionOwnedError: it is not deleted while its owner is connected.
         """
-        return subscribing.release(self._core, name, now)
+        return (subscribing.delete if delete else subscribing.release)(self._core, name, now)
 
     # --- dead letters
 

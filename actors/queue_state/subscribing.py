@@ -19,7 +19,12 @@ from actors.queue_state.dispatch import dispatch, end_wait
 from actors.queue_state.dispatch import reserve as reserve_now
 from actors.queue_state.effects import Refuse, Reserved
 from actors.queue_state.entry import spans_of
-from actors.queue_state.events import ReservationCommitted, SubscriptionOpened, SubscriptionReleased
+from actors.queue_state.events import (
+    ReservationCommitted,
+    SubscriptionDeleted,
+    SubscriptionOpened,
+    SubscriptionReleased,
+)
 from actors.queue_state.ledger import FetchedRanges, Ledger
 from actors.queue_state.returning import remember
 from actors.queue_state.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
@@ -27,6 +32,7 @@ from actors.queue_state.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTI
 if TYPE_CHECKING:
     from actors.queue_state.core import QueueCore
     from actors.queue_state.effects import Connection
+    from actors.queue_state.events import Event
 
 OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
@@ -161,11 +167,36 @@ def release(core: QueueCore, name: str, now: float) -> int:
     ledger = core.log.ledgers.get(name)
     if ledger is None:
         raise SubscriptionNotFoundError(name)
-    segments = ledger.segments(ledger.base, ledger.high)
-    if not segments:
+    if ledger.base == ledger.high:
         return 0
+    return _give_back(core, ledger, SubscriptionReleased(name, ledger.high), now)
+
+
+def delete(core: QueueCore, name: str, now: float) -> int:
+    """Forget a subscription, as ``release`` does with what it reserved; see ``QueueState.release_subscription``."""
+    ledger = core.log.ledgers.get(name)
+    if ledger is None:
+        raise SubscriptionNotFoundError(name)
+    owner = core.owners.pop(name, None)
+    if owner is not None:
+        if owner.connection is not None:
+            core.owners[name] = owner
+            raise SubscriptionOwnedError(name, owner.client)
+        if owner.deadline is not None:
+            core.owner_deadlines.forget(owner)
+    # Who still reads for an owner of before is told, not left with a ledger that nobody changes any more.
+    for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
+        del core.subscribers[subscriber.connection]
+        error = SubscriptionNotFoundError(name)
+        core.effects.append(Refuse(subscriber.connection, error.code, str(error), None, close=True))
+    return _give_back(core, ledger, SubscriptionDeleted(name, ledger.epoch, ledger.high), now)
+
+
+def _give_back(core: QueueCore, ledger: Ledger, event: Event, now: float) -> int:
+    """Make what a ledger holds receivable again by ``event``; returns how many messages."""
+    segments = ledger.segments(ledger.base, ledger.high)
     released = ledger.high - ledger.base
-    core.commit(SubscriptionReleased(name, ledger.high))
+    core.commit(event)
     limit = core.settings.max_receives
     if limit is not None and limit > 1:
         # Not dead letters, not even after a restart: whoever releases a subscription wants its messages received.
@@ -230,7 +261,7 @@ def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float |
     if owner is not None and owner.connection is not None and not opening.take_over:
         # It lives: a connection that falls silent is closed, and its owner detached, within three heartbeats.
         raise SubscriptionOwnedError(name, owner.client)
-    epoch = 1 if ledger is None else ledger.epoch + 1
+    epoch = 1 + (log.deleted_epoch if ledger is None else ledger.epoch)
     least = log.next_sequence if starting == LATEST else 0
     core.commit(SubscriptionOpened(name, epoch, least, owner_timeout, opening.wall_us))
     return log.ledgers[name]

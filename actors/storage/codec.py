@@ -43,6 +43,7 @@ from actors.queue_state.events import (
     ReservedRange,
     StageKey,
     StagesDiscarded,
+    SubscriptionDeleted,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -59,6 +60,7 @@ RESERVED = 8
 COMMITTED = 9
 RELEASED = 10
 STAGES_DISCARDED = 11
+SUBSCRIPTION_DELETED = 12
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -226,6 +228,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesReserved: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
     ReservationCommitted: (COMMITTED, lambda event: [event.subscription, event.position]),
     SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
+    SubscriptionDeleted: (SUBSCRIPTION_DELETED, lambda event: [event.name, event.epoch, event.position]),
     StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
 }
 
@@ -239,5 +242,6 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     RESERVED: _reserved,
     COMMITTED: ReservationCommitted,
     RELEASED: SubscriptionReleased,
+    SUBSCRIPTION_DELETED: SubscriptionDeleted,
     STAGES_DISCARDED: lambda stages, below: StagesDiscarded(tuple(StageKey(*key) for key in stages), below),
 }

@@ -114,6 +114,7 @@ def _queue(queue: StoredQueue) -> dict[str, Any]:
         "ledgers": [ledger.snapshot() for ledger in log.ledgers.values()],
         "stages": [[*key, *_stage(stage)] for key, stage in log.stages.items()],
         "total_discarded": log.total_discarded,
+        "deleted": [log.deleted_epoch, log.deleted_position],
     }
 
 
@@ -132,6 +133,7 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     for writer, version, name, *facts in fields.get("stages", ()):
         log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
     log.total_discarded = fields.get("total_discarded", 0)
+    log.deleted_epoch, log.deleted_position = fields.get("deleted", (0, 0))
     settings = fields["settings"]
     return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
 

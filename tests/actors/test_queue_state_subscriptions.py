@@ -29,6 +29,7 @@ from actors.queue_state import (
     SubscriptionFacts,
     subscribing,
 )
+from actors.queue_state.events import SubscriptionDeleted
 
 LARGE = 10**9
 
@@ -560,3 +561,60 @@ def test_the_picture_says_who_owns_a_subscription_and_since_when_nobody_does() -
     queue.detach("one", 6.0)
     [facts] = queue.statistics(8.5).subscriptions
     assert (facts.owned, facts.owner, facts.idle_ms) == (False, "host/1", 2500)
+
+
+def test_a_deleted_subscription_is_gone_and_what_it_had_is_receivable_in_its_place() -> None:
+    events: list[Event] = []
+    queue = queue_with(4, events=events)
+    plainly(queue, "one", "host/1")
+    ask(queue, 0, 3, connection="one")
+    read(queue, "reader", 1)
+    with pytest.raises(SubscriptionOwnedError, match="host/1"):
+        queue.release_subscription("sub", 1.0, delete=True)
+    queue.detach("one", 1.0)
+    queue.take_effects()
+    assert queue.release_subscription("sub", 2.0, delete=True) == 3
+    [told] = [effect for effect in queue.take_effects() if isinstance(effect, Refuse)]
+    assert (told.connection, told.code, told.close) == ("reader", "not-found", True)
+    facts = queue.statistics(2.0)
+    assert (facts.subscriptions, facts.reserved, facts.ready) == ((), 0, 4)
+    with pytest.raises(SubscriptionNotFoundError):
+        queue.release_subscription("sub", 2.0, delete=True)
+    queue.attach_receiver("receiver")
+    queue.receive("receiver", 10, LARGE, 2.0)
+    delivered = [(e.first, len(e.batch)) for e in queue.take_effects() if isinstance(e, Deliver)]
+    assert sum(count for _, count in delivered) == 4
+    assert delivered[0][0] == 0
+    for log in (QueueLog.replay(events), QueueLog.replay([*events, *events])):
+        assert log == queue.log
+
+
+def test_one_that_is_made_after_a_deletion_shares_neither_epochs_nor_positions_with_what_was_deleted() -> None:
+    """A checkpoint or a task of the deleted one would be taken for its own otherwise."""
+    queue = queue_with(4)
+    for connection in ("a", "b", "one"):
+        own(queue, connection)
+    ask(queue, 0, 3, connection="one")
+    queue.detach("one", 1.0)
+    queue.release_subscription("sub", 1.0, delete=True)
+    assert plainly(queue, "two") == SubscriptionFacts(4, 3, 3, 4)
+    with pytest.raises(StaleEpochError):
+        read(queue, "reader", 1)
+    with pytest.raises(DataLossError):
+        ask(queue, 2, 1, connection="two")
+    ask(queue, 3, 4, connection="two")
+    assert fetched(queue, 3, 5, "two") == [b"000", b"001"]
+    again = queue.log.ledgers["sub"].snapshot()
+    queue.log.apply(SubscriptionDeleted("sub", 3, 3))
+    assert queue.log.ledgers["sub"].snapshot() == again
+
+
+def test_an_absent_owners_deadline_ends_with_its_subscription() -> None:
+    queue = queue_with(4)
+    own(queue, "one", owner_timeout=30.0)
+    ask(queue, 0, 3, connection="one")
+    queue.detach("one", 0.0)
+    queue.release_subscription("sub", 1.0, delete=True)
+    assert queue.next_deadline() is None
+    queue.tick(100.0)
+    assert queue.log.ledgers == {}

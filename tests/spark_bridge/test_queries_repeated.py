@@ -62,6 +62,20 @@ def test_a_batch_that_is_not_cached_is_read_again_for_each_action_and_is_the_sam
     assert reads == {(0, 100): 4, (100, 200): 4, (200, 300): 4}
 
 
+def test_a_query_without_a_checkpoint_that_acknowledges_as_it_asks_shows_every_row_once_over_two_runs(
+    spark: Any, broker: Any
+) -> None:
+    """The README's: without ``ackOn=poll`` the second run reads the first one's last batch again."""
+    rounds = []
+    for first in (0, 10):
+        broker.send("q", numbers(first, first + 10))
+        batches = Batches()
+        frame = source(spark, broker, ackOn="poll").load()
+        finish(frame.writeStream.foreachBatch(batches).trigger(availableNow=True).start())
+        rounds.append(batches.values)
+    assert rounds == [numbers(0, 10), numbers(10, 20)]
+
+
 def test_a_frame_joined_to_itself_has_every_row_twice_and_one_place_in_the_queue(
     spark: Any, broker: Any, tmp_path: Path
 ) -> None:

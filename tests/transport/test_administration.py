@@ -117,6 +117,7 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
             "stats": {"queues": []},
             "subscription.list": [],
             "subscription.release": {"released": 2},
+            "subscription.delete": {"released": 3},
             "transaction.list": [{"writer": "w", "version": 4}],
             "transaction.abort": {"discarded": 6},
         }
@@ -142,6 +143,7 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
             assert await administration.statistics() == {"queues": []}
             assert await administration.subscriptions() == []
             assert await administration.release_subscription("orders", "query") == 2
+            assert await administration.delete_subscription("orders", "query") == 3
             assert await administration.transactions() == [{"writer": "w", "version": 4}]
             assert await administration.abort_transaction("w", 4) == 6
             assert broker.commands == [
@@ -167,6 +169,7 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 ("stats", {}),
                 ("subscription.list", {}),
                 ("subscription.release", {"queue": "orders", "name": "query"}),
+                ("subscription.delete", {"queue": "orders", "name": "query"}),
                 ("transaction.list", {}),
                 ("transaction.abort", {"writer": "w", "version": 4}),
             ]

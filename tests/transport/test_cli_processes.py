@@ -23,6 +23,7 @@ import pytest
 from tests.transport.programs import DEADLINE, ROOT, BrokerProcess, Program
 from transport import MessageBatch
 from transport.stage_client import StageClient
+from transport.subscription_client import SubscriptionClient
 
 REAL_INPUT = ROOT.parent / "shared" / "data" / "access.log.gz"
 _names = count()
@@ -427,6 +428,26 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     code, _, err = broker.run("subscription release", queue, "query")
     assert code == 1
     assert "not-found" in err
+
+
+def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_that_is_gone(
+    broker: BrokerProcess, queue: str
+) -> None:
+    broker.fill(queue, [b"a", b"b", b"c"])
+    with SubscriptionClient(
+        broker.receiving, queue=queue, subscription="query", mode="own", client_id="host/7"
+    ) as owner:
+        owner.reserve(0, 2, 1000)
+        [row] = [line.split() for line in broker.run("subscription list")[1].decode().splitlines() if "query" in line]
+        assert row[:4] == [queue, "query", "3", "2"]
+        assert row[-5:] == ["now", "host/7", "1", "0", "2"]
+        code, _, err = broker.run("subscription delete", queue, "query")
+        assert (code, "host/7" in err) == (1, True)
+    while b"now" in broker.run("subscription list")[1]:
+        pass  # the broker has not seen the end of the connection yet; the test's deadline is this wait's
+    told = broker.run("subscription delete", queue, "query")
+    assert told == (0, f"subscription query of queue {queue} deleted, 2 messages returned\n".encode(), "")
+    assert b"query" not in broker.run("subscription list")[1]
 
 
 def test_open_transactions_are_listed_and_aborted(broker: BrokerProcess, queue: str) -> None:

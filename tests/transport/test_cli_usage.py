@@ -32,6 +32,7 @@ VERBS = [
     ["queue", "purge"],
     ["subscription", "list"],
     ["subscription", "release"],
+    ["subscription", "delete"],
     ["transaction", "list"],
     ["transaction", "abort"],
 ]
@@ -156,6 +157,7 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
         ["queue", "purge", "q"],
         ["subscription", "list"],
         ["subscription", "release", "q", "s"],
+        ["subscription", "delete", "q", "s"],
         ["transaction", "list"],
         ["transaction", "abort", "w", "1"],
     ],

@@ -1,7 +1,8 @@
-"""``penstock subscription``: see and release what named consumers, such as Spark queries, have reserved."""
+"""``penstock subscription``: see, release and forget what named consumers, such as Spark queries, have reserved."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,24 +12,38 @@ from transport.cli._admin import administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress, name
 
 if TYPE_CHECKING:
-    from transport.administration import Administration
+    from transport.administration import Administration, Facts
 
-app = typer.Typer(no_args_is_help=True, help="See and release what named consumers have reserved.")
+US_PER_SECOND = 1_000_000
+COLUMNS = (
+    ("queue", "queue"),
+    ("name", "name"),
+    ("backlog", "backlog"),
+    ("reserved", "reserved"),
+    ("opened", "opened"),
+    ("used", "last used"),
+    ("owner", "owner"),
+    ("epoch", "epoch"),
+    ("base", "base"),
+    ("high", "high"),
+)
+"""A broker that was started anew does not know when a subscription was last used: then it is when its owner took it."""
+
+app = typer.Typer(no_args_is_help=True, help="See, release and forget named consumers.")
 
 
 @app.command("list")
 def list_subscriptions(
     address: SendAddress = DEFAULT_SEND_ADDRESS, connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT
 ) -> None:
-    """List the subscriptions of all queues."""
+    """List the subscriptions of all queues: what they hold, what is behind, who owns them and since when nobody does."""
 
     async def talk(administration: Administration) -> None:
         found = sorted(
             await administration.subscriptions(), key=lambda facts: (str(facts.get("queue")), str(facts.get("name")))
         )
-        # Queue and name first, whatever else the broker has to say about them after.
-        rows = [{"queue": facts.get("queue"), "name": facts.get("name"), **facts} for facts in found]
-        show(f"{len(rows)} subscriptions", rows, None if rows else [("queue", "queue"), ("name", "name")])
+        now = time.time()
+        show(f"{len(found)} subscriptions", [_row(facts, now) for facts in found], COLUMNS)
 
     administer("subscription list", address, connect_timeout, talk)
 
@@ -48,3 +63,43 @@ def release_subscription(
         typer.echo(f"subscription {subscription} of queue {queue} released{returned}")
 
     administer("subscription release", address, connect_timeout, talk)
+
+
+@app.command("delete")
+def delete_subscription(
+    queue: QueueArgument,
+    subscription: Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)],
+    address: SendAddress = DEFAULT_SEND_ADDRESS,
+    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+) -> None:
+    """Forget a subscription that nobody uses any more; what it has reserved returns to its queue."""
+
+    async def talk(administration: Administration) -> None:
+        released = await administration.delete_subscription(queue, subscription)
+        returned = "" if released is None else f", {released} messages returned"
+        typer.echo(f"subscription {subscription} of queue {queue} deleted{returned}")
+
+    administer("subscription delete", address, connect_timeout, talk)
+
+
+def _row(facts: Facts, now: float) -> Facts:
+    """What a table shows of a subscription; of an older broker, which says less, what there is."""
+    base, high, opened = (facts.get(key) for key in ("base", "high", "opened_us"))
+    reserved = high - base if isinstance(base, int) and isinstance(high, int) else None
+    age = now - opened / US_PER_SECOND if isinstance(opened, int) and opened else None
+    idle = facts.get("idle_ms")
+    return facts | {
+        "reserved": reserved,
+        "opened": _ago(age),
+        "used": "now" if facts.get("owned") else _ago(idle / 1000 if isinstance(idle, int) else age),
+    }
+
+
+def _ago(seconds: float | None) -> str | None:
+    """A time in the largest unit that is full: "3 d ago"."""
+    if seconds is None:
+        return None
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{max(0, int(seconds))} s ago"
