@@ -198,7 +198,7 @@ class BrowseMessages:
     stop: int
 
 
-# --- between queues
+# --- between queues, and from transactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +215,6 @@ class DeadLettersMoved:
     """These messages, ``ranges`` of this queue, are stored in its dead-letter queue. No reply."""
 
     ranges: tuple[Range, ...]
-
-
-# --- from transactions
 
 
 @dataclass(frozen=True, slots=True)

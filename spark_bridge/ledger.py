@@ -30,13 +30,10 @@ from spark_bridge.errors import (
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
-from transport.liveness import DEFAULT_HEARTBEAT
-from transport.subscription_client import DEFAULT_RETRY, SubscriptionClient, SubscriptionState
+from transport.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
-BEAT_SECONDS = DEFAULT_HEARTBEAT
-"""How long after a beat that failed, or found the client busy, the next one comes: a third of the silence that a broker bears."""
 MIN_BEAT_SECONDS = 0.02
 """Between two beats, whatever heartbeat a broker asks for."""
 STOP_SECONDS = 1.0

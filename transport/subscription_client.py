@@ -18,6 +18,7 @@ from transport.address import Address
 from transport.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
 from transport.client import Backoff
 from transport.errors import BrokerError, LocalProtocolError, TransportError
+from transport.liveness import DEFAULT_HEARTBEAT
 from transport.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
 from transport.tokens import token_option
 from transport.wire import VERSION, Commit, Committed, Fetched, Hello, Options, Reserve, Reserved
@@ -28,6 +29,8 @@ Mode = Literal["own", "read", "browse"]
 OWNER_WAIT = 30.0
 """Seconds for which a subscription is waited for whose owner lives. It is twice the silence after which a broker gives up a client that
 lost its machine or its network (three heartbeats, 15 s by default): so what is started again gets in while the rest of it goes."""
+BEAT_SECONDS = DEFAULT_HEARTBEAT
+"""Until the next beat after one that failed, or found the client busy: a third of the silence that a broker bears."""
 OWNER_PAUSE = Backoff(minimum=0.05, maximum=1.0)
 """How often the broker is asked meanwhile."""
 
