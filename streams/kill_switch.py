@@ -163,7 +163,7 @@ class _KillSwitchStage(ControlledStage[T, T]):
     def switch(self, error: BaseException | None) -> None:
         """The switch has been used, on whatever thread."""
         if asyncio._get_running_loop() is self._m.loop:
-            self._m.call(self.end, error)
+            self._m.in_context(self._m.call, self.end, error)
         else:
             self._m.call_from_thread(self._m.call, self.end, error)
 

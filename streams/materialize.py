@@ -100,7 +100,7 @@ class Materialization:
         self, name: str, on_done: Callable[[asyncio.Task[M]], None] | None = None
     ) -> Callable[[Coroutine[Any, Any, M]], asyncio.Task[M]]:
         """What `spawn` does, as a function of the coroutine alone: for stages that start a task for each element."""
-        tasks, create_task = self._tasks, self.loop.create_task
+        tasks, create_task, context = self._tasks, self.loop.create_task, self.context
         told = self._task_over if on_done is None else on_done
 
         def done(task: asyncio.Task[M]) -> None:
@@ -117,7 +117,8 @@ class Materialization:
             if self._ended:
                 coro.close()
                 raise StreamClosedError(f"cannot start {name}: the run has ended")
-            task = create_task(coro, name=name)
+            # In the run's context: what is going on now may be the business of one element.
+            task = create_task(coro, name=name, context=context.copy())
             tasks.add(task)
             task.add_done_callback(done)
             return task
@@ -254,6 +255,10 @@ class Materialization:
             self.fail(error)
             if not isinstance(error, FAILURES):
                 raise
+
+    def in_context(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Calls what goes on through the stream where somebody outside of it has called: in the context of the run, not in theirs."""
+        self.context.copy().run(callback, *arguments)  # a copy, since the run's own may be entered already
 
     def call_from_thread(self, callback: Callable[..., object], *arguments: object) -> bool:
         """Has ``callback`` called on the loop's thread; from whatever thread.

@@ -57,7 +57,7 @@ class Running(Generic[M]):
 
     def cancel(self) -> None:
         """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
-        self._m.cancel()
+        self._m.in_context(self._m.cancel)
 
     async def stop(self) -> None:
         """Cancels, and waits until everything that the run owned is gone: the clean-up of its sources too, each within its deadline.

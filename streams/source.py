@@ -269,6 +269,7 @@ class Source(Operators, Generic[T_co]):
         overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE,
         *,
         max_waiting_offers: int = MAX_WAITING_OFFERS,
+        element_context: bool = False,
     ) -> Source[Any]:
         """What is offered to the `SourceQueue` that a run materializes (``running.value``).
 
@@ -276,13 +277,15 @@ class Source(Operators, Generic[T_co]):
             bound: elements that wait in it at most.
             overflow: what one more does. With BACKPRESSURE it is not taken: ``offer`` says so at once, ``offer_wait`` waits for room.
             max_waiting_offers: calls of ``offer_wait`` that wait at a time; one more raises `TooManyWaitersError`.
+            element_context: functions that an element meets at once, and those of map_async and map_blocking, run in the context
+                variables of the task that has offered it. Without it, and behind what holds elements back, they run in the run's.
         """
         positive("queue", "bound", bound)
         positive("queue", "max_waiting_offers", max_waiting_offers)
         member("queue", "overflow", overflow, OverflowStrategy)
 
         def create(m: Materialization) -> tuple[Publisher[Any], SourceQueue[Any]]:
-            queue: SourceQueue[Any] = SourceQueue(m, bound, overflow, max_waiting_offers)
+            queue: SourceQueue[Any] = SourceQueue(m, bound, overflow, max_waiting_offers, element_context)
             return queue, queue
 
         return Source(create, "queue")

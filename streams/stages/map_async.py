@@ -2,7 +2,7 @@
 
 A coroutine that never waits is not worth a task of its own. So a worker, which is one task, goes on from element to element as long
 as their coroutines do not wait; when one does, the worker stays with it, and others are started for what else there is to do. Each
-element's coroutine has a copy of the context variables to itself, as if it were a task.
+element's coroutine has a copy of the context variables to itself, as if it were a task that is started where the element comes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         self._f = f
         self._spawn = m.spawner(describe(name, f), self._worker_over)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[tuple[Place, I]] = deque()
+        self._waiting: deque[tuple[Place, I, Context]] = deque()
         """Elements that no worker has taken yet; never for longer than a turn of the loop."""
         self._starting = 0
         """Workers that have not had their first turn."""
@@ -75,7 +75,7 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         """A worker is at work right now, and will look for more."""
 
     def _begin(self, place: Place, element: I) -> None:
-        self._waiting.append((place, element))
+        self._waiting.append((place, element, copy_context()))
         if not self._working and not self._starting:
             self._start_workers()
 
@@ -112,8 +112,8 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
         budget = EMIT_BUDGET
         try:
             while waiting:
-                place, element = waiting.popleft()
-                if not await self._work_on(place, element):
+                place, element, context = waiting.popleft()
+                if not await self._work_on(place, element, context):
                     return
                 self._m.call(self._settled, place)
                 budget -= 1
@@ -126,9 +126,8 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
             self._working = False
             self._start_workers()
 
-    async def _work_on(self, place: Place, element: I) -> bool:
+    async def _work_on(self, place: Place, element: I, context: Context) -> bool:
         """Brings about the outcome of one element; False if the worker was cancelled meanwhile."""
-        context = copy_context()
         try:
             awaitable = context.run(self._call, place, element)
             work = awaitable if type(awaitable) is CoroutineType else _await(awaitable)

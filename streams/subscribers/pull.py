@@ -64,7 +64,7 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         """Takes no more: the sink is done, and what waits is dropped."""
         if not self.future.done():
             self._finish(None)
-            self._subscription.cancel()
+            self.m.in_context(self._subscription.cancel)
         self.elements.clear()
 
     def take(self) -> T:
@@ -73,7 +73,7 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         self._taken += 1
         if self._taken >= (self._prefetch + 1) // 2:
             taken, self._taken = self._taken, 0
-            self._subscription.request(taken)
+            self.m.in_context(self._subscription.request, taken)
         return element
 
     async def more(self) -> bool:
