@@ -312,13 +312,13 @@ class MessageBatch:
         )
 
     def buffers(self) -> list[memoryview]:
-        """The body: the columns' buffers in wire order."""
-        parts = [self.payloads.offsets, self.payloads.data]
+        """The body: the columns' buffers in wire order, as views of bytes: whoever writes them counts bytes by their length."""
+        parts = [self.payloads.offsets.cast("B"), self.payloads.data]
         if self.ids is not None:
             parts.append(self.ids)
         for column in (self.keys, self.headers):
             if column is not None:
-                parts += (column.offsets, column.data)
+                parts += (column.offsets.cast("B"), column.data)
         return parts
 
     @classmethod

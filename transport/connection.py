@@ -18,6 +18,7 @@ from typing import cast
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
@@ -121,6 +122,8 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._handler.connection_opened(self)
         except TransportError as error:
             self.fail(error)
+        if not (self._reading or self._closing):
+            pause_from_the_start(self._transport, self._loop, lambda: not self._reading)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Called by asyncio: where to receive."""
@@ -207,7 +210,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         parts = encode(frame)
         self._out += parts
         for part in parts:
-            self._out_bytes += part.nbytes if isinstance(part, memoryview) else len(part)
+            self._out_bytes += len(part)
         if isinstance(frame, Hello | Welcome):
             self._opened(frame)
         if self._out_bytes >= FLUSH_BYTES:
@@ -312,7 +315,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._liveness.stop_listening(self._loop.time())
-            self._transport.pause_reading()
+            pause_reading(self._transport)
 
     def _discard(self) -> None:
         """Send and handle nothing more."""
@@ -348,7 +351,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._liveness.said = self._loop.time()
         if not self._transport.is_closing():
-            self._transport.writelines(parts)
+            write_parts(self._transport, parts, WRITE_BUFFER_HIGH)
         if not self._writable:
             self._bound_unsent(self._transport.get_write_buffer_size())
 

@@ -309,7 +309,9 @@ _SMALLER = {
 
 
 def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
-    """The buffers of one frame, to be written one after another; the body's are passed on uncopied.
+    """The buffers of one frame, to be written one after another; the body's, views of bytes, are passed on uncopied.
+
+    None is empty: there are event loops that never finish writing an empty one.
 
     Raises:
         LocalProtocolError: a header over ``MAX_HEADER_BYTES``, or a frame over ``MAX_FRAME_BYTES``.
@@ -317,10 +319,12 @@ def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
     packed = msgpack.packb(header)
     if len(packed) > MAX_HEADER_BYTES:
         raise LocalProtocolError(f"a header of {len(packed)} bytes exceeds {MAX_HEADER_BYTES}")
-    parts: list[Part] = [b"", *body]
+    parts: list[Part] = [b""]
     length = PREFIX_BYTES + len(packed)
-    for part in parts:
-        length += part.nbytes if isinstance(part, memoryview) else len(part)
+    for part in body:
+        if size := len(part):
+            parts.append(part)
+            length += size
     if length > MAX_FRAME_BYTES:
         raise LocalProtocolError(f"a frame of {length} bytes exceeds {MAX_FRAME_BYTES}")
     parts[0] = _PREFIX.pack(length, len(packed)) + packed

@@ -22,6 +22,7 @@ from streams import (
 )
 from transport.address import Address
 from transport.errors import ConnectionLostError
+from transport.loop_transport import pause_from_the_start, pause_reading
 
 CHUNK_BYTES = 64 * 1024
 """One element read from a socket has at most this many bytes."""
@@ -52,6 +53,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         self._downstream: Subscriber[bytes] | None = None
         self._subscribed = False
         self._wanted = 0
+        self._early: bytes | None = None
         self._ended = False
         self._error: BaseException | None = None
         self._interrupted = False
@@ -76,7 +78,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         self.peer = str(Address(*peer[:2])) if peer else "?"
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         if self._wanted <= 0:
-            self._transport.pause_reading()
+            pause_from_the_start(self._transport, asyncio.get_running_loop(), lambda: self._wanted <= 0)
         self.writer.connected(self._transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
@@ -84,13 +86,15 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """One chunk for downstream."""
-        self._wanted -= 1
-        downstream = self._downstream
-        if downstream is not None:
-            self._signal(downstream.on_next, bytes(self._buffer[:nbytes]))
+        """One chunk for downstream, or to be kept until it is asked for: a paused loop may read once before it has paused."""
+        chunk = bytes(self._buffer[:nbytes])
+        if self._wanted > 0:
+            self._emit(chunk)
+        else:
+            assert self._early is None, "a transport that was paused from within its own read reads no further"
+            self._early = chunk
         if self._wanted <= 0 and self._transport is not None:
-            self._transport.pause_reading()
+            pause_reading(self._transport)
 
     def eof_received(self) -> bool:
         """The peer will send no more; our side may go on writing."""
@@ -140,7 +144,10 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
             self.close()
             return
         self._wanted = add_demand(self._wanted, n)
-        if self._transport is not None:
+        early, self._early = self._early, None
+        if early is not None:
+            self._emit(early)
+        if self._wanted > 0 and self._transport is not None:
             self._transport.resume_reading()
 
     def cancel(self) -> None:
@@ -152,7 +159,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         if self._ended:
             return
         self._ended = True
-        self._downstream = None
+        self._downstream = self._early = None
         if self.writer.ended:
             self.close()
             return
@@ -220,6 +227,11 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         if self._transport is not None:
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self._transport.abort()
+
+    def _emit(self, chunk: bytes) -> None:
+        self._wanted -= 1
+        if self._downstream is not None:
+            self._signal(self._downstream.on_next, chunk)
 
     def _end(self, error: BaseException | None) -> None:
         if not self._ended:

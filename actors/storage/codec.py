@@ -94,7 +94,7 @@ def encode_added(event: MessagesAdded) -> list[Part]:
     header: bytes = msgpack.packb(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
-    return [len(header).to_bytes(2, "little") + header, *(buffer.cast("B") for buffer in batch.buffers())]
+    return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:

@@ -64,6 +64,9 @@ class RecordingTransport(asyncio.Transport):
         self.writes.append(frames)
         self.frames += frames
 
+    def is_reading(self) -> bool:
+        return self.reading
+
     def write_eof(self) -> None:
         if self.eof_error is not None:
             raise self.eof_error

@@ -368,3 +368,21 @@ def test_any_text_is_a_name_or_our_error(name: str) -> None:
         return
     assert name.isprintable()
     assert 1 <= len(name.encode()) <= MAX_NAME_BYTES
+
+
+def test_every_part_of_a_frame_is_a_view_of_bytes_and_none_is_empty() -> None:
+    # asyncio's transports count what has left by len, and never finish writing nothing.
+    messages = [Message(b"", b"k", {"a": "b"}, b"i" * 16), Message(b"p" * 50, b"", None, b"j" * 16)]
+    batches = [
+        MessageBatch.from_messages(messages),
+        MessageBatch.from_payloads([b""]),
+        MessageBatch.from_payloads([b"x", b""]),
+    ]
+    batches += [batch.slice(1, len(batch)) for batch in batches if len(batch) > 1]
+    for batch in batches:
+        again = decode(FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(encode(Send(0, None, batch))))[0])
+        assert isinstance(again, Send)
+        for each in (batch, again.batch):
+            parts = encode(Deliver(0, 1, 1, False, each))
+            assert [memoryview(part).nbytes for part in parts] == [len(part) for part in parts]
+            assert all(map(len, parts))

@@ -1,0 +1,44 @@
+"""What the transports of event loops do differently, made alike: asyncio's of every version, and uvloop's.
+
+The contract is held by tests/transport/test_event_loops.py, on each loop and each Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+
+def write_parts(transport: asyncio.Transport, parts: Sequence[bytes | bytearray | memoryview], high: int) -> None:
+    """Write ``parts`` one after another; above ``high`` bytes that wait, the protocol is told to pause writing.
+
+    Each part is a view of bytes and none is empty: asyncio counts what has left by ``len``, and would wait for ever to write nothing.
+    """
+    transport.writelines(parts)
+    # In asyncio of 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines never pauses the protocol. Setting the limits looks at them as well.
+    if transport.get_write_buffer_size() > high:
+        transport.set_write_buffer_limits(high=high)
+
+
+def pause_reading(transport: asyncio.Transport) -> None:
+    """Pause reading, also where it is said to be paused and is not (see `pause_from_the_start`)."""
+    if not transport.is_reading():
+        transport.resume_reading()
+    transport.pause_reading()
+
+
+def pause_from_the_start(
+    transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, is_wanted: Callable[[], bool]
+) -> None:
+    """Pause reading from within ``connection_made``; ``is_wanted`` tells in the next turn whether it is to stay paused.
+
+    asyncio of 3.11.2 and uvloop begin to read after ``connection_made``, whatever was said in it. So it is said again behind that.
+    Where the loop looks at its sockets in between, as uvloop does, one receive may come all the same: the protocol has to take it.
+    """
+    transport.pause_reading()
+
+    def again() -> None:
+        if is_wanted() and not transport.is_closing():
+            pause_reading(transport)
+
+    loop.call_soon(again)
