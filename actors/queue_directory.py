@@ -178,6 +178,10 @@ class QueueDirectory:
             raise QueueNotFoundError(name)
         return self._living(name)
 
+    def known(self, name: str) -> LoopActorRef[QueueActor] | None:
+        """The queue ``name`` as it is, which may have failed for good; None where there is none."""
+        return self._queues.get(name)
+
     def settings_of(self, name: str) -> QueueSettings:
         """The settings that the queue ``name`` has, or would get."""
         if name in self._declared:

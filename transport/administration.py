@@ -29,6 +29,8 @@ CLOSE_TIMEOUT = 2.0
 """Seconds that closing may take; nothing of value is lost by then."""
 READ_BYTES = 64 * 1024
 """One read from the socket; answers are small."""
+PAGE_ROWS = 500
+"""Rows of a list asked for at a time."""
 RETRY = Backoff(minimum=0.05, maximum=1.0)
 """A person waits for these commands, so the attempts come quicker than a stream's."""
 
@@ -93,7 +95,7 @@ class Administration:
 
     async def queues(self) -> list[Facts]:
         """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
-        return self._objects(await self._command("queue.list"), "queues")
+        return await self._list("queue.list", "queues")
 
     async def create_queue(
         self,
@@ -169,14 +171,18 @@ class Administration:
 
         ``storage`` is None where the broker keeps everything in memory.
         """
-        answer = await self._command("stats")
+        answer = await self._command("stats", {"lists": False})
         if not isinstance(answer, dict):
             self._bad_answer("stats", answer)
+        if "queues" not in answer:
+            # A broker of before gives the lists whatever it is asked.
+            answer["queues"] = await self._list("queue.list", "queues")
+            answer["connections"] = await self._list("connection.list", "connections")
         return answer
 
     async def subscriptions(self) -> list[Facts]:
         """Every subscription: ``queue``, ``name`` and its figures; docs/protocol.md, "Administration", has them."""
-        return self._objects(await self._command("subscription.list"), "subscriptions")
+        return await self._list("subscription.list", "subscriptions")
 
     async def release_subscription(self, queue: str, name: str) -> int | None:
         """End a subscription's reservations; its messages become receivable again in their old place. Returns how many.
@@ -198,7 +204,7 @@ class Administration:
 
     async def transactions(self) -> list[Facts]:
         """Every open transaction: ``writer``, ``version``, ``queues`` (names), ``stages``, ``messages`` and ``bytes``."""
-        return self._objects(await self._command("transaction.list"), "transactions")
+        return await self._list("transaction.list", "transactions")
 
     async def abort_transaction(self, writer: str, version: int) -> int | None:
         """Discard what a transaction has staged; a committed one is not undone. Returns how many messages, where the broker says."""
@@ -290,6 +296,22 @@ class Administration:
             return json.loads(answer.json or b"null")
         except ValueError as error:
             raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
+
+    async def _list(self, command: str, what: str) -> list[Facts]:
+        """All rows of a list, page after page; a broker of before gives them at once."""
+        rows: list[Facts] = []
+        page: Facts = {"limit": PAGE_ROWS}
+        while True:
+            answer = await self._command(command, page)
+            if not isinstance(answer, dict):
+                return self._objects(answer, what)
+            rows += self._objects(answer.get("rows"), what)
+            following = answer.get("next")
+            if following is None:
+                return rows
+            if not isinstance(following, str) or following == page.get("after"):
+                self._bad_answer(what, answer)
+            page["after"] = following
 
     def _objects(self, answer: object, what: str) -> list[Facts]:
         """The list of objects that an answer is."""

@@ -3,50 +3,53 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from pykka import ActorDeadError
-
-from actors import GetStatistics, InboxOverflowError, PurgeQueue, QueueError, ReleaseSubscription, ask
+from actors import PurgeQueue, QueueError, ReleaseSubscription, ask
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from transport.field_checks import MAX_INTEGER
+from transport.frames import MAX_BODY_BYTES
+from transport.listings import (
+    ANSWER_TIMEOUT,
+    Listing,
+    answer_list,
+    connection_rows,
+    queue_rows,
+    subscription_rows,
+    too_long,
+    transaction_rows,
+    whole_list,
+)
 from transport.memory import resident_bytes
 from transport.names import check_name
 from transport.wire import Options, brief
 
 if TYPE_CHECKING:
-    from actors.queue_state import QueueStatistics
     from transport.broker import Broker
-
-ANSWER_TIMEOUT = 5.0
-"""Seconds that a queue has to answer; it answers in a turn of the loop or not at all."""
-
-FAILED: dict[type[Exception], str] = {
-    ActorDeadError: "the queue failed for good, and is started anew when a client asks for it",
-    TimeoutError: f"no answer within {ANSWER_TIMEOUT:.0f} s",
-}
-"""What is said of a queue that does not answer."""
 
 Handler = Callable[["Broker", Options], Awaitable[Any]]
 
 
-async def run_command(broker: Broker, name: str, arguments: Options) -> Any:
-    """The JSON value that answers ``name``.
+async def run_command(broker: Broker, name: str, arguments: Options) -> bytes:
+    """The JSON that answers ``name``.
 
     Raises:
         RemoteProtocolError: an unknown command, or arguments of the wrong type.
+        LimitExceededError: the answer does not fit a frame.
         QueueError: the queue's refusal.
     """
     handler = COMMANDS.get(name)
     if handler is None:
         raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(sorted(COMMANDS))}")
-    return await handler(broker, arguments)
+    answer = await handler(broker, arguments)
+    return answer if isinstance(answer, bytes) else _json(answer)
 
 
-async def _queue_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
-    return await _queues(broker)
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 async def _queue_create(broker: Broker, arguments: Options) -> Any:
@@ -83,14 +86,6 @@ async def _queue_purge(broker: Broker, arguments: Options) -> Any:
     return {"name": name, "purged": await _ask(broker.queues.get(name), PurgeQueue())}
 
 
-async def _subscription_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
-    rows: list[dict[str, Any]] = []
-    for name, statistics in await _asked(broker):
-        if not isinstance(statistics, str):
-            rows += [{"queue": name, **asdict(subscription)} for subscription in statistics.subscriptions]
-    return rows
-
-
 async def _subscription_release(broker: Broker, arguments: Options) -> Any:
     queue, name = _string(arguments, "queue"), _string(arguments, "name")
     return {"queue": queue, "name": name, "released": await _ask(broker.queues.get(queue), ReleaseSubscription(name))}
@@ -102,10 +97,6 @@ async def _subscription_delete(broker: Broker, arguments: Options) -> Any:
     return {"queue": queue, "name": name, "released": released}
 
 
-async def _transaction_list(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
-    return [transaction._asdict() for transaction in broker.queues.transactions.list()]
-
-
 async def _transaction_abort(broker: Broker, arguments: Options) -> Any:
     writer = check_name(_string(arguments, "writer"), "writer")
     version = _number(arguments, "version", least=0)
@@ -114,8 +105,12 @@ async def _transaction_abort(broker: Broker, arguments: Options) -> Any:
     return {"writer": writer, "version": version, "discarded": discarded}
 
 
-async def _stats(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - every command's signature
-    return {
+async def _stats(broker: Broker, arguments: Options) -> bytes:
+    """All figures; with ``lists`` false without queues and connections, which have commands of their own."""
+    lists = arguments.get("lists", True)
+    if not isinstance(lists, bool):
+        raise RemoteProtocolError(f"the argument lists must be true or false, not {brief(lists)}")
+    facts = {
         "broker": {
             "version": broker.version,
             "epoch": broker.epoch,
@@ -125,72 +120,15 @@ async def _stats(broker: Broker, arguments: Options) -> Any:  # noqa: ARG001 - e
             **broker.watermarks.statistics(),
         },
         "storage": broker.queues.storage_statistics(),
-        "queues": await _queues(broker),
-        "connections": await _connections(broker),
     }
-
-
-async def _queues(broker: Broker) -> list[dict[str, Any]]:
-    roles: dict[tuple[str | None, str | None], int] = {}
-    for connection in broker.connections.values():
-        roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
-    rows: list[dict[str, Any]] = []
-    for name, statistics in await _asked(broker):
-        settings = broker.queues.settings_of(name)
-        if isinstance(statistics, str):
-            rows.append({"name": name, "failed": statistics} | asdict(settings))
-            continue
-        figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
-        row = {key: figure for key, figure in figures.items() if isinstance(figure, int)}
-        rows.append(
-            {"name": name, **row}
-            | asdict(settings)
-            | {
-                "senders": roles.get((name, "sender"), 0),
-                "receivers": roles.get((name, "receiver"), 0),
-                "subscriptions": len(statistics.subscriptions),
-            }
-        )
-    return rows
-
-
-async def _connections(broker: Broker) -> list[dict[str, Any]]:
-    load: dict[Any, Any] = {}
-    for _, statistics in await _asked(broker):
-        if isinstance(statistics, str):
-            continue
-        load |= {facts.connection: facts for facts in statistics.connections}
-    rows = []
-    for connection in broker.connections.values():
-        facts = load.get(connection.actor)
-        wire = connection.connection
-        rows.append(
-            {
-                "id": connection.number,
-                "role": connection.role,
-                "queue": connection.queue,
-                "client_id": connection.client_id,
-                "peer": wire.peer if wire is not None else None,
-                "demand": facts.demand if facts is not None else 0,
-                "in_flight": facts.in_flight if facts is not None else 0,
-                "connected_s": round(broker.now() - connection.opened_at, 3),
-                "bytes_in": wire.bytes_in if wire is not None else 0,
-                "bytes_out": wire.bytes_out if wire is not None else 0,
-            }
-        )
-    return rows
-
-
-async def _asked(broker: Broker) -> list[tuple[str, QueueStatistics | str]]:
-    """The figures of each queue by name, or why it has none to give: one that failed must not hide the others."""
-    answers: list[tuple[str, QueueStatistics | str]] = []
-    for name, queue in broker.queues.items():
-        try:
-            answers.append((name, await _ask(queue, GetStatistics())))
-        except (ActorDeadError, InboxOverflowError, TimeoutError) as error:
-            if name in broker.queues:
-                answers.append((name, FAILED.get(type(error), str(error))))
-    return answers
+    if not lists:
+        return _json(facts)
+    queues = await whole_list(broker, queue_rows)
+    connections = await whole_list(broker, connection_rows)
+    answer = _json(facts)[:-1] + b',"queues":' + queues + b',"connections":' + connections + b"}"
+    if len(answer) > MAX_BODY_BYTES:
+        raise too_long()
+    return answer
 
 
 async def _durable(broker: Broker) -> None:
@@ -269,15 +207,20 @@ def refusal(error: Exception) -> tuple[str, str] | None:
     return None
 
 
+def _list(listing: Listing, *kinds: type) -> Handler:
+    return lambda broker, arguments: answer_list(broker, listing, kinds, arguments)
+
+
 COMMANDS: dict[str, Handler] = {
-    "queue.list": _queue_list,
+    "queue.list": _list(queue_rows, str),
     "queue.create": _queue_create,
     "queue.delete": _queue_delete,
     "queue.purge": _queue_purge,
-    "subscription.list": _subscription_list,
+    "subscription.list": _list(subscription_rows, str, str),
     "subscription.release": _subscription_release,
     "subscription.delete": _subscription_delete,
-    "transaction.list": _transaction_list,
+    "transaction.list": _list(transaction_rows, str, int),
     "transaction.abort": _transaction_abort,
+    "connection.list": _list(connection_rows, int),
     "stats": _stats,
 }

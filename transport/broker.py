@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
@@ -223,8 +222,7 @@ class Broker:
 
     async def _run_command(self, connection: BrokerConnection, frame: Command) -> None:
         try:
-            value: Any = await run_command(self, frame.name, frame.arguments)
-            connection.send(Result(frame.request, json.dumps(value, separators=(",", ":")).encode()))
+            connection.send(Result(frame.request, await run_command(self, frame.name, frame.arguments)))
         except Exception as error:
             known = refusal(error)
             if known is None:

@@ -166,11 +166,11 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 ),
                 ("queue.delete", {"name": "orders"}),
                 ("queue.purge", {"name": "orders"}),
-                ("stats", {}),
-                ("subscription.list", {}),
+                ("stats", {"lists": False}),
+                ("subscription.list", {"limit": 500}),
                 ("subscription.release", {"queue": "orders", "name": "query"}),
                 ("subscription.delete", {"queue": "orders", "name": "query"}),
-                ("transaction.list", {}),
+                ("transaction.list", {"limit": 500}),
                 ("transaction.abort", {"writer": "w", "version": 4}),
             ]
 

@@ -72,9 +72,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "queue.purge": ("name",),
     "subscription.list": (),
     "subscription.release": ("queue", "name"),
+    "subscription.delete": ("queue", "name"),
     "transaction.list": (),
     "transaction.abort": ("writer",),
     "stats": (),
+    "connection.list": (),
 }
 """The texts that each command takes."""
 KNOWN: dict[str, Any] = {"name": "known", "queue": "known", "writer": "w", "version": 1}
