@@ -38,7 +38,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def why_no_spark() -> str | None:
     """Why tests that need Spark cannot run here, or None; sets JAVA_HOME where they can."""
     if importlib.util.find_spec("pyspark") is None:
-        return "PySpark is not installed (pip install 'penstock[spark]')"
+        return "PySpark is not installed (pip install 'penstock-mq[spark]')"
     look = subprocess.run(
         [str(ENSURE_JAVA), "--no-install"],
         stdin=subprocess.DEVNULL,

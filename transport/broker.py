@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,6 +23,7 @@ from transport.errors import LimitExceededError
 from transport.listener import Listen, Listening, listen
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.turns import Turns
+from transport.version import installed_version
 from transport.watermarks import Watermarks
 from transport.wire import Command, Error, Result, encode
 
@@ -67,7 +67,7 @@ class Broker:
         self._listen_on = listen
         self.connections: dict[int, BrokerConnection] = {}
         self.epoch = int((time.time() - EPOCH_START) * EPOCHS_A_SECOND)
-        self.version = _version()
+        self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
         self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
@@ -286,10 +286,3 @@ class Broker:
 def _open_storage(config: BrokerConfig, directory: str) -> Storage:
     options = storage_options(segment_bytes=config.segment_bytes, sync=config.sync, sync_interval=config.sync_interval)
     return Storage.open(Path(directory), options, cache_bytes=config.cache_bytes)
-
-
-def _version() -> str:
-    try:
-        return version("penstock")
-    except PackageNotFoundError:
-        return "unknown"

@@ -82,7 +82,7 @@ async def demonstrate(text: Text, total: int, console: Console) -> int:
 def why_no_spark() -> str | None:
     """Why Spark cannot run here, or None; sets JAVA_HOME where it can."""
     if importlib.util.find_spec("pyspark") is None:
-        return "the demo runs a Spark query, and PySpark is not installed: pip install 'penstock[spark]'"
+        return "the demo runs a Spark query, and PySpark is not installed: pip install 'penstock-mq[spark]'"
     look = subprocess.run(
         [str(ROOT / "scripts" / "ensure-java"), "--no-install"],
         stdin=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # Not the product: it must work without them.
 AROUND_IT = {"tests", "examples", "benchmarks", "scripts"}
-# `pip install penstock` does without the extra that brings these.
+# `pip install penstock-mq` does without the extra that brings these.
 OF_THE_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy"}
 FOR_SPARK = ("spark_bridge", "pyspark_penstock")
 # What a Spark executor may load of transport: a client's modules, by first word, never the broker's.

@@ -8,9 +8,9 @@ import typer
 
 from transport.cli import broker, config, journal, queue, receive, send, stats, subscription, transaction
 from transport.cli._settings import EPILOG
+from transport.version import installed_version
 
 PROGRAM = "penstock"
-DISTRIBUTION = "penstock"
 
 app = typer.Typer(
     name=PROGRAM,
@@ -34,13 +34,7 @@ app.add_typer(transaction.app, name="transaction")
 def _show_version(wanted: bool) -> None:
     if not wanted:
         return
-    # Reads every installed distribution's directory, so only for the one who asks.
-    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415 - start-up time, as above
-
-    try:
-        typer.echo(f"{PROGRAM} {version(DISTRIBUTION)}")
-    except PackageNotFoundError:
-        typer.echo(f"{PROGRAM} (not installed: run from its source)")
+    typer.echo(f"{PROGRAM} {installed_version() or '(not installed: run from its source)'}")
     raise typer.Exit
 
 
