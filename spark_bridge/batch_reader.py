@@ -19,6 +19,7 @@ from spark_bridge.clients import connect
 from spark_bridge.errors import PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
+from spark_bridge.plain import plainly
 from transport import Backoff, BrokerError, ConnectionLostError
 from transport.subscription_client import DEFAULT_RETRY, Mode
 
@@ -51,6 +52,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         self._options = options
         self._schema = schema
 
+    @plainly
     def partitions(self) -> list[PositionRange]:
         """The tasks of a read; with a subscription, what they read is reserved when this returns.
 
@@ -67,6 +69,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             max_records_per_partition=options.max_records_per_partition,
         )
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; the same again, except for what was acknowledged since.
 

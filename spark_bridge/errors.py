@@ -52,13 +52,21 @@ class SubscriptionInUseError(SparkBridgeError):
         self.broker = broker
 
 
+CAUSES = (
+    "Commonest causes: the subscription was released or deleted (penstock subscription release, ownerTimeout); the queue was deleted and "
+    "made anew, or its broker was started without its data directory; the checkpoint was put back to an older state; another query of "
+    "this subscription acknowledged, with a checkpoint of its own. "
+)
+"""Of positions that are gone, in the order in which to look for them."""
+
+
 class DataLossError(SparkBridgeError):
     """Positions that the query needs are acknowledged, released, or were lost with the broker."""
 
     def __init__(self, subscription: str, queue: str, what: str, hint: str = "") -> None:
         super().__init__(
             f"subscription {subscription!r} of queue {queue!r} no longer holds what the query's checkpoint refers to: {what}. "
-            f"{hint}To go on without it set failOnDataLoss to false."
+            f"{CAUSES}{hint}To go on without it set failOnDataLoss to false."
         )
         self.subscription = subscription
         self.queue = queue

@@ -115,13 +115,13 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
         hint = ""
         if options.ack_on == "poll":
             hint = (
-                "ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
+                "Less common: ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
                 "use ackOn=commit there. "
             )
         else:
             hint = (
-                "With asynchronous progress tracking a queue that is full is acknowledged before Spark's log is durable: give it room "
-                "for more than the query reads between two entries of that log. "
+                "Less common: with asynchronous progress tracking a queue that is full is acknowledged before Spark's log is durable: "
+                "give it room for more than the query reads between two entries of that log. "
             )
         what = error.text if position is None else f"position {position} ({error.text})"
         raise DataLossError(options.subscription, options.queue, f"broker {broker}: {what}", hint) from error

@@ -21,6 +21,7 @@ from spark_bridge.micro_batch import MicroBatchPlan
 from spark_bridge.offsets import OffsetFormat, Origin, Positions
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, split
+from spark_bridge.plain import plainly
 from transport.subscription_client import SubscriptionState
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Planning, in the driver's worker. The names are Spark's.
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Take the queue's high-water mark at each broker: nothing newer is reserved by this run.
 
@@ -70,6 +72,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """``maxRowsPerBatch``."""
         return ReadMaxRows(self._options.max_rows_per_batch)
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the ledgers begin: a new query gets what an earlier one reserved and did not acknowledge.
 
@@ -83,6 +86,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._below = {broker: state.high_water for broker, state in states.items()} | self._below
         return self._format.encode(self._initial, self._ids())
 
+    @plainly
     def latestOffset(  # noqa: N802
         self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
@@ -105,6 +109,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends, self._made = ends, self._ids() | known
         return self._format.encode(self._ends, self._made)
 
+    @plainly
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PositionRange]:
         """The tasks of a batch; the same for the same arguments and options.
 
@@ -129,6 +134,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges, min_partitions=options.min_partitions, max_records_per_partition=options.max_records_per_partition
         )
 
+    @plainly
     def commit(self, end: Mapping[str, Any]) -> None:
         """Acknowledge what Spark has completed: cumulative, since Spark may leave some out."""
         ledgers = self._driven()
@@ -156,6 +162,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Reading, in the executors' workers
 
+    @plainly
     def read(self, partition: PositionRange) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Repeatable until they are acknowledged.
 

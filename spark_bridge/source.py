@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from spark_bridge.errors import OptionError
+from spark_bridge.errors import OptionError, SparkBridgeError
 from spark_bridge.options import SourceOptions
+from spark_bridge.plain import FailedReader, plainly
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import arrow_schema, source_schema
 from spark_bridge.sink_options import SinkOptions
@@ -32,19 +33,19 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
         """The format's name."""
         return "penstock"
 
+    @plainly
     def schema(self) -> Any:
         """The columns of a source to which the user gave no schema; raises OptionError."""
         return source_schema(SourceOptions.parse(self.options).include_headers)
 
-    def streamReader(self, schema: Any) -> PenstockStreamReader:  # noqa: N802 - Spark's name
-        """The reader of a streaming query.
+    def streamReader(self, schema: Any) -> PenstockStreamReader | FailedReader:  # noqa: N802 - Spark's name
+        """The reader of a streaming query; where the options or the schema allow none, one that says so when it is first asked."""
+        try:
+            return PenstockStreamReader(SourceOptions.parse(self.options).for_streaming(), arrow_schema(schema))
+        except SparkBridgeError as error:
+            return FailedReader(error)
 
-        Raises:
-            OptionError: an option is unknown, missing or wrong.
-            SchemaError: a column is unknown or of another type.
-        """
-        return PenstockStreamReader(SourceOptions.parse(self.options).for_streaming(), arrow_schema(schema))
-
+    @plainly
     def reader(self, schema: Any) -> PenstockBatchReader:
         """The reader of a frame.
 
@@ -57,6 +58,7 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
 
         return PenstockBatchReader(SourceOptions.parse(self.options).for_batch(), arrow_schema(schema))
 
+    @plainly
     def streamWriter(self, schema: Any, overwrite: bool) -> PenstockStreamWriter:  # noqa: N802 - Spark's name
         """The writer of a batch of a streaming query.
 
@@ -76,6 +78,7 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
         check_sink_schema(schema, options.queue)
         return PenstockStreamWriter(options)
 
+    @plainly
     def writer(self, schema: Any, overwrite: bool) -> PenstockBatchWriter:
         """The writer of a frame.
 

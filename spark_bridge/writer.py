@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_bridge.errors import WriteError
+from spark_bridge.plain import plainly
 from spark_bridge.sink_errors import explained
 from spark_bridge.sink_options import SinkOptions
 from transport import Backoff, EnlistedStage, StageClient, TransactionClient
@@ -67,6 +68,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Stage the rows of one task.
 
@@ -81,6 +83,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  
             )
         return _write(self._options, f"spark-{query}", int(batch), iterator)
 
+    @plainly
     def commit(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Publish what the tasks of a batch staged; nothing if it was published before.
 
@@ -115,10 +118,12 @@ class PenstockBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpa
         self._writer = options.writer or f"spark-write-{secrets.token_hex(16)}"
         self._version = options.version or 0
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Stage the rows of one task; raises WriteError."""
         return _write(self._options, self._writer, self._version, iterator)
 
+    @plainly
     def commit(self, messages: Sequence[TaskWritten | None]) -> None:
         """Publish what the tasks staged; raises WriteError."""
         _commit(self._options, _of_one_transaction(messages))

@@ -11,6 +11,9 @@ from tests.spark_bridge.queries import MARKS, Batches, failure, finish, numbers,
 
 pytestmark = MARKS
 
+MOST_LINES = 40
+"""Of what a query's exception says, Spark's own frames included: 68 and more, when errors still came with their causes."""
+
 
 @pytest.mark.parametrize(
     ("options", "told"),
@@ -56,6 +59,8 @@ def test_an_error_in_making_the_reader_is_in_the_exception_of_the_query(
     text = failure(start(reader.load(), tmp_path, Batches()))
     assert "OptionError: option subscription is missing: name what this query's progress is kept under" in text
     assert '.option("subscription", "orders-to-lake")' in text
+    assert "UnboundLocalError" not in text
+    assert len(text.splitlines()) <= MOST_LINES
 
 
 def test_an_error_in_reading_is_in_the_exception_of_the_query(spark: Any, broker: Any, tmp_path: Path) -> None:
@@ -68,6 +73,7 @@ def test_an_error_in_reading_is_in_the_exception_of_the_query(spark: Any, broker
     text = failure(start(source(spark, broker).load(), tmp_path, batches))
     assert "DataLossError: subscription 's' of queue 'q' no longer holds what the query's checkpoint refers to" in text
     assert "To go on without it set failOnDataLoss to false." in text
+    assert len(text.splitlines()) <= MOST_LINES
     assert batches.rows == {}
 
 
