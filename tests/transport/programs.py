@@ -100,6 +100,9 @@ class BrokerProcess(Program):
         )
         try:
             said = self.line(self.stderr).decode()
+            while " WARNING penstock.storage: " in said:
+                # What a start after a damage has to tell comes first.
+                said = self.line(self.stderr).decode()
         except BaseException:
             self.__exit__()
             raise

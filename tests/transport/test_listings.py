@@ -83,12 +83,13 @@ def test_a_page_is_bounded_by_bytes_and_has_a_row_at_least(
 ) -> None:
     async def main() -> None:
         async with serve() as broker, peers() as opened:
-            await fill(broker, opened, 5)
+            await fill(broker, opened, 7)
             admin = await opened.open(broker.send_address, "admin", None)
             row = len(json.dumps((await ask(admin, "queue.list"))[0], separators=(",", ":")))
             for most, size in ((1, 1), (5 * row // 2, 2)):
                 monkeypatch.setattr("transport.listings.PAGE_BYTES", most)
-                assert len((await ask(admin, "queue.list", limit=MOST_ROWS))["rows"]) == size
+                rows = (await ask(admin, "queue.list", limit=MOST_ROWS))["rows"]
+                assert len(rows) == size, (most, [len(json.dumps(each)) for each in rows])
 
     run(main)
 
