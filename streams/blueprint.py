@@ -13,7 +13,7 @@ from streams.keep import first
 from streams.materialize import Materialization
 from streams.ports import GraphPart, InPort, Kind, OutPort
 from streams.shapes import create_flow, create_sink
-from streams.stages.fan_out import all_done
+from streams.stages.all_done import all_done
 from streams.stages.feedback import Feedback
 from streams.stages.side_branch import SideBranch
 from streams.stages.stage import StagePublisher
@@ -207,9 +207,15 @@ class Blueprint:
             publisher.subscribe(subscriber)
         return Wired([outlets[port] for port in self._open_outlets], results, values)
 
-    def result(self, m: Materialization, wired: Wired) -> asyncio.Future[Any]:
-        """The future of the one sink's result, or of the list of the sinks' results."""
-        return wired.results[0] if len(wired.results) == 1 else all_done(m, wired.results)
+    def result(self, m: Materialization, wired: Wired, wanted: Sequence[AnyPart] = ()) -> asyncio.Future[Any]:
+        """The future of the one sink's result, or of the list of the sinks' results; or, once all are there, of those that are wanted."""
+        if not wanted:
+            return wired.results[0] if len(wired.results) == 1 else all_done(m, wired.results)
+        sinks = [part for part in self._parts if part.kind is Kind.SINK]
+        at = [sinks.index(part) for part in wanted]
+        return all_done(
+            m, wired.results, lambda results: results[at[0]] if len(at) == 1 else tuple(results[i] for i in at)
+        )
 
     def value(self, wired: Wired, chosen: Sequence[AnyPart], combine: Callable[..., Any] | None) -> Any:
         """What the graph materializes: the values of the ``chosen`` parts, combined; or the first value that a part has."""

@@ -15,7 +15,7 @@ from streams.flow import Flow
 from streams.graph import RunnableGraph
 from streams.junctions.junction import Junction
 from streams.materialize import Materialization
-from streams.ports import GraphPart, InPort, Kind, OutPort
+from streams.ports import GraphPart, InPort, Kind, OutPort, SinkPart
 from streams.shapes import FlowLike, SinkLike, SourceLike, name_of
 from streams.sink import Sink
 from streams.source import Source
@@ -27,6 +27,10 @@ O2 = TypeVar("O2")
 T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
+W = TypeVar("W")
+M = TypeVar("M")
+M2 = TypeVar("M2")
+M3 = TypeVar("M3")
 
 _METHODS = (
     ("attach_sink", Kind.SINK, 1, 0),
@@ -56,7 +60,7 @@ class GraphBuilder:
         self._combine: Callable[..., Any] | None = None
 
     @overload
-    def add(self, part: SinkLike[I, Any], name: str | None = None) -> GraphPart[I, Any]: ...
+    def add(self, part: SinkLike[I, M], name: str | None = None) -> SinkPart[I, M]: ...
     @overload
     def add(self, part: FlowLike[I, O], name: str | None = None) -> GraphPart[I, O]: ...
     @overload
@@ -90,7 +94,7 @@ class GraphBuilder:
         elif name in self._names:
             raise GraphError(f"{self.name} has a part named {name!r} already")
         self._names[name] = 1
-        new: GraphPart[Any, Any] = GraphPart(part, kind, name, inputs, outputs)
+        new: GraphPart[Any, Any] = (SinkPart if kind is Kind.SINK else GraphPart)(part, kind, name, inputs, outputs)
         self._parts[new] = None
         return new
 
@@ -110,9 +114,19 @@ class GraphBuilder:
         /,
     ) -> None: ...
     @overload
-    def connect(self, outlet: OutPort[Any] | GraphPart[Any, Any], /, *flows_and_inlet: Any) -> None: ...
+    def connect(
+        self,
+        outlet: OutPort[T] | GraphPart[Any, T],
+        flow: FlowLike[T, U],
+        next_flow: FlowLike[U, V],
+        last_flow: FlowLike[V, W],
+        inlet: InPort[W] | GraphPart[W, Any],
+        /,
+    ) -> None: ...
     def connect(self, outlet: Any, /, *flows_and_inlet: Any) -> None:
         """Connects an output to an input, through any number of flows: ``connect(a, flow, b.inlets[0])``.
+
+        Type checkers follow three flows; put more of them together with `Flow.via`.
 
         Args:
             outlet: the output, or a part that has only one.
@@ -155,18 +169,34 @@ class GraphBuilder:
         self._chosen = parts
         self._combine = combine
 
-    def build(self) -> RunnableGraph[Any]:
+    @overload
+    def build(self) -> RunnableGraph[Any]: ...
+    @overload
+    def build(self, sink: SinkPart[Any, M], /) -> RunnableGraph[M]: ...
+    @overload
+    def build(self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], /) -> RunnableGraph[tuple[M, M2]]: ...
+    @overload
+    def build(
+        self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], third: SinkPart[Any, M3], /
+    ) -> RunnableGraph[tuple[M, M2, M3]]: ...
+    def build(self, *sinks: SinkPart[Any, Any]) -> RunnableGraph[Any]:
         """The whole graph. A run results in what its sink does; with several sinks, in the list of their results, in order of adding.
 
+        Args:
+            sinks: whose results are wanted: the run, which waits for all the same, results in that of the one, or in the tuple of
+                theirs, and type checkers know of what type it is.
+
         Raises:
-            GraphError: a port is not connected, a part can never have an element, or there is no sink.
+            GraphError: a port is not connected, a part can never have an element, there is no sink, or one belongs to another builder.
         """
         blueprint = self._blueprint()
         chosen, combine = self._chosen, self._combine
+        for sink in sinks:
+            self._own(sink)
 
         def assemble(m: Materialization) -> tuple[asyncio.Future[Any], Any]:
             wired = blueprint.wire(m)
-            future = blueprint.result(m, wired)
+            future = blueprint.result(m, wired, sinks)
             value = blueprint.value(wired, chosen, combine)
             return future, future if value is None and not chosen else value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
 from streams.contract import Publisher, Subscriber, Subscription
@@ -84,16 +84,27 @@ class SharedKillSwitch(KillSwitch):
     """Ends every stream that runs through its `flow`, on whatever loop; one that is started afterwards ends at once."""
 
     @property
-    def flow(self) -> Flow[Any, Any]:
+    def flow(self) -> PassThrough:
         """Lets everything through until the switch is used; materializes the switch. For any number of streams."""
-        return self._flow()
+        flow: Any = self._flow()
+        return cast("PassThrough", flow)
+
+
+if TYPE_CHECKING:
+
+    class PassThrough(Flow[Any, Any]):
+        """A flow for streams of whatever type, which it leaves as they are."""
+
+        def attach_flow(self, publisher: Publisher[T], m: Materialization, /) -> Publisher[T]:
+            """As any flow."""
+            ...
 
 
 class KillSwitches:
     """Where kill switches come from."""
 
     @staticmethod
-    def single() -> Flow[Any, Any]:
+    def single() -> Flow[T, T]:
         """A flow that lets everything through, and materializes a `UniqueKillSwitch` that ends it."""
 
         def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Any]:

@@ -9,6 +9,7 @@ from streams.errors import GraphError
 
 I_contra = TypeVar("I_contra", contravariant=True)
 O_co = TypeVar("O_co", covariant=True)
+M_co = TypeVar("M_co", covariant=True)
 
 
 class Kind(Enum):
@@ -100,3 +101,9 @@ class GraphPart(Generic[I_contra, O_co]):
 
     def __repr__(self) -> str:
         return f"<GraphPart {self.name}>"
+
+
+class SinkPart(GraphPart[I_contra, Any], Generic[I_contra, M_co]):
+    """A sink in a graph; ``M`` is what it results in, for `GraphBuilder.build`."""
+
+    __slots__ = ()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast, get_origin
 
 from streams.blocked_loop import unwatch, watch
 from streams.errors import add_place, storable
 from streams.materialize import Materialization
 
 M = TypeVar("M")
+V = TypeVar("V")
 
 _supervisors: Final[set[asyncio.Task[None]]] = set()
 """The event loop holds tasks weakly; this holds every running stream until it ends."""
@@ -54,6 +55,26 @@ class Running(Generic[M]):
                 _ = result.cancelled() or result.exception()
                 raise
         return result.result()
+
+    def materialized(self, kind: type[V]) -> V:
+        """What the graph materialized, as what it is: ``running.materialized(SourceQueue[int])``, which type checkers follow.
+
+        Where several values were kept together (`Keep.both`), it is the first of that kind among them.
+
+        Raises:
+            TypeError: nothing of the kind was materialized.
+        """
+        wanted: Any = get_origin(kind) or kind
+        waiting = [self.value]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, wanted):
+                return cast("V", value)
+            if isinstance(value, tuple):
+                waiting += reversed(value)
+        raise TypeError(
+            f"{self.name} has materialized no {wanted.__name__}, but {self.value!r}: Keep says which values are kept"
+        )
 
     def cancel(self) -> None:
         """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams.contract import Publisher
 from streams.graph import RunnableGraph, connect
@@ -40,6 +40,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 M = TypeVar("M")
+M2 = TypeVar("M2")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -100,6 +101,10 @@ class Source(Operators, Generic[T_co]):
             raise ValueError(f"iterate: prefetch must be at least 1, not {prefetch}")
         return iterate(self, prefetch)
 
+    @overload
+    def broadcast(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
+    @overload
+    def broadcast(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
     def broadcast(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
         """Every sink gets every element, at the pace of the slowest; one that cancels leaves the others. Results in theirs, in order.
 
@@ -107,11 +112,11 @@ class Source(Operators, Generic[T_co]):
         """
         return self._fan_out("broadcast", sinks, lambda: Broadcast(len(sinks)))
 
-    def balance(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
+    def balance(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]:
         """Each element goes to one sink that asks for it, in turn. Results in theirs, in order."""
         return self._fan_out("balance", sinks, lambda: Balance(len(sinks)))
 
-    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
+    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]:
         """Each element goes to ``sinks[f(element)]``; those for a sink that has cancelled are dropped. Results in theirs, in order."""
         return self._fan_out("partition", sinks, lambda: Partition(len(sinks), f))
 
@@ -263,11 +268,31 @@ class Source(Operators, Generic[T_co]):
             raise ValueError(f"tick needs seconds > 0 and initial_delay >= 0, not {seconds} and {initial_delay}")
         return Source(lambda m: (TickPublisher(m, seconds, initial_delay), None), "tick")
 
+    @overload
+    @staticmethod
+    def queue(
+        bound: int,
+        overflow: OverflowStrategy = ...,
+        *,
+        of: type[T],
+        max_waiting_offers: int = ...,
+        element_context: bool = ...,
+    ) -> Source[T]: ...
+    @overload
+    @staticmethod
+    def queue(
+        bound: int,
+        overflow: OverflowStrategy = ...,
+        *,
+        max_waiting_offers: int = ...,
+        element_context: bool = ...,
+    ) -> Source[Any]: ...
     @staticmethod
     def queue(
         bound: int,
         overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE,
         *,
+        of: type[T] | None = None,  # noqa: ARG004 - for type checkers
         max_waiting_offers: int = MAX_WAITING_OFFERS,
         element_context: bool = False,
     ) -> Source[Any]:
@@ -276,6 +301,7 @@ class Source(Operators, Generic[T_co]):
         Args:
             bound: elements that wait in it at most.
             overflow: what one more does. With BACKPRESSURE it is not taken: ``offer`` says so at once, ``offer_wait`` waits for room.
+            of: the type of the elements, for type checkers alone.
             max_waiting_offers: calls of ``offer_wait`` that wait at a time; one more raises `TooManyWaitersError`.
             element_context: functions that an element meets at once, and those of map_async and map_blocking, run in the context
                 variables of the task that has offered it. Without it, and behind what holds elements back, they run in the run's.

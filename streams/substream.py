@@ -24,15 +24,22 @@ from streams.supervision import Decider
 if TYPE_CHECKING:
     from streams.flow import Flow
     from streams.graph import RunnableGraph
+    from streams.operators.of_substreams import OfSubFlow, OfSubSource
     from streams.source import Source
-
-    class _EveryOperator:
-        """To the type checker, whatever is called on substreams gives substreams; the operators' overloads know sources and flows only."""
-
-        def __getattr__(self, name: str) -> Any: ...
-
 else:
-    _EveryOperator = Operators
+
+    class _AsTheyAre(Operators):
+        """At run time the operators are those of sources and flows."""
+
+        def __class_getitem__(cls, _variables: Any) -> type:
+            return cls
+
+    class OfSubSource(_AsTheyAre):
+        """Those on the substreams of a source."""
+
+    class OfSubFlow(_AsTheyAre):
+        """Those on the substreams of a flow."""
+
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
@@ -74,7 +81,7 @@ class _Supervised:
         return self._flow.attach_flow(publisher, m.supervised(self._decider))
 
 
-class Substreams(_EveryOperator, Generic[T]):
+class Substreams(Generic[T]):
     """What `SubSource` and `SubFlow` share.
 
     Args:
@@ -133,7 +140,7 @@ class Substreams(_EveryOperator, Generic[T]):
         return f"<{type(self).__name__} {self.name}>"
 
 
-class SubSource(Substreams[T], Generic[T]):
+class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
     """The substreams of a source. It has every operator, for each substream."""
 
     def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubSource[R]:  # noqa: ARG002 - the operators' signature
@@ -175,7 +182,7 @@ class SubSource(Substreams[T], Generic[T]):
         return graph
 
 
-class SubFlow(Substreams[T], Generic[I, T]):
+class SubFlow(Substreams[T], OfSubFlow[I, T], Generic[I, T]):
     """The substreams of a flow. It has every operator, for each substream."""
 
     def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubFlow[I, R]:  # noqa: ARG002 - the operators' signature

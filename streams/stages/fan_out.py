@@ -16,6 +16,7 @@ from streams.demand import add_demand, invalid_demand
 from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
 from streams.shapes import SinkLike
+from streams.stages.all_done import all_done
 from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
 
 T = TypeVar("T")
@@ -418,26 +419,3 @@ def attach_fan_out(
     results = [sink.attach_sink(outlet, m) for sink, outlet in zip(sinks, hub.outlets, strict=True)]
     publisher.subscribe(hub)
     return all_done(m, results)
-
-
-def all_done(m: Materialization, results: Sequence[asyncio.Future[Any]]) -> asyncio.Future[list[Any]]:
-    """A future of all the results, in their order: done when all are, or one has failed or was cancelled."""
-    together: asyncio.Future[list[Any]] = m.loop.create_future()
-    left = len(results)
-
-    def done(result: asyncio.Future[Any]) -> None:
-        nonlocal left
-        left -= 1
-        error = None if result.cancelled() else result.exception()
-        if together.done():
-            return
-        if error is not None:
-            together.set_exception(error)
-        elif result.cancelled():
-            together.cancel()
-        elif not left:
-            together.set_result([result.result() for result in results])
-
-    for result in results:
-        result.add_done_callback(done)
-    return together

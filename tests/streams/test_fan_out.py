@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streams import UNBOUNDED, RunnableGraph, Sink, Source
 from streams.stages.fan_out import BALANCE_PREFETCH
-from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from streams.testkit import TestSink, TestSource, TestSubscriber, run_in_virtual_time, settle
 
 FanOut = Callable[..., RunnableGraph[list[Any]]]
 
@@ -264,3 +264,34 @@ def test_no_sink_gets_more_than_its_demand_and_nothing_is_lost(
             assert sorted(element for elements in seen for element in elements) == list(range(count))
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("second_too", [False, True])
+def test_the_failure_of_a_second_sink_is_reported(second_too: bool, loop_reports: list[str]) -> None:
+    """The first is the stream's; a failure of upstream, which comes to both, is one."""
+
+    async def main() -> None:
+        def fail(n: int) -> None:
+            raise KeyError("the first")
+
+        if second_too:
+            second: Sink[Any, Any] = Sink(_failing_when_cancelled, "failing")
+            graph = Source.of(1).broadcast(Sink.foreach(fail), second)
+            with pytest.raises(KeyError, match="the first"):
+                await graph.run()
+        else:
+            with pytest.raises(KeyError, match="above"):
+                await Source.failed(KeyError("above")).broadcast(Sink.ignore(), Sink.collect()).run()
+
+    run_in_virtual_time(main())
+    assert [("the second" in report) for report in loop_reports] == [True] * second_too
+
+
+def _failing_when_cancelled(publisher: Any, m: Any) -> asyncio.Future[None]:
+    """A sink that fails where it is to be stopped."""
+    future: asyncio.Future[None] = m.loop.create_future()
+    m.on_cancel(lambda: future.done() or future.set_exception(OSError("the second")))
+    subscriber: TestSubscriber[Any] = TestSubscriber()
+    publisher.subscribe(subscriber)
+    subscriber.request(2)
+    return future
