@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_bridge import schema as columns
+from spark_bridge.errors import BadHeadersError
 from transport.subscription_client import Fetched
 
 WHOLE_ROWS = 5_000
@@ -44,10 +45,12 @@ class RecordBatchBuilder:
         schema: from `spark_bridge.schema.arrow_schema`; only its columns are built.
         queue: the queue's name.
         id_prefix: the first 8 bytes of the queue's generated ids.
+        bad_headers: ``null`` or ``fail``: what becomes of headers that cannot be read.
     """
 
-    def __init__(self, schema: pa.Schema, queue: str, id_prefix: bytes) -> None:
+    def __init__(self, schema: pa.Schema, queue: str, id_prefix: bytes, bad_headers: str = "null") -> None:
         self._schema = schema
+        self._bad_headers = bad_headers
         self._queue = queue.encode()
         self._id_prefix = int.from_bytes(id_prefix, "big")
         makers: dict[str, Callable[[Sequence[Fetched], int], pa.Array]] = {
@@ -134,8 +137,15 @@ class RecordBatchBuilder:
         values: list[list[tuple[str, bytes]] | None] = []
         for part in parts:
             packed = part.batch.headers
-            values += [None] * len(part.batch) if packed is None else [_unpacked(one) for one in packed]
+            values += [None] * len(part.batch) if packed is None else self._unpacked(part.first, packed)
         return pa.array(values, arrow_type)
+
+    def _unpacked(self, first: int, packed: Iterable[bytes]) -> Iterator[list[tuple[str, bytes]] | None]:
+        for number, one in enumerate(packed, first):
+            headers = _unpacked(one)
+            if headers is None and one and self._bad_headers == "fail":
+                raise BadHeadersError(self._queue.decode(), number)
+            yield headers
 
 
 def _joined(parts: Sequence[BinaryLayout]) -> tuple[Any, Any]:
@@ -185,7 +195,7 @@ def _repeated(values: Sequence[int], parts: Sequence[Fetched], dtype: Any) -> An
 
 
 def _unpacked(packed: bytes) -> list[tuple[str, bytes]] | None:
-    """One message's headers; None for none, and for bytes that are none: a row that cannot be read would end every query."""
+    """One message's headers; None for none, and for bytes that are none."""
     if not packed:
         return None
     try:

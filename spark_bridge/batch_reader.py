@@ -90,7 +90,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             if state.id_prefix != partition.made:
                 raise PlanOutdatedError(self._outdated("it was deleted, or its broker started anew without a journal"))
             rows = 0
-            builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix)
+            builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix, options.bad_headers)
             for batch in builder.batches(client.fetch(partition.start, partition.stop)):
                 rows += batch.num_rows
                 yield batch

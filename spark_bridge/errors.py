@@ -129,3 +129,18 @@ class WriteError(SparkBridgeError):
     def __reduce__(self) -> tuple[type[WriteError], tuple[str, str]]:
         """Pickled by both arguments."""
         return type(self), (str(self), self.code)
+
+
+class BadHeadersError(SparkBridgeError):
+    """A message's headers are no msgpack map of strings, and ``badHeaders`` is ``fail``."""
+
+    def __init__(self, queue: str, position: int) -> None:
+        super().__init__(
+            f"the message at position {position} of queue {queue!r} has headers that are no msgpack map of strings: its sender wrote "
+            "something else. With the option badHeaders set to null they are null, and the row is read"
+        )
+        self.queue = queue
+        self.position = position
+
+    def __reduce__(self) -> tuple[type[BadHeadersError], tuple[str, int]]:
+        return BadHeadersError, (self.queue, self.position)

@@ -46,6 +46,7 @@ class SourceOptions:
         max_records_per_partition: rows of one task at most; None for no limit.
         starting_offsets: ``earliest`` or ``latest``, when the subscription is created.
         include_headers: whether ``headers`` is among the columns.
+        bad_headers: ``null`` reads headers that are none as null, ``fail`` ends the query.
         fail_on_data_loss: whether positions that are gone end the query or are reported and skipped.
         ack_on: ``commit`` or ``poll``.
         owner_timeout_ms: how long reservations outlive the query's connection; None for ever.
@@ -67,6 +68,7 @@ class SourceOptions:
     max_records_per_partition: int | None = None
     starting_offsets: str = "earliest"
     include_headers: bool = False
+    bad_headers: str = "null"
     fail_on_data_loss: bool = True
     ack_on: str = "commit"
     owner_timeout_ms: int | None = None
@@ -195,6 +197,7 @@ _OPTIONS = (
     Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),
     Option("starting_offsets", ("startingOffsets",), _one_of("earliest", "latest")),
     Option("include_headers", ("includeHeaders",), _flag),
+    Option("bad_headers", ("badHeaders",), _one_of("null", "fail")),
     Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
     Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
     Option("owner_timeout_ms", ("ownerTimeout",), _duration),

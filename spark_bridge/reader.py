@@ -182,7 +182,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             state = client.open()
             start, stop = self._readable(partition, state)
             rows = 0
-            builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix)
+            builder = RecordBatchBuilder(self._schema, options.queue, state.id_prefix, options.bad_headers)
             for batch in builder.batches(client.fetch(start, stop)):
                 rows += batch.num_rows
                 yield batch

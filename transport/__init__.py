@@ -11,6 +11,7 @@ from transport.client import Backoff
 from transport.config import BrokerConfig
 from transport.delivery import DeliveredBatch, Delivery
 from transport.errors import (
+    BadHeadersError,
     BrokerError,
     ConfirmedLostError,
     ConnectionLostError,
@@ -35,6 +36,7 @@ __all__ = [
     "Address",
     "Administration",
     "Backoff",
+    "BadHeadersError",
     "BinaryColumn",
     "Broker",
     "BrokerConfig",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Protocol as TypingProtocol
 
 from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
+from actors.errors import BatchError
+from transport.errors import BadHeadersError
 from transport.wire import Deliver
 
 NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
@@ -173,9 +175,21 @@ class Delivery:
 
     @property
     def headers(self) -> dict[str, HeaderValue]:
-        """The headers the sender gave; empty for none."""
+        """The headers the sender gave; empty for none.
+
+        Raises:
+            BadHeadersError: they are no map of strings. Clients check what they send, brokers do not; so another client wrote them.
+        """
+        try:
+            return unpack_headers(self.headers_raw) or {}
+        except BatchError as error:
+            raise BadHeadersError(self.queue, self.sequence, str(error)) from None
+
+    @property
+    def headers_raw(self) -> bytes:
+        """The headers as they were sent, packed; empty for none."""
         headers = self._batch.batch.headers
-        return (unpack_headers(headers[self._index]) or {}) if headers is not None else {}
+        return b"" if headers is None else headers[self._index]
 
     @property
     def enqueued_us(self) -> int:

@@ -90,6 +90,25 @@ class ConfirmedLostError(RemoteProtocolError):
         self.confirmed = confirmed
 
 
+class BadHeadersError(TransportError, ValueError):
+    """A message's headers cannot be read: whoever sent it did not write a msgpack map of strings, and no broker looks at headers.
+
+    Attributes:
+        queue: its queue.
+        sequence: its number there.
+    """
+
+    code = "protocol-error"
+
+    def __init__(self, queue: str, sequence: int, reason: str) -> None:
+        super().__init__(
+            f"message {sequence} of queue {queue!r} has headers that cannot be read ({reason}); "
+            "headers_raw has the bytes as its sender wrote them, and the message can be acknowledged or rejected as any other"
+        )
+        self.queue = queue
+        self.sequence = sequence
+
+
 class QueueFullError(TransportError):
     """A queue that rejects what it has no room for did not store a batch, nor anything sent after it.
 

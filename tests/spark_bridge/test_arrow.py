@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_bridge.arrow import COALESCE_BYTES, COALESCE_ROWS, WHOLE_ROWS, RecordBatchBuilder
+from spark_bridge.errors import BadHeadersError
 from spark_bridge.schema import arrow_schema, source_schema
 from transport import Message, MessageBatch
 from transport.subscription_client import Fetched
@@ -178,5 +180,12 @@ def test_headers_that_are_none_read_as_null_and_end_no_query(packed: bytes) -> N
     assert batch.headers is not None
     assert good.headers is not None
     batch.headers = type(batch.headers).from_values([packed, good.headers[0]])
-    rows = RecordBatchBuilder(ALL_COLUMNS, "q", PREFIX).build([Fetched(1, 0, 0, 0, 1, False, batch)]).to_pylist()
+    fetched = Fetched(1, 0, 70, 0, 1, False, batch)
+    rows = RecordBatchBuilder(ALL_COLUMNS, "q", PREFIX).build([fetched]).to_pylist()
     assert [row["headers"] for row in rows] == [None, [{"key": "k", "value": b"v"}]]
+    with pytest.raises(BadHeadersError, match="position 70 of queue 'q' has headers that are no msgpack map") as caught:
+        RecordBatchBuilder(ALL_COLUMNS, "q", PREFIX, "fail").build([fetched])
+    # From a task to the driver it goes pickled.
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    whole = Fetched(1, 0, 70, 0, 1, False, good)
+    assert RecordBatchBuilder(ALL_COLUMNS, "q", PREFIX, "fail").build([whole]).num_rows == 1
