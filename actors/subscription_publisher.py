@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 from typing import Protocol as TypingProtocol
 
 from actors.connection_messages import (
@@ -40,6 +40,11 @@ from actors.messages import (
     ReserveMessages,
     SubscriptionOpened,
 )
+
+STREAM_BYTES = 1024 * 1024
+"""Bytes sent of a fetch before others have their turn; as much as may wait for a socket before it is not writable."""
+STREAM_RANGES = 64
+"""Ranges likewise: where they are small they make the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +96,15 @@ class SubscriptionPort(TypingProtocol):
         """A request was refused; with ``close`` the connection is to end."""
 
 
+class _StreamOn:
+    """To itself: go on with what demand allows, when others had their turn."""
+
+    __slots__ = ()
+
+
+_STREAM_ON = _StreamOn()
+
+
 class SubscriptionPublisher(LoopActor):
     """Takes the client's requests from its connection, and the queue's answers.
 
@@ -100,6 +114,8 @@ class SubscriptionPublisher(LoopActor):
         port: the way to the client.
     """
 
+    drain_budget: ClassVar[int] = 4
+
     def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
         super().__init__()
         self._queue = queue
@@ -108,6 +124,7 @@ class SubscriptionPublisher(LoopActor):
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._writable = True
+        self._pausing = False
         self._opened = False
         self._fetching: int | None = None
         self._fetched = 0
@@ -166,6 +183,9 @@ class SubscriptionPublisher(LoopActor):
                 )
             case CommitRequested():
                 self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
+            case _StreamOn():
+                self._pausing = False
+                self._stream()
             case FetchRequested():
                 self._fetch(message)
             case BrowsedMessages():
@@ -215,9 +235,17 @@ class SubscriptionPublisher(LoopActor):
         self._stream()
 
     def _stream(self) -> None:
-        """Send what demand allows; the fetch ends with its last range."""
+        """Send what demand and this turn allow; the fetch ends with its last range.
+
+        A turn's piece is small: what the socket does not take is known before the next, and each range may have to be read.
+        """
+        room, ranges = STREAM_BYTES, STREAM_RANGES
         while self._next is not None and self._writable and not self._ended:
-            if self._wanted_messages <= 0 or self._wanted_bytes <= 0:
+            if self._wanted_messages <= 0 or self._wanted_bytes <= 0 or self._pausing:
+                return
+            if room <= 0 or not ranges:
+                self._pausing = True
+                self.actor_ref.tell(_STREAM_ON)
                 return
             part, request = self._next, self._fetching
             assert request is not None, "ranges belong to a fetch"
@@ -228,6 +256,8 @@ class SubscriptionPublisher(LoopActor):
                 self._advance()
             self._wanted_messages -= count
             self._wanted_bytes -= part.batch.nbytes
+            room -= part.batch.nbytes
+            ranges -= 1
             self._fetched += count
             self._port.fetched(request, part)
         if self._fetching is None or self._next is not None or self._ended:

@@ -30,6 +30,9 @@ from transport.wire import Options, brief
 if TYPE_CHECKING:
     from transport.broker import Broker
 
+LONG_AT_ONCE = 2
+"""Long answers that are being made at one time: each takes as much memory as a largest frame. Others wait for their turn."""
+
 Handler = Callable[["Broker", Options], Awaitable[Any]]
 
 
@@ -44,7 +47,11 @@ async def run_command(broker: Broker, name: str, arguments: Options) -> bytes:
     handler = COMMANDS.get(name)
     if handler is None:
         raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(sorted(COMMANDS))}")
-    answer = await handler(broker, arguments)
+    if name not in LONG_COMMANDS:
+        answer = await handler(broker, arguments)
+    else:
+        async with broker.long_commands:
+            answer = await handler(broker, arguments)
     return answer if isinstance(answer, bytes) else _json(answer)
 
 
@@ -224,3 +231,5 @@ COMMANDS: dict[str, Handler] = {
     "connection.list": _list(connection_rows, int),
     "stats": _stats,
 }
+LONG_COMMANDS = frozenset({"queue.list", "subscription.list", "transaction.list", "connection.list", "stats"})
+"""Those whose answer grows with what the broker has."""

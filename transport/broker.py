@@ -13,7 +13,7 @@ from typing import Self
 from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
 from transport.address import Address, parse_address
-from transport.administration_commands import refusal, run_command
+from transport.administration_commands import LONG_AT_ONCE, refusal, run_command
 from transport.broker_connection import BrokerConnection
 from transport.config import BrokerConfig
 from transport.connection import FrameConnection
@@ -48,6 +48,7 @@ class Broker:
         watermarks: how it stands with memory and disk.
         connections: every connection by number.
         max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
+        long_commands: who may make a long answer now; the others wait.
         enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.
         version: the distribution's version.
@@ -77,6 +78,7 @@ class Broker:
         self._next_number = 0
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
+        self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
         self._stopping: asyncio.Future[None]
@@ -196,11 +198,12 @@ class Broker:
         if not self.connections and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-    def command(self, connection: BrokerConnection, frame: Command) -> None:
+    def command(self, connection: BrokerConnection, frame: Command) -> asyncio.Task[None]:
         """Run an administrative command and answer it; each connection has one under way at most."""
         task = self._loop.create_task(self._run_command(connection, frame), name=f"command {frame.name:.40}")
         self._commands.add(task)
         task.add_done_callback(self._commands.discard)
+        return task
 
     def end_transaction(self, work: Coroutine[None, None, None]) -> None:
         """Commit or abort, whatever becomes of the connection that asked; each has one under way at most."""

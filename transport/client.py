@@ -61,6 +61,9 @@ class LinkUser(TypingProtocol):
     def link_frame(self, frame: Frame) -> None:
         """A frame for the role."""
 
+    def link_writable(self) -> None:
+        """The broker takes again what is written, having taken nothing for a while: `BrokerLink.writable` is true again."""
+
     def link_lost(self) -> None:
         """The connection broke; another is being sought."""
 
@@ -76,6 +79,7 @@ class BrokerLink:
 
     Attributes:
         reconnects: how often a connection was made again.
+        writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
     """
 
     def __init__(
@@ -105,6 +109,7 @@ class BrokerLink:
         self._connecting: asyncio.Task[None] | None = None
         self._error: Exception | None = None
         self.reconnects = 0
+        self.writable = True
 
     @property
     def is_open(self) -> bool:
@@ -168,7 +173,10 @@ class BrokerLink:
             self._user.link_frame(frame)
 
     def writable_changed(self, writable: bool) -> None:
-        """Demand bounds what a client writes, so there is nothing to hold back."""
+        """Demand bounds what may be sent, not what the broker reads of it: the user holds back what it can."""
+        self.writable = writable
+        if writable and self._opened:
+            self._user.link_writable()
 
     def connection_ending(self) -> None:
         """What counts is when it has closed."""
@@ -176,6 +184,7 @@ class BrokerLink:
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
         self._connection = None
+        self.writable = True
         if self._opened:
             self._opened = False
             self._down_since = self._loop.time()

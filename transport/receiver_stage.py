@@ -168,6 +168,10 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
             self._waiting.append(batch)
         self._schedule_turn()
 
+    def link_writable(self) -> None:
+        """The answers that were held back may leave; meanwhile they were gathered as ranges."""
+        self._schedule_turn()
+
     def link_lost(self) -> None:
         """What waits here is not ours any more."""
         self._drop_waiting()
@@ -216,6 +220,8 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         except Exception as error:  # noqa: BLE001 - whatever a subscriber raises: it has cancelled (2.13), and fails its run
             self.cancel()
             self._m.fail(error)
+        if not self.link.writable:
+            return
         self._send_answers()
         if self._downstream is None or not self.link.is_open:
             return

@@ -183,6 +183,10 @@ class SenderStage(Subscriber[Sendable]):
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
 
+    def link_writable(self) -> None:
+        """What was held back may leave."""
+        self._turn()
+
     def link_lost(self) -> None:
         """No demand until there is a connection again."""
         self.session.credit_messages = self.session.credit_bytes = 0
@@ -214,7 +218,7 @@ class SenderStage(Subscriber[Sendable]):
             self._request()
 
     def _send(self) -> None:
-        if self.link.is_open:
+        if self.link.is_open and self.link.writable:
             send = self.link.send
             for frame in self.session.sends(self._completed):
                 send(frame)

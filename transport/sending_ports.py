@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from actors import OfferBatch, QueueError, SendToQueueSubscriber, StorageError
 from transport import wire
+from transport.administration_commands import LONG_COMMANDS
 from transport.cumulative import GrantedDemand
 from transport.enlisted import EnlistedStages
 from transport.errors import FrameTooLargeError, RemoteProtocolError
@@ -122,10 +124,17 @@ class AdministrationPort(Port):
     def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:  # noqa: ARG002 - as its siblings
         self._connection = connection
         self._broker = broker
+        self._answering: asyncio.Task[None] | None = None
         connection.welcome({})
 
     def received(self, frame: wire.Frame) -> None:
         """COMMAND: the next is not looked at before this one is answered."""
         assert isinstance(frame, wire.Command), "the protocol allows no other"
         self._connection.hold()
-        self._broker.command(self._connection, frame)
+        task = self._broker.command(self._connection, frame)
+        self._answering = task if frame.name in LONG_COMMANDS else None
+
+    def ended(self) -> None:
+        """Nobody waits for a long answer any more; whatever else was asked for is done."""
+        if self._answering is not None:
+            self._answering.cancel()

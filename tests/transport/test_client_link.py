@@ -92,6 +92,9 @@ class User:
         self.frames.append(frame)
         self._say("frame")
 
+    def link_writable(self) -> None:
+        self._say("writable")
+
     def link_lost(self) -> None:
         self._say("lost")
 
