@@ -68,6 +68,9 @@ class IdleLink:
         """Nothing was asked for."""
         self.link_failed(RuntimeError(f"{type(frame).__name__} came to a receiver without demand"))
 
+    def link_writable(self) -> None:
+        """Nothing is held back."""
+
     def link_lost(self) -> None:
         """What follows says whether it was meant."""
 

@@ -132,6 +132,12 @@ class Broker:
         )
         self._stderr = asyncio.create_task(self._read_stderr(self._process), name="the broker's stderr")
 
+    @property
+    def pid(self) -> int:
+        """Its process, while there is one."""
+        assert self._process is not None
+        return self._process.pid
+
     async def listening(self) -> None:
         """Wait until it says that it listens."""
         assert self._stderr is not None

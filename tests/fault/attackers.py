@@ -1,0 +1,205 @@
+"""``python -m tests.fault.attackers``: ten of each kind of attacker beside an honest pair, and what it costs the broker and the pair.
+
+The pair sends and receives a thousand messages a second, first undisturbed, then attacked. Strangers of every role connect all the
+time. It fails when the broker takes more memory than the stated bound, or does not give it back, when the pair's p99 grows to more
+than three times what it was, or when anybody waits more than a second to be let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import sys
+import tempfile
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from streams.testkit import settle
+from tests.fault.attacks import KINDS
+from tests.fault.kill_process import ROOT, Broker
+from transport import Administration
+
+RATE = 1000
+WARM_UP = 3.0
+"""Seconds before the first figures."""
+LEAVING = 12.0
+"""Seconds after which what the attackers cost must be gone: connections linger for two, and heartbeats are one."""
+HEARTBEAT = "1s"
+SAMPLE = 0.1
+"""Seconds between two looks at the broker's memory."""
+MIB = 1 << 20
+BASE_BOUND = 64 * MIB
+EACH_BOUND = 6 * MIB
+"""Memory that the broker may take more than before: some, and so much for each attacker (docs/protocol.md)."""
+MOST_P99 = 3.0
+MOST_HANDSHAKE_MS = 1000.0
+GIVEN_BACK = 1.1
+"""Times what it had before, and a little for what is new, when they have left."""
+SLACK = 24 * MIB
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run measured."""
+
+    before: int = 0
+    peak: int = 0
+    after: int = 0
+    bound: int = 0
+    undisturbed: dict[str, float] = field(default_factory=dict)
+    disturbed: dict[str, float] = field(default_factory=dict)
+
+    def failures(self, timings: bool = True) -> list[str]:
+        """What does not hold."""
+        found = []
+        if self.peak > self.before + self.bound:
+            found.append(
+                f"the broker took {(self.peak - self.before) / MIB:.0f} MiB more, the bound is {self.bound / MIB:.0f}"
+            )
+        if self.after > self.before * GIVEN_BACK + SLACK:
+            found.append(f"{self.after / MIB:.0f} MiB are left of {self.before / MIB:.0f} before")
+        if timings:
+            before, now = self.undisturbed["p99_ms"], self.disturbed["p99_ms"]
+            if not now <= MOST_P99 * before:
+                found.append(f"the pair's p99 is {now} ms, {MOST_P99:g} times {before} ms is allowed")
+            if self.disturbed["handshake_ms"] > MOST_HANDSHAKE_MS:
+                found.append(f"a handshake took {self.disturbed['handshake_ms']} ms")
+        if math.isnan(self.disturbed["p99_ms"]):
+            found.append("the pair got nothing")
+        return found
+
+
+class Child:
+    """A process that is told by lines, and ends with its input."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls, module: str, *arguments: str) -> Child:
+        """Run a module of the tests."""
+        command = (sys.executable, "-m", module, *arguments)
+        return cls(await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=ROOT))
+
+    async def ask(self) -> dict[str, float]:
+        """One line for one."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(b"\n")
+        line = await self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("the honest pair has ended by itself")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+    async def stop(self) -> None:
+        """End its input, and wait for it."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(10):
+                await self._process.wait()
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+
+class Watch:
+    """The broker's resident memory, looked at all the time."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.peak = 0
+
+    def now(self) -> int:
+        """Bytes."""
+        with open(f"/proc/{self._pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * PAGE
+
+    async def run(self) -> None:
+        """Note the peak until cancelled."""
+        while True:
+            self.peak = max(self.peak, self.now())
+            await settle(SAMPLE)
+
+
+async def run(kinds: Sequence[str], each: int, seconds: float, queues: int, durable: bool) -> Outcome:
+    """One run."""
+    outcome = Outcome(bound=BASE_BOUND + EACH_BOUND * each * len(kinds))
+    with tempfile.TemporaryDirectory(prefix="penstock-attackers-") as directory:
+        kept = ("--data", directory) if durable else ("--memory",)
+        async with Broker((*kept, "--heartbeat", HEARTBEAT)) as broker:
+            await broker.start()
+            async with Administration(broker.send_address) as administration:
+                for number in range(queues):
+                    await administration.create_queue(f"idle-{number:05}")
+            watch = Watch(broker.pid)
+            addresses = broker.send_address, broker.receive_address
+            pair = await Child.start("tests.fault.honest_pair", *addresses, str(RATE))
+            try:
+                await settle(WARM_UP)
+                await pair.ask()
+                await settle(seconds)
+                outcome.undisturbed = await pair.ask()
+                outcome.before = watch.now()
+                watching = asyncio.create_task(watch.run())
+                attackers = await Child.start("tests.fault.attacks", *addresses, str(each), *kinds)
+                try:
+                    await settle(seconds)
+                    outcome.disturbed = await pair.ask()
+                finally:
+                    await attackers.stop()
+                watching.cancel()
+                outcome.peak = watch.peak
+                await settle(LEAVING)
+                outcome.after = watch.now()
+            finally:
+                await pair.stop()
+            await broker.stop()
+    return outcome
+
+
+def show(console: Console, outcome: Outcome) -> None:
+    """The figures as a table."""
+    table = Table("", "undisturbed", "attacked")
+    for name in outcome.disturbed:
+        table.add_row(name, f"{outcome.undisturbed[name]:g}", f"{outcome.disturbed[name]:g}")
+    console.print(table)
+    before, peak, after = (value / MIB for value in (outcome.before, outcome.peak, outcome.after))
+    console.print(
+        f"memory: {before:.0f} MiB before, {peak:.0f} at the peak (bound {before + outcome.bound / MIB:.0f}), {after:.0f} after"
+    )
+
+
+def main(
+    kind: Annotated[list[str] | None, typer.Option(help=f"Only this kind; may be repeated. {', '.join(KINDS)}")] = None,
+    each: Annotated[int, typer.Option(min=1, help="Attackers of each kind.")] = 10,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds undisturbed, and attacked.")] = 60.0,
+    queues: Annotated[int, typer.Option(min=0, help="Queues that stats has to tell of.")] = 3000,
+    durable: Annotated[bool, typer.Option(help="With a journal, or in memory.")] = False,
+) -> None:
+    """Attack a broker and print what it costs; the exit code is 1 when a bound does not hold."""
+    console = Console(width=110, highlight=False)
+    kinds = kind or list(KINDS)
+    unknown = [name for name in kinds if name not in KINDS]
+    if unknown:
+        raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(KINDS)}")
+    outcome = asyncio.run(run(kinds, each, seconds, queues, durable))
+    show(console, outcome)
+    failures = outcome.failures()
+    for failure in failures:
+        console.print(f"FAILED: {failure}")
+    raise typer.Exit(bool(failures))
+
+
+if __name__ == "__main__":
+    typer.run(main)

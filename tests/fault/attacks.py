@@ -1,0 +1,341 @@
+"""Clients that mean harm, or are written badly: each kind says a great deal, reads nothing, or both, for as long as it may.
+
+``python -m tests.fault.attacks SEND RECEIVE EACH KIND...`` runs so many of each kind until its input ends. Everything is bytes on sockets;
+what the broker cuts off comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from actors.batch import MessageBatch
+from streams.testkit import settle
+from transport import parse_address, wire
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire import Frame
+
+AGAIN = 0.1
+"""Seconds after which one that was cut comes again."""
+PIECE = 64 * 1024
+"""Bytes of a flood that are written at a time."""
+MIB = 1 << 20
+LARGE = 15 * MIB
+PARTIAL = 8 * MIB
+NICE = 15
+"""They share this machine with the broker, which real ones do not: what is measured is the broker, not who gets a processor."""
+
+F = TypeVar("F", bound=Frame)
+
+
+class CutOffError(Exception):
+    """The broker has ended the connection."""
+
+
+def encoded(*frames: Frame) -> bytes:
+    """The frames' bytes."""
+    return b"".join(bytes(part) for frame in frames for part in wire.encode(frame))
+
+
+class Raw(asyncio.Protocol):
+    """One connection; `deaf` has it read no more."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._decoder = FrameDecoder(MAX_FRAME_BYTES)
+        self._frames: deque[Frame] = deque()
+        self._came = asyncio.Event()
+        self._takes = asyncio.Event()
+        self._takes.set()
+        self._over = False
+
+    @classmethod
+    async def open(cls, address: str, role: str, queue: str | None, name: str, **options: Any) -> Raw:
+        """Connect and say HELLO."""
+        host, port = parse_address(address)
+        _, raw = await asyncio.get_running_loop().create_connection(cls, host, port)
+        await raw.send(encoded(wire.Hello(wire.VERSION, role, queue, name, options)))
+        await raw.next(wire.Welcome)
+        return raw
+
+    def connection_made(self, transport: Any) -> None:
+        """Called by asyncio."""
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        for raw in self._decoder.receive_data(data):
+            frame = wire.decode(raw)
+            if isinstance(frame, wire.Ping):
+                self._transport.write(encoded(wire.Pong(frame.token)))
+            elif not isinstance(frame, wire.Pong):
+                self._frames.append(frame)
+        self._came.set()
+
+    def pause_writing(self) -> None:
+        """Called by asyncio."""
+        self._takes.clear()
+
+    def resume_writing(self) -> None:
+        """Called by asyncio."""
+        self._takes.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._over = True
+        self._came.set()
+        self._takes.set()
+
+    def deaf(self) -> None:
+        """Read nothing more."""
+        self._transport.pause_reading()
+
+    async def send(self, data: bytes) -> None:
+        """Write when the socket takes it; raises CutOffError."""
+        await self._takes.wait()
+        if self._over:
+            raise CutOffError
+        self._transport.write(data)
+
+    async def flood(self, data: bytes) -> None:
+        """Write it again and again, until the broker ends the connection."""
+        piece = data * max(1, PIECE // len(data))
+        while True:
+            await self.send(piece)
+            await asyncio.sleep(0)
+
+    async def next(self, kind: type[F]) -> F:
+        """The next frame of a kind, whatever comes before it; raises CutOffError."""
+        while True:
+            while self._frames:
+                frame = self._frames.popleft()
+                if isinstance(frame, kind):
+                    return frame
+            if self._over:
+                raise CutOffError
+            self._came.clear()
+            await self._came.wait()
+
+    async def until_cut(self) -> None:
+        """Wait for the end."""
+        with contextlib.suppress(CutOffError):
+            await self.next(wire.Hello)
+
+    def close(self) -> None:
+        """End at once."""
+        if self._transport is not None and not self._over:
+            self._transport.abort()
+
+
+Connect = Callable[..., Awaitable[Raw]]
+
+
+async def unread_pings(connect: Connect) -> None:
+    """PONGs that nobody reads."""
+    raw = await connect("sender")
+    raw.deaf()
+    await raw.flood(encoded(wire.Ping(1)))
+
+
+async def read_pings(connect: Connect) -> None:
+    """PINGs as fast as they are answered."""
+    raw = await connect("receiver")
+    await raw.flood(encoded(wire.Ping(1)))
+
+
+async def unread_statistics(connect: Connect) -> None:
+    """Twenty bytes for some megabytes, which nobody reads."""
+    raw = await connect("admin")
+    raw.deaf()
+    await raw.flood(encoded(wire.Command(1, "stats", {})))
+
+
+async def pipelined_statistics(connect: Connect) -> None:
+    """The same, read as fast as it comes."""
+    raw = await connect("admin")
+    await raw.flood(encoded(wire.Command(1, "stats", {})))
+
+
+async def unread_reservations(connect: Connect) -> None:
+    """RESERVED, COMMITTED and ERRORs that nobody reads."""
+    raw = await connect("subscription", subscription="ledger")
+    raw.deaf()
+    await raw.flood(encoded(wire.Reserve(1, 0, 1, 1, 0, None), wire.Commit(2, 0), wire.Fetch(3, 5, 6)))
+
+
+async def unread_confirmations(connect: Connect) -> None:
+    """SENT and DEMAND that nobody reads, for messages one by one, as many as were granted."""
+    raw = await connect("sender")
+    granted = (await raw.next(wire.Demand)).messages
+    raw.deaf()
+    one = MessageBatch.from_payloads([b"x"])
+    await raw.send(b"".join(encoded(wire.Send(number, None, one)) for number in range(granted)))
+    await raw.flood(encoded(wire.Ping(1)))
+
+
+async def extensions(connect: Connect) -> None:
+    """Two hundred ranges of one message in a kilobyte, again and again."""
+    held = 400
+    sender, raw = await connect("sender"), await connect("receiver")
+    try:
+        await sender.next(wire.Demand)
+        await sender.send(encoded(wire.Send(0, None, MessageBatch.from_payloads([b""] * held))))
+        await raw.send(encoded(wire.Request(held, MIB)))
+        first, count = 0, 0
+        while count < held:
+            delivered = await raw.next(wire.Deliver)
+            first, count = delivered.first if not count else first, count + len(delivered.batch)
+        await raw.flood(encoded(wire.Extend([(first + 2 * index, 1) for index in range(held // 2)], 60_000)))
+    finally:
+        sender.close()
+
+
+async def enlistments(connect: Connect) -> None:
+    """Stages that do not exist, with the longest names."""
+    raw = await connect("transaction", writer="writer", version=1)
+    number = 0
+    while True:
+        names = [f"{number + index}".ljust(255, "s") for index in range(100)]
+        await raw.send(b"".join(encoded(wire.Enlist("q" * 255, name, 1)) for name in names))
+        number += len(names)
+        await asyncio.sleep(0)
+
+
+async def overlapping_resends(connect: Connect) -> None:
+    """Fifteen megabytes that are stored already, and one byte that is new."""
+    raw = await connect("sender")
+    number, messages, size = 0, 0, 0
+    large, small = bytes(LARGE), b"x"
+    while True:
+        known = [] if number == 0 else [large]
+        batch = MessageBatch.from_payloads([*known, small])
+        while True:
+            granted = await raw.next(wire.Demand)
+            if granted.messages >= messages + len(batch) and granted.bytes >= size + len(known) * LARGE + 1:
+                break
+            if not known and granted.bytes > 0:
+                break
+        await raw.send(encoded(wire.Send(max(0, number - len(known)), None, batch)))
+        messages, size, number = messages + len(batch), size + batch.nbytes, number + 1
+        await raw.next(wire.Sent)
+
+
+def partial_frame(role: str) -> Callable[[Connect], Awaitable[None]]:
+    """Half of a largest frame, of one role."""
+
+    async def attack(connect: Connect) -> None:
+        raw = await connect(
+            role, **({"subscription": "ledger"} if role == "subscription" else {"writer": "w", "version": 1})
+        )
+        await raw.send(MAX_FRAME_BYTES.to_bytes(4, "big") + b"\x00\x10" + bytes(PARTIAL))
+        await raw.until_cut()
+
+    return attack
+
+
+async def deaf_receiver(connect: Connect) -> None:
+    """Asks for everything and reads nothing of it; what it is sent it has sent itself."""
+    sender, raw = await connect("sender"), await connect("receiver")
+    try:
+        raw.deaf()
+        await raw.send(encoded(wire.Request(2**62, 2**62)))
+        number = messages = 0
+        batch = MessageBatch.from_payloads([bytes(1024)] * 100)
+        while True:
+            granted = (await sender.next(wire.Demand)).messages
+            while messages + len(batch) <= granted:
+                await sender.send(encoded(wire.Send(number, None, batch)))
+                number, messages = number + len(batch), messages + len(batch)
+    finally:
+        sender.close()
+
+
+KINDS: dict[str, Callable[[Connect], Awaitable[None]]] = {
+    "unread-pings": unread_pings,
+    "read-pings": read_pings,
+    "unread-stats": unread_statistics,
+    "pipelined-stats": pipelined_statistics,
+    "unread-reservations": unread_reservations,
+    "unread-confirmations": unread_confirmations,
+    "extensions": extensions,
+    "enlistments": enlistments,
+    "overlapping-resends": overlapping_resends,
+    "deaf-receiver": deaf_receiver,
+    **{
+        f"partial-{role}": partial_frame(role)
+        for role in ("sender", "receiver", "subscription", "admin", "transaction")
+    },
+}
+"""Every kind by its name."""
+
+
+class Attacker:
+    """One of a kind, which comes again whenever it is cut off.
+
+    Attributes:
+        cuts: how often it was.
+    """
+
+    def __init__(self, send_address: str, receive_address: str, kind: str, number: int) -> None:
+        self.cuts = 0
+        self._addresses = send_address, receive_address
+        self._kind = kind
+        self._name = f"{kind}-{number}"
+        self._open: list[Raw] = []
+
+    async def run(self) -> None:
+        """Attack until cancelled."""
+        try:
+            while True:
+                with contextlib.suppress(CutOffError, OSError):
+                    await KINDS[self._kind](self._connect)
+                self.cuts += 1
+                self.close()
+                await settle(AGAIN)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End its connections."""
+        for raw in self._open:
+            raw.close()
+        self._open.clear()
+
+    async def _connect(self, role: str, **options: Any) -> Raw:
+        sending = role in ("sender", "transaction", "admin")
+        queue = None if role in ("admin", "transaction") else f"attacked.{self._name}"
+        name = f"{self._name}-{self.cuts}"
+        raw = await Raw.open(self._addresses[0 if sending else 1], role, queue, name, **options)
+        self._open.append(raw)
+        return raw
+
+
+async def attack(send_address: str, receive_address: str, each: int, kinds: list[str]) -> None:
+    """Have so many of each kind attack until cancelled."""
+    attackers = [Attacker(send_address, receive_address, kind, number) for kind in kinds for number in range(each)]
+    await asyncio.gather(*(attacker.run() for attacker in attackers))
+
+
+def main() -> None:
+    """The process: until its input ends."""
+    send_address, receive_address, each, *kinds = sys.argv[1:]
+    os.nice(NICE)
+
+    async def until_told() -> None:
+        work = asyncio.create_task(attack(send_address, receive_address, int(each), kinds or list(KINDS)))
+        told = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+    asyncio.run(until_told())
+
+
+if __name__ == "__main__":
+    main()
