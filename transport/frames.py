@@ -125,7 +125,7 @@ class FrameDecoder:
         if self._partial is None or self.error is not None or self.stalled:
             self._target = _shared_view()[:SCARCE_BYTES] if self._room.scarce else _shared_view()
         else:
-            self._target = memoryview(self._partial)[self._filled :]
+            self._target = memoryview(self._partial)[self._filled : self._filled + SHARED_BUFFER_BYTES]
         return self._target
 
     def received(self, nbytes: int) -> None:

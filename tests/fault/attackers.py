@@ -160,6 +160,11 @@ async def run(kinds: Sequence[str], each: int, seconds: float, queues: int, dura
                     await attackers.stop()
                 watching.cancel()
                 outcome.peak = watch.peak
+                async with Administration(broker.send_address) as administration:
+                    # What they have stored is not what they cost.
+                    for queue in await administration.queues():
+                        if queue["name"].startswith("attacked."):
+                            await administration.delete_queue(queue["name"])
                 await settle(LEAVING)
                 outcome.after = watch.now()
             finally:

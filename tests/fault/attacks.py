@@ -229,28 +229,31 @@ def partial_frame(role: str) -> Callable[[Connect], Awaitable[None]]:
     """Half of a largest frame, of one role."""
 
     async def attack(connect: Connect) -> None:
-        raw = await connect(
-            role, **({"subscription": "ledger"} if role == "subscription" else {"writer": "w", "version": 1})
-        )
-        await raw.send(MAX_FRAME_BYTES.to_bytes(4, "big") + b"\x00\x10" + bytes(PARTIAL))
+        options: dict[str, dict[str, Any]] = {
+            "subscription": {"subscription": "ledger"},
+            "transaction": {"writer": "w", "version": 1},
+        }
+        raw = await connect(role, **options.get(role, {}))
+        await raw.send(encoded(wire.Send(0, None, MessageBatch.from_payloads([bytes(LARGE)])))[:PARTIAL])
         await raw.until_cut()
 
     return attack
 
 
 async def deaf_receiver(connect: Connect) -> None:
-    """Asks for everything and reads nothing of it; what it is sent it has sent itself."""
+    """Asks for everything and reads nothing of it; what it is sent it has stored itself, some megabytes."""
     sender, raw = await connect("sender"), await connect("receiver")
     try:
         raw.deaf()
         await raw.send(encoded(wire.Request(2**62, 2**62)))
         number = messages = 0
         batch = MessageBatch.from_payloads([bytes(1024)] * 100)
-        while True:
+        while number < 4_000:
             granted = (await sender.next(wire.Demand)).messages
             while messages + len(batch) <= granted:
                 await sender.send(encoded(wire.Send(number, None, batch)))
                 number, messages = number + len(batch), messages + len(batch)
+        await raw.until_cut()
     finally:
         sender.close()
 
