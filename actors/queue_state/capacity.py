@@ -1,11 +1,12 @@
 """How much senders may send: permits, granted from the room that is neither stored nor granted already.
 
-So what is stored stays within the queue's limits, but for what cannot be avoided:
+What is stored stays within the queue's limits, but for what cannot be avoided:
 
-- A sender that wants to send may hold one permit even if others hold all the room, while what is stored is below the
-  limits; else senders that hold permits and send nothing could stop all others. It may fill the queue so, one message at a
-  time, and what the idle ones were granted can still come, as a permit is not taken back. At worst that is the
-  limits once more and one message for each sender; it is as little as the idle senders' windows are small.
+- A permit is not taken back, so what idle senders were granted can still come when others have filled the queue. Those who send are lent
+  the room of the idle, or five hundred idle senders would leave nothing to a busy one; all permits together are at most the limit and
+  ``LENT_SHARE`` of it. So at worst a queue holds two and a half times its limit, when every idle sender sends all that it may at once.
+- A sender that wants to send may hold one permit even if others hold all there is, while what is stored is below the limits. One message
+  for each sender.
 - A message may be sent while any byte of permit is left, however large it is. One message for each sender.
 - The overhead that each stored batch counts for is known only when it comes.
 
@@ -15,10 +16,11 @@ A queue that rejects what it has no room for grants what is asked for, room or n
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from actors.errors import DemandExceededError
-from actors.queue_state.effects import Connection, Effect, GrantCapacity
+from actors.queue_state.effects import Effect, GrantCapacity
+from actors.queue_state.permits import TURN_SECONDS, WINDOWED_BYTES, WINDOWED_MESSAGES, Permits, Unit
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -31,34 +33,6 @@ REOPEN_SHARE = 8
 """Of a small queue, this part instead."""
 
 
-class Permits:
-    """What one sender may send and what more it wants.
-
-    Attributes:
-        messages: messages granted and not used.
-        bytes: bytes granted and not used; below zero when the last message led beyond them.
-        wanted_messages: messages asked for and not granted.
-        wanted_bytes: bytes asked for and not granted.
-    """
-
-    __slots__ = ("bytes", "connection", "messages", "wanted_bytes", "wanted_messages")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.messages = 0
-        self.bytes = 0
-        self.wanted_messages = 0
-        self.wanted_bytes = 0
-
-    def wants(self) -> bool:
-        """Whether it asked for more than it was granted."""
-        return self.wanted_messages > 0 or self.wanted_bytes > 0
-
-    def is_stuck(self) -> bool:
-        """Whether it can send nothing for want of what it asked for."""
-        return (self.messages <= 0 < self.wanted_messages) or (self.bytes <= 0 < self.wanted_bytes)
-
-
 class Capacity:
     """The permits of all senders, granted in turns.
 
@@ -68,27 +42,33 @@ class Capacity:
         unlimited: whether to grant whatever is asked for.
 
     Attributes:
-        messages: messages granted and not used.
-        bytes: bytes granted and not used.
-        waiting: who wants more than it was granted, in the order of their turns; to be looked at only.
+        waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
     """
 
     __slots__ = (
+        "_before",
+        "_bytes",
         "_full",
-        "_max_bytes",
-        "_max_messages",
+        "_messages",
+        "_now",
         "_reopen_bytes",
         "_reopen_messages",
         "_stuck",
+        "_turn_ends",
         "_unlimited",
-        "bytes",
-        "messages",
         "waiting",
     )
 
+    lends: ClassVar[bool] = True
+    """Whether senders have windows, and what the idle hold is lent to the others."""
+
     def __init__(self, max_messages: int, max_bytes: int, unlimited: bool = False) -> None:
-        self._max_messages = max_messages
-        self._max_bytes = max_bytes
+        self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
+        self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
+        # Who has used permits in this turn, and in the one before.
+        self._now: set[Permits] = set()
+        self._before: set[Permits] = set()
+        self._turn_ends = 0.0
         self.waiting: OrderedDict[Permits, None] = OrderedDict()
         # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
         # waiting senders cost nothing while there is none.
@@ -101,13 +81,23 @@ class Capacity:
         self._reopen_bytes = max_bytes - max(1, byte_step)
         self._full = False
         self._unlimited = unlimited
-        self.messages = 0
-        self.bytes = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages granted and not used."""
+        return self._messages.granted
+
+    @property
+    def bytes(self) -> int:
+        """Bytes granted and not used."""
+        return self._bytes.granted
 
     def request(self, permits: Permits, messages: int, size: int) -> None:
         """Want so many more messages and bytes."""
         permits.wanted_messages += messages
         permits.wanted_bytes += size
+        if permits.idle:
+            self._set_windows(permits)
         self._place(permits)
 
     def use(self, permits: Permits, batch: MessageBatch, count: int) -> None:
@@ -116,17 +106,25 @@ class Capacity:
         have = permits.bytes
         if count > permits.messages or (size > have and batch.prefix_bytes(count - 1) >= have):
             raise DemandExceededError(count, size, permits.messages, have)
+        if permits.idle:
+            self._awake(permits)
         permits.messages -= count
         permits.bytes = have - size
-        self.messages -= count
-        self.bytes -= min(size, have)
-        if permits.messages <= 0 or have <= size:
+        self._messages.granted -= count
+        self._bytes.granted -= min(size, have)
+        self._note_use(permits, count, size)
+        if permits.messages * 2 <= permits.message_window or permits.bytes * 2 <= permits.byte_window:
             self._place(permits)
 
     def give_back(self, permits: Permits) -> None:
         """End a sender: what it holds and wants is nobody's."""
-        self.messages -= permits.messages
-        self.bytes -= max(0, permits.bytes)
+        self._messages.granted -= permits.messages
+        self._bytes.granted -= max(0, permits.bytes)
+        if permits.idle:
+            self._messages.idle -= permits.messages
+            self._bytes.idle -= max(0, permits.bytes)
+        self._now.discard(permits)
+        self._before.discard(permits)
         self.waiting.pop(permits, None)
         self._stuck.pop(permits, None)
 
@@ -134,7 +132,7 @@ class Capacity:
         """Whether nothing is granted before more is acknowledged: the queue is full, or was and has not reopened."""
         if self._full:
             return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
-        return stored_messages >= self._max_messages or stored_bytes >= self._max_bytes
+        return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
 
     def note_stored(self, stored_messages: int, stored_bytes: int) -> bool:
         """So much is stored now; returns whether that leaves room."""
@@ -178,10 +176,16 @@ class Capacity:
                 self._give(permits, min(room, share), min(byte_room, byte_share), effects)
 
     def _room(self, stored_messages: int, stored_bytes: int) -> tuple[int, int]:
-        return self._max_messages - stored_messages - self.messages, self._max_bytes - stored_bytes - self.bytes
+        return self._messages.room(stored_messages), self._bytes.room(stored_bytes)
 
     def _give(self, permits: Permits, messages: int, size: int, effects: list[Effect]) -> None:
-        """Grant at most so much, and let the next one have its turn."""
+        """Grant at most so much, and no more than it may hold, but for one message; and let the next one have its turn."""
+        if permits.idle:
+            # By what others who are idle hold now.
+            self._set_windows(permits)
+        if not self._unlimited:
+            messages = min(messages, max(0, permits.message_window - permits.messages))
+            size = min(size, max(0, permits.byte_window - max(0, permits.bytes)))
         messages = min(messages, permits.wanted_messages)
         # What the last message led beyond its permit is stored and counted there: making it good takes no room.
         debt = max(0, -permits.bytes)
@@ -191,18 +195,60 @@ class Capacity:
         held = max(0, permits.bytes)
         permits.bytes += size
         permits.wanted_bytes -= size
-        self.messages += messages
-        self.bytes += max(0, permits.bytes) - held
+        more = max(0, permits.bytes) - held
+        self._messages.granted += messages
+        self._bytes.granted += more
+        if permits.idle:
+            self._messages.idle += messages
+            self._bytes.idle += more
         self._stuck.pop(permits, None)
         self.waiting.pop(permits, None)
         self._place(permits)
         effects.append(GrantCapacity(permits.connection, messages, size))
 
+    def _set_windows(self, permits: Permits) -> None:
+        permits.message_window = self._messages.first_window()
+        permits.byte_window = self._bytes.first_window()
+        permits.used_messages = permits.used_bytes = 0
+
+    def _awake(self, permits: Permits) -> None:
+        """A sender that was idle sends: what it holds is not lent any more."""
+        permits.idle = False
+        self._messages.idle -= permits.messages
+        self._bytes.idle -= max(0, permits.bytes)
+
+    def _note_use(self, permits: Permits, count: int, size: int) -> None:
+        """A sender used permits: it may hold more when it has used as many, and others less when it does nothing else for a turn."""
+        messages, nbytes = self._messages, self._bytes
+        permits.used_messages += count
+        permits.used_bytes += size
+        if permits.used_messages >= permits.message_window:
+            permits.used_messages = 0
+            permits.message_window = messages.grown(permits.message_window, permits.messages)
+        if permits.used_bytes >= permits.byte_window:
+            permits.used_bytes = 0
+            permits.byte_window = nbytes.grown(permits.byte_window, max(0, permits.bytes))
+        self._now.add(permits)
+
+    def pass_time(self, now: float) -> None:
+        """It is ``now``, seconds, while something is sent. Whoever has sent nothing for a whole turn is idle, and begins small again."""
+        if now < self._turn_ends:
+            return
+        self._turn_ends = now + TURN_SECONDS
+        for permits in self._before - self._now:
+            permits.idle = True
+            self._messages.idle += permits.messages
+            self._bytes.idle += max(0, permits.bytes)
+            self._set_windows(permits)
+            self._place(permits)
+        self._before, self._now = self._now, set()
+
     def _place(self, permits: Permits) -> None:
         """Have a sender wait where it belongs; one that waits there keeps its turn."""
-        if permits.wants():
+        if permits.is_stuck():
             self.waiting.setdefault(permits)
-            if permits.is_stuck():
-                self._stuck.setdefault(permits)
+            self._stuck.setdefault(permits)
+        elif permits.wants():
+            self.waiting.setdefault(permits)
         else:
             self.waiting.pop(permits, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import StaleEpochError
-from actors.queue_state.capacity import Permits
+from actors.queue_state.permits import Permits
 
 if TYPE_CHECKING:
     from actors.queue_state.capacity import Capacity

@@ -117,6 +117,7 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
         core.staged.clear_incoming()
         incoming = _without_committed(core, incoming)
     core.note_time(now, wall_us)
+    core.capacity.pass_time(now)
     first = core.log.next_sequence
     refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
     gone: set[Sender] = set()

@@ -40,14 +40,15 @@ class StagedCapacity(Capacity):
     """Permits of those who stage, granted as soon as there is any room.
 
     What is staged gives room back by whole stages, not by the message, and a stage that waits for more than there is may wait for others
-    that wait for it.
+    that wait for it. Nobody is lent what others hold, for a transaction that does not fit is refused.
     """
 
     __slots__ = ()
+    lends = False
 
     def closed(self, stored_messages: int, stored_bytes: int) -> bool:
         """Whether all is staged that may be."""
-        return stored_messages >= self._max_messages or stored_bytes >= self._max_bytes
+        return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
 
 
 class Staged:

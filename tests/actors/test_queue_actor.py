@@ -538,7 +538,7 @@ async def test_a_queue_that_fails_for_good_ends_its_connections() -> None:
 
 @virtual
 async def test_a_large_backlog_goes_out_in_portions() -> None:
-    queue = start_queue()
+    queue = start_queue(QueueState("q", 0, QueueSettings(max_messages=10**7)))
     sender = await sender_of(queue, messages=120_000)
     # So large that they are not joined with their neighbours.
     for number in range(600):

@@ -58,8 +58,8 @@ def acknowledge_all(queue: QueueState, count: int) -> None:
 
 def test_a_sender_is_granted_what_it_asks_for_while_there_is_room() -> None:
     queue = queue_of()
-    attach(queue, "s", messages=100)
-    assert queue.take_effects() == [GrantCapacity("s", 100, PLENTY)]
+    attach(queue, "s", messages=50)
+    assert queue.take_effects() == [GrantCapacity("s", 50, PLENTY)]
 
 
 def test_a_connection_lost_before_what_was_accepted_is_stored_makes_no_room_of_it() -> None:
