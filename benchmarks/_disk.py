@@ -26,12 +26,12 @@ IN_MEMORY = ("tmpfs", "ramfs")
 
 @contextlib.contextmanager
 def data_folder(parent: Path | None) -> Iterator[Path]:
-    """A new folder in ``parent``, beside the repository by default; it is removed with all that is in it.
+    """A new folder in ``parent``, in the repository by default; it is removed with all that is in it.
 
     Raises:
         BenchmarkError: it would lie in memory, where a sync costs nothing.
     """
-    place = (ROOT.parent if parent is None else parent).resolve()
+    place = (ROOT if parent is None else parent).resolve()
     kind = _file_system(place)
     if kind in IN_MEMORY:
         raise BenchmarkError(f"{place} is on {kind}, where a sync costs nothing; name another folder with --data")

@@ -26,6 +26,7 @@ from streams import Running
 from tests.fault.kill_clients import Counter, LineReceiver, Load, LoadReceiver, LoadSender, send_lines
 from tests.fault.kill_history import Verdict, check_lines
 from tests.fault.kill_process import ROOT, Broker, BrokerDiedError, DirectoryWatch
+from tests.log_lines import log_lines
 from transport import Administration, TransportError
 from transport.sender_session import Confirmation
 
@@ -46,7 +47,6 @@ DRAIN_SECONDS = 120.0
 """In which everything must be delivered and acknowledged at the end."""
 QUIET_SECONDS = 1.0
 """Without a delivery, after which the broker is asked whether it has any left."""
-REAL_INPUT = ROOT.parent / "shared" / "data" / "access.log.gz"
 REPORT_EVERY = 20
 """Kills between two lines of progress."""
 WIDTH = 100
@@ -328,25 +328,28 @@ def show(outcome: Outcome) -> None:
 def main(
     kills: Annotated[int, typer.Option(min=1, metavar="N", help="Kills under load.")] = 200,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Of all random choices; a new one by default.")] = None,
-    file: Annotated[Path, typer.Option(metavar="FILE", help="Sent line by line, too.")] = REAL_INPUT,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sent line by line, too; made-up lines of a log by default.")
+    ] = None,
     file_kills: Annotated[int, typer.Option(min=0, metavar="N", help="Kills while it is; 0 leaves it out.")] = 20,
     memory: Annotated[
         bool, typer.Option("--memory", help="A broker that keeps nothing: it must be found out.")
     ] = False,
 ) -> None:
     """Kill a broker under load, and tell what its clients lost, got twice, or got in the wrong order."""
-    if file_kills and not file.is_file():
+    if file_kills and file is not None and not file.is_file():
         raise typer.BadParameter(f"{file} is no file; name another with --file, or leave it out with --file-kills 0")
     seed = secrets.randbits(32) if seed is None else seed
     report = _reporter(f"--kills {kills} --seed {seed}")
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="penstock-kill-", dir=ROOT.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-kill-", dir=ROOT) as folder:
         load, lines = (None, None) if memory else (Path(folder, "load"), Path(folder, "lines"))
         try:
             outcomes.append(asyncio.run(kill_under_load(kills, seed, load, report)))
             show(outcomes[-1])
             if file_kills:
-                outcomes.append(asyncio.run(kill_with_lines(file_kills, seed, lines, read_lines(file), report)))
+                text = log_lines(seed=seed) if file is None else read_lines(file)
+                outcomes.append(asyncio.run(kill_with_lines(file_kills, seed, lines, text, report)))
                 show(outcomes[-1])
         except (BrokerDiedError, TransportError, TimeoutError) as error:
             report(f"seed {seed}: {type(error).__name__}: {error}")

@@ -210,7 +210,7 @@ def main(
     sys.stdout.write(f"many_clients: --scenarios {scenarios} --seed {seed}\n")
     failed = 0
     for scenario in plan:
-        with tempfile.TemporaryDirectory(prefix="penstock-many-", dir=ROOT.parent) as folder:
+        with tempfile.TemporaryDirectory(prefix="penstock-many-", dir=ROOT) as folder:
             counts = " ".join(f"{name}={count}" for name, count in asdict(scenario).items() if count)
             try:
                 took = asyncio.run(with_broker(scenario, Path(folder, "data")))

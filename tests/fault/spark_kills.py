@@ -131,7 +131,7 @@ def main(
     seed = secrets.randbits(32) if seed is None else seed
     spark = session(CORES)
     try:
-        with tempfile.TemporaryDirectory(prefix="penstock-spark-", dir=ROOT.parent) as folder:
+        with tempfile.TemporaryDirectory(prefix="penstock-spark-", dir=ROOT) as folder:
             if long:
                 report(f"--jvm {jvm} --broker {broker} --seed {seed}")
                 run = LongRun(spark, Path(folder), read_lines(file), Random(seed), sink, report)

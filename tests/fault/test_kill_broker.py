@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.fault.kill_broker import REAL_INPUT, kill_under_load, kill_with_lines, read_lines
+from tests.fault.kill_broker import kill_under_load, kill_with_lines, read_lines
 from tests.fault.kill_history import KINDS, LINE_KINDS, Arrival, History, check_lines, identify, payload_of
+from tests.log_lines import log_lines
 
 KILLS = 10
 LINE_KILLS = 4
@@ -24,13 +25,8 @@ def quiet(text: str) -> None:
 
 @pytest.fixture(scope="module")
 def lines() -> list[bytes]:
-    """A web server's log where it is at hand, else as many lines of the same kind, some of them alike."""
-    if REAL_INPUT.exists():
-        return read_lines(REAL_INPUT)
-    return [
-        b'203.0.113.%d - - [17/May/2015:10:05:%02d] "GET /%d HTTP/1.1" 200' % (n % 256, n % 60, n % 977)
-        for n in range(10_000)
-    ]
+    """A web server's log, some of its lines alike."""
+    return log_lines()
 
 
 def test_a_broker_that_is_killed_under_load_loses_repeats_and_reorders_nothing(tmp_path: Path) -> None:

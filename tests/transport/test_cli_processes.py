@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import pty
@@ -20,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.transport.programs import DEADLINE, ROOT, BrokerProcess, Program
+from tests.log_lines import log_lines
+from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import MessageBatch
 from transport.stage_client import StageClient
 from transport.subscription_client import SubscriptionClient
 
-REAL_INPUT = ROOT.parent / "shared" / "data" / "access.log.gz"
 _names = count()
 
 
@@ -42,14 +41,8 @@ def queue() -> str:
 
 @pytest.fixture(scope="module")
 def real_lines() -> list[bytes]:
-    """A web server's log where it is at hand, else as many lines of the same kind."""
-    if REAL_INPUT.exists():
-        return gzip.decompress(REAL_INPUT.read_bytes()).splitlines()
-    return [
-        b'203.0.113.%d - - [17/May/2015:10:05:%02d +0000] "GET /page/%d HTTP/1.1" 200 %d "-" "Mozilla/5.0 (%s)"'
-        % (n % 256, n % 60, n * n % 977, n * 37, b"x" * (n % 120))
-        for n in range(10_000)
-    ]
+    """A web server's log."""
+    return log_lines()
 
 
 def numbered(amount: int) -> list[bytes]:
