@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from tests.preconditions import folder_in_memory
+
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 100.0
 SPARK_DEADLINE = 280.0
@@ -172,9 +174,7 @@ def test_a_backlog_outlives_a_kill_and_its_disk_is_given_back(benchmark: Benchma
 
 
 def test_a_folder_in_memory_is_refused_where_the_disk_is_measured() -> None:
-    memory = Path("/dev/shm")
-    if not memory.is_dir():
-        pytest.skip("no folder in memory at the usual place")
+    memory = folder_in_memory()
     command = [sys.executable, "-m", "benchmarks", "durable", "--messages", "1", "--data", str(memory)]
     environment = os.environ | {"COLUMNS": "200"}
     done = subprocess.run(

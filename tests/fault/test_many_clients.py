@@ -9,7 +9,8 @@ from random import Random
 import pytest
 
 from tests.fault.many_clients import MOST, Scenario, generated, run
-from tests.fault.raw_clients import CutError, raise_file_limit
+from tests.fault.raw_clients import SPARE_FILES, CutError
+from tests.preconditions import enough_open_files
 from transport import Broker, BrokerConfig
 
 FREE = "127.0.0.1:0"
@@ -28,7 +29,7 @@ def meet(scenario: Scenario, directory: Path, again: Scenario | None = None, **o
                     met |= {name for name, seconds in took.items() if seconds > 0.001}
         return met
 
-    raise_file_limit(2 * scenario.most_at_once)
+    enough_open_files(2 * scenario.most_at_once + SPARE_FILES)
     return asyncio.run(main())
 
 

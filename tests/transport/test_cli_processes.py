@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import re
 import select
 import signal
@@ -20,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.log_lines import log_lines
+from tests.preconditions import terminal
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import MessageBatch
 from transport.stage_client import StageClient
@@ -363,8 +363,7 @@ def test_no_progress_is_drawn_where_nobody_looks(broker: BrokerProcess, queue: s
 def test_progress_is_drawn_on_a_terminal(broker: BrokerProcess, queue: str, tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"a\n" * 10_000)
-    ours, theirs = pty.openpty()
-    try:
+    with terminal() as (ours, theirs):
         with broker.start("send", "--queue", queue, str(path), stderr=theirs) as sender:
             assert sender.end() == 0
         os.close(theirs)
@@ -372,8 +371,6 @@ def test_progress_is_drawn_on_a_terminal(broker: BrokerProcess, queue: str, tmp_
         while b"messages confirmed" not in shown:
             assert select.select([ours], [], [], DEADLINE)[0]
             shown += os.read(ours, 1 << 16)
-    finally:
-        os.close(ours)
     assert b"\x1b[" in shown
 
 
