@@ -193,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
     seed = secrets.randbits(32) if options.seed is None else options.seed
     print(f"strict_order: --deliveries {options.deliveries} --seed {seed}", flush=True)
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="penstock-order-", dir=ROOT.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-order-", dir=ROOT) as folder:
         order = asyncio.run(soak(options.deliveries, seed, Path(folder, "data"), _say))
     seconds = time.monotonic() - begin
     print("\n".join([f"{order.deliveries:,} deliveries in {seconds:.0f} s", *order.examples]))
