@@ -18,7 +18,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_bridge.clients import connect
 from spark_bridge.errors import PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
-from spark_bridge.partitions import PositionRange, split
+from spark_bridge.partitions import PositionRange, parallelism, split
+from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
 from transport import Backoff, BrokerError, ConnectionLostError
 from transport.subscription_client import DEFAULT_RETRY, Mode
@@ -65,6 +66,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         ranges = of_each_broker(options, plan, "read")
         return split(
             ranges,
+            cores=parallelism(),
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
         )
@@ -83,6 +85,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
 
         options = self._options
+        check_not_elsewhere("brokers", (partition.broker,), partition.planned_on)
         mode: Mode = "read" if options.subscription else "browse"
         epoch = partition.epoch if options.subscription else None
         with connect(options, partition.broker, mode, epoch=epoch) as client, self._explained():
@@ -104,7 +107,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             state = client.open()
         start = max(state.base, options.starting_position or 0)
         stop = state.high_water if options.ending_position is None else min(state.high_water, options.ending_position)
-        return PositionRange(broker, start, max(start, stop), 0, state.id_prefix)
+        return PositionRange(broker, start, max(start, stop), 0, state.id_prefix, planned_on(broker))
 
     def _reserved(self, broker: str, retry: Backoff) -> PositionRange:
         """The positions of one broker's ledger, when it has everything below the high-water mark that nobody else holds."""
@@ -116,7 +119,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             while end != start:
                 start = end
                 end = client.reserve(start, RESERVE_ROWS, RESERVE_BYTES, below=state.high_water).end
-        return PositionRange(broker, state.base, end, state.epoch, state.id_prefix)
+        return PositionRange(broker, state.base, end, state.epoch, state.id_prefix, planned_on(broker))
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -37,6 +37,8 @@ class MicroBatchPlan:
         turn: a number that grows from batch to batch: who comes first.
 
     Attributes:
+        rows: what has been taken so far.
+        bytes: theirs, of those that were reserved for this batch; of what an earlier request reserved nobody says.
         begun_anew: brokers whose ledger no longer has the position before, so that the batch has nothing of them and ends where they begin.
     """
 
@@ -64,7 +66,8 @@ class MicroBatchPlan:
         # Bytes of a message as they came: a request for less would be given a message all the same.
         self._message_bytes = 1
         self._below = below or {}
-        self._taken = 0
+        self.rows = 0
+        self.bytes = 0
         self.begun_anew: set[str] = set()
         self._hungry: list[Ledger] = []
         self._full: list[Ledger] = []
@@ -85,7 +88,7 @@ class MicroBatchPlan:
             if not self._hungry:
                 break
             self._round(self._hungry, 0)
-        if not self._taken and not self.begun_anew:
+        if not self.rows and not self.begun_anew:
             self._wait(until)
         self._relieve()
         return self._ends
@@ -123,13 +126,14 @@ class MicroBatchPlan:
         start = self._ends[ledger.broker]
         rows = max(0, min(answer.end - start, self._rows))
         self._ends[ledger.broker] = start + rows
-        self._taken += rows
+        self.rows += rows
         self._rows -= rows
         if rows:
             used = answer.facts.get("reserved_bytes")
             if used is None:
                 used = order.size  # as much as it may be, where nobody knows
             else:
+                self.bytes += used
                 self._message_bytes = max(self._message_bytes, used // rows)
             self._size -= used
             if rows == order.rows or answer.facts.get("backlog"):
@@ -142,7 +146,7 @@ class MicroBatchPlan:
         left = round((until - time.monotonic()) * 1000)
         if left > 0:
             self._ask(self._takers, left)
-        while not self._taken and not self.begun_anew and self._answer_came(until):
+        while not self.rows and not self.begun_anew and self._answer_came(until):
             self._take()
 
     def _answer_came(self, until: float) -> bool:

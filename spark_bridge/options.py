@@ -24,6 +24,8 @@ DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
 DEFAULT_MAX_BYTES_PER_BATCH = 64 * 2**20
 """A quarter of what a queue stores by default, for the same reason and with room to spare."""
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60_000
+"""With minRowsPerBatch; Kafka's source has the same."""
 MAX_BROKERS = 64
 """Each costs the worker that plans a query a connection and a thread, and has its position in every offset of Spark's log."""
 DEFAULT_OWNER_WAIT_MS = round(OWNER_WAIT * 1000)
@@ -42,6 +44,8 @@ class SourceOptions:
         subscription: the subscription's name; empty if none was given.
         max_rows_per_batch: rows of one micro-batch at most.
         max_bytes_per_batch: bytes of one micro-batch's messages at most; one message is always let through.
+        min_rows_per_batch: rows that are worth a batch; None for any.
+        max_trigger_delay_ms: how long a smaller batch waits for more.
         min_partitions: tasks of one micro-batch at least, rows permitting; None for the default.
         max_records_per_partition: rows of one task at most; None for no limit.
         starting_offsets: ``earliest`` or ``latest``, when the subscription is created.
@@ -64,6 +68,8 @@ class SourceOptions:
     subscription: str = ""
     max_rows_per_batch: int = DEFAULT_MAX_ROWS_PER_BATCH
     max_bytes_per_batch: int = DEFAULT_MAX_BYTES_PER_BATCH
+    min_rows_per_batch: int | None = None
+    max_trigger_delay_ms: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     starting_offsets: str = "earliest"
@@ -104,6 +110,14 @@ class SourceOptions:
             raise OptionError(
                 "option subscription is missing: name what this query's progress is kept under in the broker, "
                 'one name a query: .option("subscription", "orders-to-lake")'
+            )
+        if self.max_trigger_delay_ms is not None and self.min_rows_per_batch is None:
+            raise OptionError(
+                "maxTriggerDelay says how long fewer rows than minRowsPerBatch wait; give that one as well"
+            )
+        if self.min_rows_per_batch is not None and self.min_rows_per_batch > self.max_rows_per_batch:
+            raise OptionError(
+                f"minRowsPerBatch {self.min_rows_per_batch} exceeds maxRowsPerBatch {self.max_rows_per_batch}: no batch could have so many"
             )
         if self.starting_position is not None or self.ending_position is not None:
             raise OptionError(
@@ -192,6 +206,8 @@ _OPTIONS = (
     Option("brokers", ("brokers",), _brokers),
     Option("subscription", ("subscription",), name),
     Option("max_rows_per_batch", ("maxRowsPerBatch", "maxOffsetsPerTrigger", "maxRecordsPerTrigger"), _count),
+    Option("min_rows_per_batch", ("minRowsPerBatch", "minOffsetsPerTrigger"), _count),
+    Option("max_trigger_delay_ms", ("maxTriggerDelay",), duration_ms),
     Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
     Option("min_partitions", ("minPartitions",), _count),
     Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),

@@ -1,15 +1,24 @@
-"""How a micro-batch's positions become tasks: a pure function, since Spark asks again after a crash and must get the same."""
+"""How a micro-batch's positions become tasks: whatever their number, they cover the same positions in the same order."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
-DEFAULT_SPLIT_ROWS = 50_000
-"""Rows from which two tasks are worth their start; the worker that plans does not know how many cores there are."""
+from spark_bridge.errors import OptionError
+
+ROWS_PER_TASK = 25_000
+"""Rows that are worth a task's start, and"""
+BYTES_PER_TASK = 4 * 2**20
+"""bytes that are: reading either takes some times as long."""
+LEAST_PARALLELISM = 2
+PARALLELISM_VARIABLE = "PENSTOCK_PARALLELISM"
+"""The environment variable that says how many tasks the cluster runs at a time: nothing that Spark tells the worker that plans does. Spark
+sets it in all its workers by the configuration ``spark.executorEnv.PENSTOCK_PARALLELISM``."""
 MAX_PARTITIONS = 10_000
 """Tasks of one micro-batch at most: more is a mistyped option, and would only keep the driver busy."""
 
@@ -21,6 +30,7 @@ class PositionRange(InputPartition):  # type: ignore[misc]  # PySpark has no typ
     Without a subscription they are the queue's numbers, some of which may be acknowledged, and there is no epoch, which is 0.
 
     Attributes:
+        planned_on: the host on which the task was planned, where the broker's address means another machine on another; empty otherwise.
         made: the queue's id, which its generated message ids begin with: another's positions mean something else.
     """
 
@@ -29,11 +39,28 @@ class PositionRange(InputPartition):  # type: ignore[misc]  # PySpark has no typ
     stop: int
     epoch: int
     made: bytes
+    planned_on: str = ""
+
+
+def parallelism() -> int:
+    """How many tasks run at a time, as far as anybody says: the cluster's by its environment, else the cores of this machine.
+
+    Raises:
+        OptionError: the environment variable is no whole number of at least 1.
+    """
+    said = os.environ.get(PARALLELISM_VARIABLE, "").strip()
+    if not said:
+        return max(LEAST_PARALLELISM, len(os.sched_getaffinity(0)))
+    if not (said.isascii() and said.isdigit()) or int(said) < 1:
+        raise OptionError(f"{PARALLELISM_VARIABLE} is {said!r}: expected a whole number of at least 1")
+    return int(said)
 
 
 def split(
     ranges: Sequence[PositionRange],
     *,
+    size: int = 0,
+    cores: int = LEAST_PARALLELISM,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[PositionRange]:
@@ -41,12 +68,14 @@ def split(
 
     Args:
         ranges: one a broker. A task reads from one broker, so each of them that is not empty becomes at least one.
+        size: bytes of all rows, as far as they are known.
+        cores: tasks at most, where ``min_partitions`` does not ask for more.
         min_partitions: tasks at least, in all: each range gets its part of them by its rows.
         max_records_per_partition: rows of one task at most.
     """
     wanted = [whole for whole in ranges if whole.stop > whole.start]
     total = sum(whole.stop - whole.start for whole in wanted)
-    least = min_partitions or (2 if total >= DEFAULT_SPLIT_ROWS else 1)
+    least = min_partitions or max(1, min(cores, max(total // ROWS_PER_TASK, size // BYTES_PER_TASK)))
     tasks: list[PositionRange] = []
     for whole in wanted:
         rows = whole.stop - whole.start

@@ -19,9 +19,11 @@ from spark_bridge.ledgers import Ledgers
 from spark_bridge.metrics import reported
 from spark_bridge.micro_batch import MicroBatchPlan
 from spark_bridge.offsets import OffsetFormat, Origin, Positions
-from spark_bridge.options import SourceOptions
-from spark_bridge.partitions import PositionRange, split
+from spark_bridge.options import DEFAULT_MAX_TRIGGER_DELAY_MS, SourceOptions
+from spark_bridge.partitions import PositionRange, parallelism, split
+from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
+from spark_bridge.trigger_delay import TriggerDelay
 from transport.subscription_client import SubscriptionState
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._below: dict[str, int] | None = None
         self._left_out: set[str] = set()
         self._turn = 0
+        self._planned: tuple[Mapping[str, int], int] = ({}, 0)
+        least, delay = options.min_rows_per_batch, options.max_trigger_delay_ms or DEFAULT_MAX_TRIGGER_DELAY_MS
+        self._delay = None if least is None else TriggerDelay(least, delay / 1000)
 
     # Planning, in the driver's worker. The names are Spark's.
 
@@ -96,6 +101,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         ledgers = self._driven()
         starts = self._last_ends() if start is None else self._begin_at(start)
+        if self._held_back(starts, limit):
+            self._ends = starts
+            return self._format.encode(starts, self._ids() | self._made)
         if self._options.ack_on == "poll":
             # Spark asks for the next batch only when it has logged that the last is complete.
             for broker, position in starts.items():
@@ -104,6 +112,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         plan = MicroBatchPlan(ledgers, starts, rows=rows, size=size, below=self._below, turn=self._turn)
         self._turn += 1
         ends = self._joined(starts) | plan.run(POLL_WAIT_MS if self._below is None else 0)
+        self._planned = ends, plan.bytes
+        if self._delay is not None:
+            self._delay.planned(plan.rows)
         # A position stays that of the queue it was taken from, whatever that broker has said since.
         known = {broker: made for broker, made in self._made.items() if broker not in plan.begun_anew}
         self._ends, self._made = ends, self._ids() | known
@@ -111,7 +122,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @plainly
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PositionRange]:
-        """The tasks of a batch; the same for the same arguments and options.
+        """The tasks of a batch: together the same rows in the same order, whenever it is asked.
+
+        In how many tasks they are read goes by the bytes of the batch too, which are known while the driver lives that has planned it.
 
         Raises:
             DataLossError: a position goes back, and loss is not allowed.
@@ -128,10 +141,14 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 what = f"the batch goes back from position {first} to {last} of broker {broker}"
                 raise DataLossError(self._options.subscription, self._options.queue, what)
             if first < last and (state := self._state_for(broker, ends.origin(broker))) is not None:
-                ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix))
+                ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix, planned_on(broker)))
         options = self._options
         return split(
-            ranges, min_partitions=options.min_partitions, max_records_per_partition=options.max_records_per_partition
+            ranges,
+            size=self._planned[1] if self._planned[0] == ends.at else 0,
+            cores=parallelism(),
+            min_partitions=options.min_partitions,
+            max_records_per_partition=options.max_records_per_partition,
         )
 
     @plainly
@@ -175,6 +192,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from spark_bridge.arrow import RecordBatchBuilder  # noqa: PLC0415
 
         options = self._options
+        check_not_elsewhere("brokers", (partition.broker,), partition.planned_on)
         with (
             connect(options, partition.broker, partition.epoch) as client,
             explained(options, partition.broker, partition.start),
@@ -208,6 +226,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._driven()[broker].expect(decoded.origin(broker))
         self._made = decoded.made
         return decoded.at
+
+    def _held_back(self, starts: Mapping[str, int], limit: ReadLimit | None) -> bool:
+        """Whether there is too little for a batch yet; a run that takes what is there takes it at once."""
+        if self._delay is None or self._below is not None or isinstance(limit, ReadAllAvailable):
+            return False
+        return self._delay.holds(self._driven(), Positions(dict(starts), self._options.queue, self._made), POLL_WAIT_MS)
 
     def _state_for(self, broker: str, origin: Origin) -> SubscriptionState | None:
         """The subscription at ``broker``; None where its queue is another than ``origin``, and that is allowed.

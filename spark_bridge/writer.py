@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_bridge.errors import WriteError
+from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
 from spark_bridge.sink_errors import explained
 from spark_bridge.sink_options import SinkOptions
@@ -67,6 +68,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._planned_on = planned_on(options.brokers[0])
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
@@ -81,7 +83,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  
             raise WriteError(
                 f"Spark did not say which query and batch this task writes for (local properties {QUERY_ID} and {BATCH_ID})"
             )
-        return _write(self._options, f"spark-{query}", int(batch), iterator)
+        return _write(self._options, self._planned_on, f"spark-{query}", int(batch), iterator)
 
     @plainly
     def commit(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -115,13 +117,14 @@ class PenstockBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]  # PySpa
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
+        self._planned_on = planned_on(options.brokers[0])
         self._writer = options.writer or f"spark-write-{secrets.token_hex(16)}"
         self._version = options.version or 0
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         """Stage the rows of one task; raises WriteError."""
-        return _write(self._options, self._writer, self._version, iterator)
+        return _write(self._options, self._planned_on, self._writer, self._version, iterator)
 
     @plainly
     def commit(self, messages: Sequence[TaskWritten | None]) -> None:
@@ -152,6 +155,11 @@ class _TaskStages:
         self._open = ExitStack()
         self.committed = False
         """The broker said that this version is committed already."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether it has found a broker."""
+        return bool(self._clients)
 
     def __enter__(self) -> Self:
         return self
@@ -200,7 +208,9 @@ class _TaskStages:
         return client
 
 
-def _write(options: SinkOptions, writer: str, version: int, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+def _write(
+    options: SinkOptions, planner: str, writer: str, version: int, iterator: Iterator[pa.RecordBatch]
+) -> TaskWritten:
     """Stage the rows of one task. A task without rows does not connect."""
     # Committing needs none of this.
     from spark_bridge.sink_batches import MessageBatchBuilder  # noqa: PLC0415
@@ -213,6 +223,8 @@ def _write(options: SinkOptions, writer: str, version: int, iterator: Iterator[p
             # Rows of a committed batch are read all the same: what computes them may keep state that must be complete.
             if stages.committed:
                 continue
+            if not stages.connected:
+                check_not_elsewhere("brokers", options.brokers, planner)
             for queue, messages in builder.batches(records):
                 stages.send(queue, messages)
         staged = stages.finish()

@@ -5,10 +5,20 @@ from __future__ import annotations
 import pickle
 from itertools import groupby, pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_bridge.partitions import DEFAULT_SPLIT_ROWS, MAX_PARTITIONS, PositionRange, split
+from spark_bridge import OptionError
+from spark_bridge.partitions import (
+    BYTES_PER_TASK,
+    MAX_PARTITIONS,
+    PARALLELISM_VARIABLE,
+    ROWS_PER_TASK,
+    PositionRange,
+    parallelism,
+    split,
+)
 
 LIMIT = st.none() | st.integers(1, 5_000)
 
@@ -73,9 +83,40 @@ def test_nothing_and_less_than_nothing_have_no_partition() -> None:
     assert split([]) == []
 
 
-def test_few_rows_are_one_task_and_many_are_two_where_the_user_says_nothing() -> None:
-    assert len(split([whole(0, DEFAULT_SPLIT_ROWS - 1)])) == 1
-    assert len(split([whole(0, DEFAULT_SPLIT_ROWS)])) == 2
+@pytest.mark.parametrize(
+    ("rows", "size", "cores", "tasks"),
+    [
+        (2 * ROWS_PER_TASK - 1, 0, 8, 1),
+        (2 * ROWS_PER_TASK, 0, 8, 2),
+        (100 * ROWS_PER_TASK, 0, 8, 8),
+        (13, 65 * 10**6, 64, 13),
+        (1000, 65 * 10**6, 64, 15),
+        (1000, 65 * 10**6, 4, 4),
+        (1000, 2 * BYTES_PER_TASK - 1, 64, 1),
+    ],
+)
+def test_tasks_go_by_rows_and_bytes_up_to_what_runs_at_a_time_where_the_user_says_nothing(
+    rows: int, size: int, cores: int, tasks: int
+) -> None:
+    assert len(split([whole(0, rows)], size=size, cores=cores)) == tasks
+
+
+def test_what_the_user_asks_for_is_not_bound_to_the_cores() -> None:
+    assert len(split([whole(0, 1000)], cores=2, min_partitions=7)) == 7
+
+
+def test_what_runs_at_a_time_is_said_by_the_environment_or_is_this_machines_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(PARALLELISM_VARIABLE, raising=False)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(6)))
+    assert parallelism() == 6
+    monkeypatch.setenv(PARALLELISM_VARIABLE, " 48 ")
+    assert parallelism() == 48
+    for wrong in ("0", "many", "-1"):
+        monkeypatch.setenv(PARALLELISM_VARIABLE, wrong)
+        with pytest.raises(OptionError, match=r"PENSTOCK_PARALLELISM is .*: expected a whole number"):
+            parallelism()
 
 
 def test_a_range_survives_the_way_to_an_executor() -> None:

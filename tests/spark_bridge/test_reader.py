@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_bridge import CheckpointError, DataLossError, OptionError, PenstockDataSource, SubscriptionTakenError
 from spark_bridge.options import SourceOptions
+from spark_bridge.partitions import BYTES_PER_TASK, PARALLELISM_VARIABLE
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import arrow_schema, source_schema
 from tests.spark_bridge.places import Place
@@ -301,6 +302,21 @@ def test_the_checkpoint_of_another_subscription_is_refused(make_reader: Make) ->
 def test_a_sending_address_is_an_error_that_says_which_is_needed(broker: Any, make_reader: Make) -> None:
     with pytest.raises(OptionError, match=f"{broker.sending} serves no subscriptions: .* receiving addresses"):
         make_reader(brokers=broker.sending).initialOffset()
+
+
+def test_few_large_messages_are_as_many_tasks_as_their_bytes_are_worth(
+    broker: Any, make_reader: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PARALLELISM_VARIABLE, "16")
+    payloads = [bytes([number]) * BYTES_PER_TASK for number in range(5)]
+    broker.send("q", payloads)
+    reader = make_reader()
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(100))
+    assert len(reader.partitions(at(0), end)) == 5
+    assert values(reader, at(0), end) == payloads
+    restarted = make_reader(takeOver="true")  # it does not know the bytes: fewer tasks, the same rows
+    assert len(restarted.partitions(at(0), end)) == 1
+    assert values(restarted, at(0), end) == payloads
 
 
 def test_partitions_are_the_same_for_the_same_arguments(broker: Any, make_reader: Make) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from spark_bridge import WriteError, writer
+from spark_bridge import OptionError, WriteError, writer
 from spark_bridge.sink_options import SinkOptions
 from spark_bridge.writer import (
     MAX_QUEUES_PER_TASK,
@@ -143,6 +144,21 @@ def test_a_batch_is_published_with_what_its_tasks_staged_under_names_of_their_ow
     stream_writer(**options).commit([first, second], 4)
     assert broker.published == [b"a", b"b", b"c", b"d"]
     assert broker.open_clients == 0
+
+
+def test_a_task_on_another_host_does_not_seek_a_loopback_address_for_a_minute(
+    broker: Broker, task: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        local = f"127.0.0.1:{taken.getsockname()[1]}"  # nobody answers there
+        monkeypatch.setattr("spark_bridge.placing.socket.gethostname", lambda: "driver-7")
+        sent = pickle.dumps(stream_writer(brokers=(local,)))
+        monkeypatch.setattr("spark_bridge.placing.socket.gethostname", lambda: "executor-3")
+        with pytest.raises(OptionError, match=f"names {local}, .* runs on executor-3, .* planned on driver-7"):
+            task(pickle.loads(sent), [records(b"a")], batch=0)
+        task(pickle.loads(sent), [], batch=0)  # without rows it does not connect
+    assert broker.connections == 0
 
 
 def test_two_attempts_of_a_task_never_share_a_stage(broker: Broker, task: Any) -> None:
