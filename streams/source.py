@@ -14,7 +14,7 @@ from streams.materialize import Materialization
 from streams.operators.every import Operators
 from streams.operators.via import member, positive
 from streams.overflow import OverflowStrategy
-from streams.publishers.async_iterable import AsyncIterablePublisher
+from streams.publishers.async_iterable import AsyncIterablePublisher, async_opener
 from streams.publishers.blocks import BLOCK_BYTES, BinaryFile, BlockPublisher, expect_file
 from streams.publishers.future import Awaited, FuturePublisher, waiting
 from streams.publishers.generated import cycled, repeatable, unfolded, unfolded_async
@@ -252,13 +252,10 @@ class Source(Operators, Generic[T_co]):
         """What an asynchronous iterable gives, pulled one at a time as it is asked for, and closed when the run is over.
 
         Args:
-            iterable: the iterable, or a function called for each run that returns one.
+            iterable: the iterable, or a function called for each run that returns one. An asynchronous generator or iterator is for one
+                run, for it is closed at its end; another fails with ``RuntimeError``.
         """
-        if not (callable(iterable) or isinstance(iterable, AsyncIterable)):
-            raise TypeError(
-                f"from_async_iterable: needs an asynchronous iterable or a function that returns one, not {type(iterable).__name__}"
-            )
-        opened = iterable if callable(iterable) else lambda: iterable
+        opened = async_opener(iterable)
         return Source(lambda m: (AsyncIterablePublisher(m, opened, "async iterable"), None), "async iterable")
 
     @staticmethod

@@ -45,6 +45,15 @@ I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the p
 T = TypeVar("T")
 R = TypeVar("R")
 
+LASTING: Final = frozenset({
+    "identity", "map", "filter", "filter_not", "map_concat", "scan", "zip_with_index", "intersperse", "stateful_map",
+    "fold", "reduce", "drop", "drop_while", "grouped", "sliding", "grouped_weighted", "grouped_within", "map_async",
+    "map_async_unordered", "map_async_partitioned", "map_async_partitioned_unordered", "map_blocking",
+    "map_blocking_unordered", "buffer", "conflate", "conflate_with_seed", "batch", "throttle", "delay",
+    "flat_map_concat", "flat_map_merge", "log", "watch_termination", "monitor", "keep_alive", "initial_delay",
+})  # fmt: skip
+"""Operators that never end a stream before its source does, by their names: behind them a substream of a group_by lasts as long as all."""
+
 SPLIT_BREADTH: Final = 16
 """Substreams of split_when and split_after that are at work at once: one is open, the others still have something under way."""
 
@@ -112,7 +121,23 @@ class Substreams(Generic[T]):
         flows = tuple(_Supervised(flow, decider) for flow in self._flows)
         return type(self)(self._parent, _Supervised(self._splitter, decider), self._breadth, flows)
 
+    def _refuse_to_hang(self, operator: str, breadth: int) -> None:
+        """Refuses what can only hang: substreams that all last, put together fewer at a time than there may be.
+
+        Raises:
+            ValueError: no operator here could end a substream of a group_by before the stream, and ``breadth`` is too small.
+        """
+        if name_of(self._splitter) != "group_by" or breadth >= self._breadth:
+            return
+        if all(part in LASTING for flow in self._flows for part in name_of(flow).split(" -> ")):
+            raise ValueError(
+                f"{operator} takes {breadth} of the up to {self._breadth} substreams of group_by at a time, and none ends before the "
+                "stream does: the first element of one more would hold up all for ever. Use merge_substreams(), or end each "
+                "substream (take, take_while, take_within)"
+            )
+
     def _merged(self, breadth: int, name: str) -> Any:
+        self._refuse_to_hang(name, breadth)
         merge: StageFlow[Any, T] = StageFlow(
             lambda downstream, m: FlatMapMerge(downstream, m, breadth, self._continued, name), name
         )
@@ -120,6 +145,7 @@ class Substreams(Generic[T]):
 
     def _concatenated(self) -> Any:
         name = "concat_substreams"
+        self._refuse_to_hang(name, 1)
         concat: StageFlow[Any, T] = StageFlow(
             lambda downstream, m: FlatMapConcat(downstream, m, self._continued, name), name
         )
@@ -161,8 +187,11 @@ class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
     def merge_substreams_with_parallelism(self, parallelism: int) -> Source[T]:
         """As `merge_substreams`, of ``parallelism`` substreams at a time.
 
-        After group_by that is a trap: a substream that is not yet merged holds up the stream at its first element, and the others with
-        it, so unless substreams end by themselves (take, say) nothing ever moves once there are more than ``parallelism``.
+        After group_by a substream that is not yet merged holds up the stream at its first element, and the others with it. So where
+        substreams do not end by themselves (take, say), fewer than group_by's ``max_substreams`` are refused.
+
+        Raises:
+            ValueError: it could only hang.
         """
         positive("merge_substreams_with_parallelism", "parallelism", parallelism)
         source: Source[T] = self._merged(parallelism, "merge_substreams_with_parallelism")
@@ -171,7 +200,10 @@ class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
     def concat_substreams(self) -> Source[T]:
         """The elements of one substream after the other: for split_when and split_after.
 
-        After group_by it is a trap, as `merge_substreams_with_parallelism` of 1 is.
+        After group_by it is `merge_substreams_with_parallelism` of 1: refused where no substream ends by itself.
+
+        Raises:
+            ValueError: it could only hang.
         """
         source: Source[T] = self._concatenated()
         return source

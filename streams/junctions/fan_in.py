@@ -26,9 +26,10 @@ class _FanIn(Generic[T, R]):
     def __post_init__(self) -> None:
         positive(type(self).__name__, "inputs", self.inputs)
 
-    def create_junction(self, _m: Materialization, /) -> JunctionPorts[T, R]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, R]:
         """The hub of one run."""
         hub = self._hub()
+        hub.m = m
         return JunctionPorts(hub.inlets, (hub,))
 
     def _hub(self) -> FanIn[Any]:

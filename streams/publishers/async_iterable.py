@@ -11,7 +11,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import add_place, null_element
 from streams.materialize import Materialization
-from streams.publishers.iterable import EMIT_BUDGET
+from streams.publishers.iterable import EMIT_BUDGET, used_up
 from streams.publishers.nobody import NOBODY
 
 T = TypeVar("T")
@@ -200,3 +200,29 @@ class _Puller(Subscription, Generic[T]):
             TimeoutError(self._name or "asynchronous iterable"),
         )
         self._task.cancel()
+
+
+def async_opener(
+    iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]],
+) -> Callable[[], AsyncIterable[T]]:
+    """What opens ``iterable`` for a run: an iterator once, for the run closes it; an iterable any number of times.
+
+    Raises:
+        TypeError: it is neither an asynchronous iterable nor callable.
+    """
+    if isinstance(iterable, AsyncIterator):
+        left = [iterable]
+
+        def once() -> AsyncIterable[T]:
+            if not left:
+                raise used_up(iterable)
+            return left.pop()
+
+        return once
+    if isinstance(iterable, AsyncIterable):
+        return lambda: iterable
+    if callable(iterable):
+        return iterable
+    raise TypeError(
+        f"from_async_iterable: needs an asynchronous iterable or a function that returns one, not {type(iterable).__name__}"
+    )

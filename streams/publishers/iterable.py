@@ -249,6 +249,34 @@ class _End(Iterator[Any]):
         raise StopIteration
 
 
+class _Once:
+    """An iterator of the caller's: runs go on with it, one after the other, until it has come to its end."""
+
+    __slots__ = ("_end", "_iterator")
+
+    def __init__(self, iterator: Iterable[Any]) -> None:
+        self._iterator = iterator
+        self._end = _End()
+
+    def open(self) -> Iterable[Any]:
+        """What is left of it, without its ``close``: the caller may go on with what the stream leaves.
+
+        Raises:
+            RuntimeError: a run before has used it up.
+        """
+        if self._end.reached:
+            raise used_up(self._iterator)
+        return chain(self._iterator, self._end)
+
+
+def used_up(iterator: object) -> RuntimeError:
+    """The error of a run over an iterator that a run before has used up."""
+    return RuntimeError(
+        f"the source was given {type(iterator).__name__}, an iterator, which can be gone through once and is used up: give a "
+        "function that makes it, for each run"
+    )
+
+
 def opener(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Callable[[], Iterable[T]]:
     """What opens ``iterable`` for a run. A factory is called for each run, and what it gives is closed at the end.
 
@@ -257,7 +285,7 @@ def opener(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Callable[[], It
     """
     if isinstance(iterable, Iterable):
         if iterable is iter(iterable):
-            return lambda: chain(iterable)  # hides ``close``: the caller may go on with what the stream leaves
+            return _Once(iterable).open
         return lambda: iterable
     if callable(iterable):
         return iterable

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
+from streams.plain import truth
 from streams.stages.stage import OVER, ControlledStage, I, O, Stage
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class TakeWhile(Stage[T, T], Generic[T]):
         if element is None:
             raise null_element(self._name)
         try:
-            keep = self._predicate(element)
+            keep = truth(self._predicate(element))
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return
@@ -122,7 +123,7 @@ class DropWhile(Stage[T, T], Generic[T]):
             self._push(element)
             return
         try:
-            drop = self._predicate(element)
+            drop = truth(self._predicate(element))
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return

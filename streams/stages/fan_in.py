@@ -28,17 +28,19 @@ class Inlet(Subscriber[T], Generic[T]):
     """One input of a fan-in: counts what has left, and asks for as much again in steps of half.
 
     Attributes:
+        asked: elements that it was asked for again since the others last had their turn.
         index: its place among the inputs.
         completed: it has ended, or is of no interest any more.
         upstream: its subscription.
         waiting: what has come in and not gone on; `FAN_IN_PREFETCH` elements at most, for no more are asked for.
     """
 
-    __slots__ = ("_freed", "_hub", "completed", "index", "upstream", "waiting")
+    __slots__ = ("_freed", "_hub", "asked", "completed", "index", "upstream", "waiting")
 
     def __init__(self, hub: FanIn[Any], index: int) -> None:
         self._hub = hub
         self._freed = 0
+        self.asked = 0
         self.index = index
         self.completed = False
         self.upstream: Subscription = UNSUBSCRIBED
@@ -80,7 +82,7 @@ class Inlet(Subscriber[T], Generic[T]):
         self._freed += 1
         if self._freed >= FAN_IN_PREFETCH // 2 and not self.completed:
             freed, self._freed = self._freed, 0
-            self.upstream.request(freed)
+            self._hub.ask(self, freed)
 
     def stop(self) -> None:
         """Nothing more is wanted of this input; what waits stays."""
@@ -98,9 +100,10 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
     Attributes:
         inlets: the inputs' subscribers.
         done: it has ended, or was cancelled.
+        m: the run, where it is known.
     """
 
-    __slots__ = ("_again", "_busy", "_demand", "_downstream", "_error", "_push", "_started", "done", "inlets")
+    __slots__ = ("_again", "_busy", "_demand", "_downstream", "_error", "_push", "_started", "done", "inlets", "m")
 
     name: ClassVar[str] = "fan_in"
 
@@ -110,6 +113,7 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
         self._downstream: Subscriber[T] | None = None
         self._push: Callable[[T], None] = discard
         self._demand = 0
+        self.m: Materialization | None = None
         self._started = False
         self._busy = False
         self._again = False
@@ -161,6 +165,10 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
     def ended(self, inlet: Inlet[Any]) -> None:  # noqa: ARG002 - which one matters to subclasses
         """``inlet`` has ended."""
         self.drain()
+
+    def ask(self, inlet: Inlet[Any], n: int) -> None:
+        """Asks for ``n`` more at ``inlet``, in the place of what has left."""
+        inlet.upstream.request(n)
 
     def fail(self, error: BaseException) -> None:
         """Ends the whole with ``error``: the inputs are cancelled."""
@@ -237,10 +245,13 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
 class FanInPublisher(Publisher[T], Generic[T]):
     """What a fan-in makes of its inputs: each subscriber gets a hub of its own."""
 
-    __slots__ = ("_inputs", "_make")
+    __slots__ = ("_inputs", "_m", "_make")
 
-    def __init__(self, make: Callable[[int], FanIn[T]], inputs: Sequence[Publisher[Any]]) -> None:
+    def __init__(
+        self, make: Callable[[int], FanIn[T]], inputs: Sequence[Publisher[Any]], m: Materialization | None = None
+    ) -> None:
         self._make = make
+        self._m = m
         self._inputs = inputs
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
@@ -248,6 +259,7 @@ class FanInPublisher(Publisher[T], Generic[T]):
         if subscriber is None:
             raise null_element("subscribe")
         hub = self._make(len(self._inputs))
+        hub.m = self._m
         hub.subscribe(subscriber)
         for publisher, inlet in zip(self._inputs, hub.inlets, strict=True):
             publisher.subscribe(inlet)
@@ -290,4 +302,4 @@ class FanInFlow:
             publishers.append(created)
             value = first(value, its_value)
         publishers.insert(len(publishers) if self._own_last else 0, publisher)
-        return FanInPublisher(self._make, publishers), value
+        return FanInPublisher(self._make, publishers, m), value

@@ -15,6 +15,7 @@ from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
+from streams.plain import plain
 from streams.shapes import SinkLike
 from streams.stages.all_done import all_done
 from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
@@ -374,7 +375,7 @@ class Partition(FanOut[T], Generic[T]):
 
     def _hand_on(self, element: T) -> None:
         try:
-            index = self._f(element)
+            index = plain(self._f(element))
             if not 0 <= index < len(self.outlets):
                 raise IndexError(f"the function has returned {index!r} for one of {len(self.outlets)} sinks")
         except FAILURES as error:  # whatever user code raises is the stream's failure

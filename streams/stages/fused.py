@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
+from streams.plain import truth
 from streams.stages.stage import I, O, Stage, supervised
 
 T_co = TypeVar("T_co", covariant=True)
@@ -47,15 +48,17 @@ x = f{i}(x)
 if x is None: raise null_element("the function has returned None")
 """
 _FILTER: Final = """\
+answer = f{i}(x)
 if {rejects}:
     {drop}
 """
 KINDS: Final = {
     "map": _MAP,
-    "filter": _FILTER.replace("{rejects}", "not f{i}(x)"),
-    "filter_not": _FILTER.replace("{rejects}", "f{i}(x)"),
+    "filter": _FILTER.replace("{rejects}", "answer is not True and (answer is False or not truth(answer))"),
+    "filter_not": _FILTER.replace("{rejects}", "answer is not False and (answer is True or truth(answer))"),
 }
-"""What a step of each kind does to ``x``; ``drop`` leaves the element and has it replaced in the demand."""
+"""What a step of each kind does to ``x``; ``drop`` leaves the element and has it replaced in the demand. A bool, as most predicates
+give it, costs no further call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +195,7 @@ def _compiled(kinds: tuple[str, ...], end: InlineEnd) -> tuple[Make, dict[int, i
     """What makes ``on_next`` and ``run`` for steps of these kinds, and which lines of the compiled text are which step's."""
     text, step_at = _source_text(kinds, end)
     file = f"<stage {' | '.join((*kinds, end.name))}>"
-    scope: dict[str, Any] = {"FAILURES": FAILURES}
+    scope: dict[str, Any] = {"FAILURES": FAILURES, "truth": truth}
     exec(compile(text, file, "exec"), scope)  # noqa: S102 - the text is made of the constants above, and those of our sinks, alone
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # for tracebacks
     return scope["make"], step_at

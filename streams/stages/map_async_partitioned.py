@@ -9,6 +9,7 @@ from typing import Any, Generic
 from streams.contract import Subscriber
 from streams.errors import FAILURES
 from streams.materialize import Materialization
+from streams.plain import plain
 from streams.stages.in_flight import Place
 from streams.stages.map_async import MapAsync
 from streams.stages.stage import I, O
@@ -49,7 +50,7 @@ class MapAsyncPartitioned(MapAsync[I, O], Generic[I, O]):
 
     def _begin(self, place: Place, element: I) -> None:
         try:
-            place.key = self._partition(element)
+            place.key = plain(self._partition(element))
             at_work = self._at_work.get(place.key, 0)
         except FAILURES as error:  # whatever user code raises goes down the stream
             place.fail(error, self._partition)

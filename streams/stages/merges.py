@@ -5,13 +5,16 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from streams.errors import FAILURES
 from streams.stages.fan_in import FanIn, Inlet
 from streams.stages.stage import NONE
 
 T = TypeVar("T")
+
+MERGE_BLOCK: Final = 64
+"""Elements of one input that go through before the others have a turn: a turn of the loop for fewer would be felt, more is unfair."""
 
 
 class EagerFanIn(FanIn[T], Generic[T]):
@@ -22,12 +25,34 @@ class EagerFanIn(FanIn[T], Generic[T]):
         eager_complete: the first input that ends is the end: the others are cancelled, and only what waits still goes out.
     """
 
-    __slots__ = ("_eager_complete", "_open")
+    __slots__ = ("_eager_complete", "_later", "_open")
 
     def __init__(self, inputs: int, eager_complete: bool = False) -> None:
         super().__init__(inputs)
+        self._later: dict[Inlet[Any], int] = {}
+        """Inputs that have had their block, and what they are to be asked for in the loop's next turn."""
         self._eager_complete = eager_complete
         self._open = inputs
+
+    def ask(self, inlet: Inlet[Any], n: int) -> None:
+        """Asks for ``n`` more, unless the input has had its block: then the others have a turn first.
+
+        A source that emits on the spot answers at once, and would go on for as long as it has a turn of the loop, before the next begins.
+        """
+        inlet.asked += n
+        if inlet.asked < MERGE_BLOCK or self._open < 2 or self.m is None:
+            inlet.upstream.request(n)
+            return
+        if not self._later:
+            self.m.loop.call_soon(self.m.call, self._ask_again)
+        self._later[inlet] = self._later.get(inlet, 0) + n
+
+    def _ask_again(self) -> None:
+        later, self._later = self._later, {}
+        for inlet, n in later.items():
+            inlet.asked = 0
+            if not self.done and not inlet.completed:
+                inlet.upstream.request(n)
 
     def ended(self, inlet: Inlet[Any]) -> None:
         """Counts; the last to end, or the first if that is enough, ends the whole."""

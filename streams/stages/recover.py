@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from streams.contract import Subscriber, Subscription
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
+from streams.plain import plain, truth
 from streams.shapes import SourceLike
 from streams.stages.inner import Inner
 from streams.stages.stage import NONE, OVER, ControlledStage, PassingStage, describe
@@ -34,7 +35,7 @@ class Recover(ControlledStage[T, T], Generic[T]):
 
     def _failed(self, error: BaseException) -> None:
         try:
-            last = self._f(error)
+            last = plain(self._f(error))
         except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._f))
             return
@@ -175,7 +176,7 @@ class OnErrorComplete(PassingStage[T], Generic[T]):
 
     def _failed(self, error: BaseException) -> None:
         try:
-            accepted = self._predicate(error)
+            accepted = truth(self._predicate(error))
         except FAILURES as failure:  # whatever user code raises goes down the stream
             super()._failed(explained(failure, error, self._name, self._predicate))
             return

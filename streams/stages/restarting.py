@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.errors import FAILURES, null_element, storable
 from streams.materialize import Materialization, Part
+from streams.plain import truth
 from streams.shapes import FlowLike, SinkLike, SourceLike, create_sink
 from streams.stages.feed import Feed
 from streams.stages.inner import Inner
@@ -106,7 +107,7 @@ class Backoff:
         elif (
             isinstance(error, NoPartError)
             or not isinstance(error, FAILURES)
-            or (settings.restart_on is not None and not settings.restart_on(error))
+            or (settings.restart_on is not None and not truth(settings.restart_on(error)))
         ):
             return None
         if self._clock() >= self._fresh_at:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, StreamClosedError, null_element
 from streams.materialize import Materialization
+from streams.plain import truth
 from streams.publishers.nobody import NOBODY
 from streams.shapes import SinkLike, name_of
 from streams.stages.side_run import SideSink
@@ -197,7 +198,7 @@ class DivertTo(SideSinkStage[T], Generic[T]):
         if self._done:
             return
         try:
-            sideways = bool(self._when(element))
+            sideways = truth(self._when(element))
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._when)
             return

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from streams.contract import Subscriber
 from streams.errors import FAILURES, TooManySubstreamsError, null_element
+from streams.plain import plain, truth
 from streams.publishers.nobody import NOBODY
 from streams.stages.stage import NONE, DrainingStage, discard
 from streams.stages.substream import Substream
@@ -162,7 +163,7 @@ class GroupBy(SplittingStage[T], Generic[T]):
         if self._done:
             return
         try:
-            key = self._key(element)
+            key = plain(self._key(element))
             known = key in self._active or key in self._closed
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._key)
@@ -268,7 +269,7 @@ class Split(SplittingStage[T], Generic[T]):
         cut = False
         if self._after or self._current is not None:
             try:
-                cut = bool(self._predicate(element))
+                cut = truth(self._predicate(element))
             except FAILURES as error:  # whatever user code raises goes down the stream
                 self._function_failed(error, self._predicate)
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from streams import Materialization, Publisher, Sink, Source, Subscriber, Subscription
 from streams.stages.fan_in import FAN_IN_PREFETCH
+from streams.stages.merges import MERGE_BLOCK
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 
 
@@ -81,6 +83,7 @@ def test_an_input_is_asked_for_exactly_as_much_as_has_gone_on(operator: str) -> 
         for n in range(10 * FAN_IN_PREFETCH):
             a.probe.send_next(n)
             b.probe.send_next(n)
+            await asyncio.sleep(0)  # the turn that a merge gives the others after a block of one input
             for probe in (a.probe, b.probe):
                 assert FAN_IN_PREFETCH // 2 < probe.demand.outstanding <= FAN_IN_PREFETCH
         running.cancel()
@@ -237,3 +240,21 @@ def test_an_endless_input_does_not_starve_the_loop_or_the_other_input() -> None:
         assert ticks == [0]
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("operator", ["merge", "merge_preferred", "merge_prioritized"])
+def test_sources_that_emit_on_the_spot_take_turns_in_blocks(operator: str) -> None:
+    """Neither has more than a block, and what it had been asked for, before the other has its turn."""
+
+    async def main() -> list[Any]:
+        ones, twos = Source.repeat(1), Source.repeat(2)
+        merged: Any = (
+            ones.merge_prioritized(twos, 1, 1) if operator == "merge_prioritized" else getattr(ones, operator)(twos)
+        )
+        elements: list[Any] = await merged.take(5_000).to(Sink.collect()).run()
+        return elements
+
+    elements = run_in_virtual_time(main())
+    runs = [len(list(run)) for _, run in itertools.groupby(elements)]
+    assert max(runs) <= MERGE_BLOCK + FAN_IN_PREFETCH
+    assert 0.4 < elements.count(1) / len(elements) < 0.6

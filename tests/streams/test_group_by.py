@@ -19,12 +19,15 @@ from streams import (
     StreamClosedError,
     SubFlow,
     SubSource,
+    Supervision,
     TooManySubstreamsError,
 )
 from streams.materialize import Part
 from streams.stages.flatten import SUBSTREAM_PREFETCH, Inner
 from streams.stages.substream import Substream
+from streams.substream import LASTING
 from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
+from tests.streams.catalogue import every
 from tests.streams.substream_probes import immediate, later, live, raw, subscribed
 
 
@@ -495,24 +498,33 @@ def test_fewer_substreams_at_a_time_do_where_they_end_by_themselves() -> None:
     assert groups.take(1).merge_substreams_with_parallelism(1).to(Sink.collect()).run_blocking() == [1, 2, 3, 4]
 
 
-def test_one_substream_at_a_time_holds_up_the_stream_at_the_first_element_of_the_next() -> None:
-    async def main() -> None:
-        source, sink = TestSource[int](), TestSink[int]()
-        running = source.group_by(2, parity).concat_substreams().to(sink).run()
-        await sink.expect_subscription()
-        sink.request(9)
-        for element in (0, 1):
-            await source.probe.expect_request(1)
-            source.probe.send_next(element)
-        await sink.expect_next(0)
-        await source.probe.expect_no_request()
-        await sink.expect_no_message()
-        source.probe.send_error(OSError("enough"))
-        await sink.expect_error(OSError)
-        with pytest.raises(OSError, match="enough"):
-            await running
+@pytest.mark.parametrize("flow", [False, True], ids=["source", "flow"])
+def test_what_could_only_hang_is_refused(flow: bool) -> None:
+    """Fewer at a time than there may be, and none ends before the stream."""
+    start: Any = Flow[int, int].identity() if flow else Source.range(10)
+    for lasting in (
+        start.group_by(2, parity),
+        start.group_by(2, parity).map(str).filter(bool).scan("", str.__add__),
+        start.group_by(2, parity).via(Flow[int, int].identity().map(str).grouped(2)),
+        start.group_by(2, parity).map(str).with_supervision(Supervision.resuming),
+    ):
+        with pytest.raises(
+            ValueError, match=r"concat_substreams takes 1 of the up to 2 substreams .* merge_substreams\(\)"
+        ):
+            lasting.concat_substreams()
+        with pytest.raises(ValueError, match="merge_substreams_with_parallelism takes 1 of"):
+            lasting.merge_substreams_with_parallelism(1)
+        lasting.merge_substreams_with_parallelism(2)
+    start.group_by(1, parity).concat_substreams()
+    start.group_by(2, parity).map(str).take(1).concat_substreams()
+    start.group_by(2, parity).via(Flow.from_stage(lambda downstream, _m: downstream, "of my own")).concat_substreams()
+    start.split_when(parity).map(str).concat_substreams()
 
-    run_in_virtual_time(main())
+
+def test_every_operator_that_is_said_to_last_lasts() -> None:
+    ends = {case.name.split(",")[0] for case in every.flows() if case.ends}
+    assert LASTING & ends <= {"buffer", "delay"}, "whose strategy FAIL fails all"
+    assert {name for name in dir(Flow) if not name.startswith("_")} >= LASTING - {"identity"}
 
 
 @pytest.mark.parametrize("when", range(6))
