@@ -39,11 +39,13 @@ class AttachSender:
     Attributes:
         producer: the name under which it may send again what it sent.
         stage: what it sends is held back under this until its transaction is committed, and ``producer`` is not looked at.
+        temporary: nobody comes under this name when the client has ended: it is the client's own invention.
     """
 
     connection: Ref
     producer: str | None = None
     stage: StageKey | None = None
+    temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,7 +245,9 @@ class QueueActor(LoopActor):
 
     def _attach_sender(self, message: AttachSender) -> LaterReply:
         if message.stage is None:
-            attached = SenderAttached(self._state.attach_sender(message.connection, message.producer))
+            attached = SenderAttached(
+                self._state.attach_sender(message.connection, message.producer, message.temporary)
+            )
         else:
             facts = self._state.attach_stage(message.connection, message.stage, self.loop.time())
             attached = SenderAttached(facts.messages or None, facts.committed)

@@ -110,12 +110,19 @@ class SendToQueueSubscriber(LoopActor):
         producer: the name under which the client may send again what it sent, or None.
         port: the way back to the client.
         stage: what the client sends is held back under this until its transaction is committed; None for none.
+        temporary: nobody comes under the name when the client has ended.
     """
 
     def __init__(
-        self, queue: LoopActorRef[Any], producer: str | None, port: SenderPort, stage: StageKey | None = None
+        self,
+        queue: LoopActorRef[Any],
+        producer: str | None,
+        port: SenderPort,
+        stage: StageKey | None = None,
+        temporary: bool = False,
     ) -> None:
         super().__init__()
+        self._temporary = temporary
         self._queue = queue
         self._producer = producer
         self._stage = stage
@@ -127,7 +134,7 @@ class SendToQueueSubscriber(LoopActor):
 
     def on_start(self) -> None:
         """Make the sender known to the queue."""
-        self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage))
+        self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage, self._temporary))
 
     def on_stop(self) -> None:
         """The connection is gone: the queue gets back what room was granted and not used."""

@@ -57,7 +57,8 @@ class Sender:
     Args:
         addresses: the broker's sending address ``host:port``, or several to try in turn.
         queue: the queue's name.
-        client_id: the producer's name, under which the broker recognizes what is sent again; random by default.
+        client_id: the producer's name, under which the broker recognizes what is sent again; random by default, and then
+            remembered apart from those of producers that keep theirs.
             Two senders must not use the same at the same time.
         max_batch_messages: messages in one batch at most.
         max_batch_bytes: payload bytes in one batch at most, one message at least.
@@ -94,6 +95,7 @@ class Sender:
             raise LocalProtocolError(f"max_in_flight is {max_in_flight}; at least one message must be under way")
         self.addresses = addresses
         self.queue = check_name(queue, "queue")
+        self.temporary = not client_id
         self.client_id = check_name(client_id or f"sender-{uuid.uuid4()}", "client")
         self.max_batch_messages = max_batch_messages
         self.max_batch_bytes = max_batch_bytes

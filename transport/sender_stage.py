@@ -203,7 +203,8 @@ class SenderStage(Subscriber[Sendable]):
     # Inside
 
     def _hello(self) -> Hello:
-        return Hello(VERSION, "sender", self._sender.queue, self._sender.client_id, {})
+        options = {"temporary": True} if self._sender.temporary else {}
+        return Hello(VERSION, "sender", self._sender.queue, self._sender.client_id, options)
 
     def _turn(self) -> None:
         """Send what may be sent, request what may be requested, notice the end."""

@@ -32,7 +32,10 @@ class SendingPort(Port):
         connection.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         queue = broker.queues.get_or_create(hello.queue or "")
-        self.actor = SendToQueueSubscriber.start(queue, hello.client_id, self, self._stage)
+        temporary = hello.options.get("temporary", False)
+        if type(temporary) is not bool:
+            raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
+        self.actor = SendToQueueSubscriber.start(queue, hello.client_id, self, self._stage, temporary)
 
     def received(self, frame: wire.Frame) -> None:
         """SEND."""

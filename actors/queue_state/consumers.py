@@ -25,11 +25,22 @@ class Sender:
         expected: the client number that has to come next; None where any may.
         rejecting: whether the batch with that number was rejected, so that those sent behind it are too.
         permits: what it may send, of what ``capacity`` has.
+        temporary: whether nobody comes under its name after it.
         name_bytes: what its name takes in a record, with its number there; 0 without a name.
         stage: where what it sends is held back; None for what can be received at once.
     """
 
-    __slots__ = ("capacity", "connection", "expected", "name_bytes", "permits", "producer", "rejecting", "stage")
+    __slots__ = (
+        "capacity",
+        "connection",
+        "expected",
+        "name_bytes",
+        "permits",
+        "producer",
+        "rejecting",
+        "stage",
+        "temporary",
+    )
 
     def __init__(
         self,
@@ -38,7 +49,9 @@ class Sender:
         expected: int | None,
         capacity: Capacity,
         stage: StageKey | None = None,
+        temporary: bool = False,
     ) -> None:
+        self.temporary = temporary
         self.connection = connection
         self.producer = producer
         self.capacity = capacity

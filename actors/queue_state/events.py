@@ -55,6 +55,7 @@ class MessagesAdded:
         ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
         origin: which messages of another queue became these, in the same instant.
         stage: nobody can receive them before this is published; None for what can be received at once.
+        temporary: of those who sent it those whose name was made up for one run, as ``producers``.
     """
 
     first: int
@@ -65,6 +66,7 @@ class MessagesAdded:
     ttl_us: int | None = None
     origin: Origin | None = None
     stage: StageKey | None = None
+    temporary: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

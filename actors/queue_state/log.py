@@ -30,7 +30,7 @@ from actors.queue_state.events import (
 from actors.queue_state.ledger import Ledger
 from actors.queue_state.ranges import Range, RangeSet
 from actors.queue_state.returns import Returns
-from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS
+from actors.queue_state.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
 from actors.queue_state.stage import Stage
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class QueueLog:
         reserved_messages: messages in ledgers.
         deleted_epoch: the greatest epoch that a deleted subscription had; ``deleted_position`` likewise.
         producers: producer to the number after the last one stored, the least recently heard of first.
+        temporary: the same of producers whose name was made up for one run.
         returns: how often what was given back has been delivered.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
@@ -81,6 +82,7 @@ class QueueLog:
         "stored_bytes",
         "stored_messages",
         "table",
+        "temporary",
         "total_acknowledged",
         "total_dead_lettered",
         "total_discarded",
@@ -98,6 +100,7 @@ class QueueLog:
         self.stored_bytes = 0
         self.reserved_messages = 0
         self.producers: OrderedDict[str, int] = OrderedDict()
+        self.temporary: OrderedDict[str, int] = OrderedDict()
         self.ledgers: dict[str, Ledger] = {}
         self.deleted_epoch = 0
         self.deleted_position = 0
@@ -169,12 +172,15 @@ class QueueLog:
         self.total_in += count
         if event.delay_us:
             self._delayed(event, first + count)
-        producers = self.producers
-        for producer, sequence in event.producers:
-            producers[producer] = sequence
-            producers.move_to_end(producer)
-            if len(producers) > MAX_PRODUCERS:
-                producers.popitem(last=False)
+        if event.producers:
+            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
+        if event.temporary:
+            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+
+    def last_number(self, producer: str) -> int | None:
+        """The number after the last one stored of a producer; None where nothing is known of it."""
+        number = self.producers.get(producer)
+        return self.temporary.get(producer) if number is None else number
 
     def _staged(self, event: MessagesAdded, key: StageKey, size: int) -> None:
         stage = self.stages.get(key)
@@ -319,6 +325,19 @@ class QueueLog:
                         self.delayed.pop(first, None)
         self.stored_messages -= removed
         return removed
+
+
+def _note(
+    heard: Iterable[tuple[str, int]], known: OrderedDict[str, int], limit: int, others: OrderedDict[str, int]
+) -> None:
+    """Remember the numbers of producers; whoever comes as another kind than before is not remembered twice."""
+    for producer, number in heard:
+        known[producer] = number
+        known.move_to_end(producer)
+        if others:
+            others.pop(producer, None)
+        if len(known) > limit:
+            known.popitem(last=False)
 
 
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {

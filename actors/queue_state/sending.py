@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from actors.queue_state.settings import QueueSettings
 
 
-def attach_sender(core: QueueCore, connection: Connection, producer: str | None) -> int | None:
+def attach_sender(core: QueueCore, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
     """Make a sender known; see ``QueueState.attach_sender``."""
     if connection in core.senders:
         raise InvalidRequestError("this connection is attached as a sender already")
@@ -37,8 +37,8 @@ def attach_sender(core: QueueCore, connection: Connection, producer: str | None)
         if older is not None:
             detach_sender(core, older.connection)
             core.effects.append(Supersede(older.connection))
-        last = core.log.producers.get(producer)
-    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity)
+        last = core.log.last_number(producer)
+    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=temporary)
     if producer is not None:
         core.sender_of[producer] = sender
     return last
@@ -169,12 +169,17 @@ def _store_groups(
 
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
     log = core.log
-    producers = {item.sender.producer: item.up_to for item in group if item.sender.producer is not None}
+    producers: dict[str, int] = {}
+    temporary: dict[str, int] = {}
+    for item in group:
+        if (producer := item.sender.producer) is not None:
+            (temporary if item.sender.temporary else producers)[producer] = item.up_to
     delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    core.commit(MessagesAdded(first, joined(group), wall_us, tuple(producers.items()), delay_us, ttl_us, None, stage))
+    known, passing = tuple(producers.items()), tuple(temporary.items())
+    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, None, stage, passing))
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence

@@ -27,6 +27,8 @@ Without it a million batches of one byte would count as a few megabytes and take
 """
 MAX_PRODUCERS = 10_000
 """Producers whose last sequence number a queue remembers; the least recently heard of is forgotten first."""
+MAX_TEMPORARY_PRODUCERS = 10_000
+"""The same of producers whose name was made up for one run, beside the others: nobody asks for their numbers but within a reconnect."""
 MAX_SUBSCRIPTIONS = 1_000
 """Ledgers of one queue; each open to an owner who may never come back."""
 MAX_EXPIRED_RANGES = 4_096

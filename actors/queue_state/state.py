@@ -113,13 +113,16 @@ class QueueState:
 
     # --- senders
 
-    def attach_sender(self, connection: Connection, producer: str | None) -> int | None:
+    def attach_sender(self, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
         """Make a sender known; an older one with the same producer id is superseded.
+
+        The numbers of ``temporary`` producers, whose name was made up for one run, are remembered apart: however many there are, no
+        other is forgotten for them.
 
         Returns:
             the client number after the producer's last stored message; None if nothing is known of it.
         """
-        return sending.attach_sender(self._core, connection, producer)
+        return sending.attach_sender(self._core, connection, producer, temporary)
 
     def request_capacity(self, connection: Connection, messages: int, size: int) -> None:
         """Add to what a sender wants to be granted; GrantCapacity follows as there is room."""

@@ -6,7 +6,7 @@ A record's payload, by its kind:
     items of the stream with the queue's number: u16 header length (little-endian), a msgpack array ``[enqueued_us, delay_us, ttl_us |
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
-    array, ``[writer, version, stage]``.
+    array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
 ``TRANSACTION_COMMITTED``
     a msgpack array ``[writer, version, [[queue's number, [stage, ...]], ...]]``: these stages are published, and all others of the
     writer up to this version discarded, in every queue.
@@ -89,8 +89,10 @@ def encode_added(event: MessagesAdded) -> list[Part]:
         event.producers,
         None if origin is None else [origin.queue, list(chain.from_iterable(origin.ranges))],
     ]
-    if event.stage is not None:
+    if event.stage is not None or event.temporary:
         fields.append(event.stage)
+    if event.temporary:
+        fields.append(event.temporary)
     header: bytes = msgpack.packb(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
@@ -101,7 +103,7 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
     """The reverse; raises StorageError."""
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
-        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *stage = msgpack.unpackb(
+        enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *more = msgpack.unpackb(
             payload[2:start]
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
@@ -113,7 +115,7 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
             delay_us,
             ttl_us,
             None if origin is None else Origin(origin[0], _pairs(origin[1])),
-            _staged(*stage),
+            *_more(*more),
         )
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
@@ -121,8 +123,12 @@ def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
         ) from error
 
 
-def _staged(fields: list[Any] | None = None) -> StageKey | None:
-    return None if fields is None else StageKey(*fields)
+def _more(
+    stage: list[Any] | None = None, temporary: Sequence[Sequence[Any]] = ()
+) -> tuple[StageKey | None, tuple[tuple[str, int], ...]]:
+    """What is behind the other items where there is any: the stage, and the temporary producers."""
+    key = None if stage is None else StageKey(*stage)
+    return key, tuple((name, number) for name, number in temporary)
 
 
 def encode(queue: int, event: Event) -> tuple[int, bytes]:

@@ -4,6 +4,7 @@ A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [que
 queue its number, name, settings (nil for the broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
+``temporary`` came later than the rest, and may be missing.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -109,6 +110,7 @@ def _queue(queue: StoredQueue) -> dict[str, Any]:
         "counters": [getattr(log, name) for name in COUNTERS],
         "acknowledged": _pack_ranges(log.acknowledged),
         "producers": list(log.producers.items()),
+        "temporary": list(log.temporary.items()),
         "returns": [list(item) for item in log.returns],
         "delayed": [[first, stop, due] for first, (stop, due) in log.delayed.items()],
         "ledgers": [ledger.snapshot() for ledger in log.ledgers.values()],
@@ -124,6 +126,7 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
         setattr(log, name, value)
     log.acknowledged = _unpack_ranges(fields["acknowledged"])
     log.producers = OrderedDict((name, number) for name, number in fields["producers"])
+    log.temporary = OrderedDict((name, number) for name, number in fields.get("temporary", ()))
     for start, stop, deliveries in fields["returns"]:
         log.returns.note(start, stop, deliveries)
     log.delayed = {first: (stop, due) for first, stop, due in fields["delayed"]}

@@ -28,7 +28,22 @@ from transport.errors import InvalidNameError, QueueFullError
 from transport.frames import FrameDecoder
 from transport.sender_stage import MAX_UNSENT_BYTES
 from transport.timing import Timed
-from transport.wire import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent, Welcome, decode, encode
+from transport.wire import (
+    VERSION,
+    Ack,
+    Command,
+    Deliver,
+    Demand,
+    Error,
+    Hello,
+    Request,
+    Result,
+    Send,
+    Sent,
+    Welcome,
+    decode,
+    encode,
+)
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20
@@ -576,5 +591,48 @@ def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(run
             await Source.from_iterable(elements).to(Sender(broker.send_address, queue="orders")).run()
             found = await Receiver(broker.receive_address, queue="orders").take(3).to(Sink.collect()).run()
             assert [(d.payload, d.sequence) for d in found] == [(b"a", 0), (b"b", 2), (b"later", 1)]
+
+    run(main)
+
+
+def test_a_sender_without_a_name_of_its_own_says_so_and_others_are_not_forgotten_for_it(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            for client_id in (None, "named", None):
+                sender = Sender(broker.send_address, queue="orders", client_id=client_id, reconnect=QUICK)
+                assert (await Source.single(b"x").to(sender).run()).messages == 1
+            log = broker.queues.logs()["orders"]
+            assert dict(log.producers) == {"named": 1}
+            assert len(log.temporary) == 2
+
+    run(main)
+
+
+def test_a_sender_without_a_name_of_its_own_duplicates_nothing_when_its_connection_breaks(
+    run: Any, serve: Any, peers: Any, cutting: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, cutting(broker.send_address) as proxy:
+            # The answer to HELLO comes through, confirmations of what was sent do not all.
+            proxy.down = [400, 400, 400, 400]
+            sender = Sender(proxy.address, queue="orders", reconnect=QUICK, max_batch_messages=10)
+            summary = await Source.from_iterable(numbered(500)).to(sender).run()
+            assert summary.messages == 500
+            assert proxy.connections > 1
+            assert await stored(broker, peers, 500) == numbered(500)
+
+    run(main)
+
+
+@pytest.mark.parametrize("value", [1, "yes", None])
+def test_an_option_temporary_that_is_neither_true_nor_false_is_refused(
+    run: Any, serve: Any, peers: Any, value: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            peer = await opened.connect(broker.send_address)
+            peer.send(Hello(VERSION, "sender", "orders", "p", {"temporary": value}))
+            error = await peer.refusal()
+            assert (error.code, "temporary" in error.text) == ("protocol-error", True)
 
     run(main)
