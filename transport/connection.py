@@ -16,7 +16,7 @@ from typing import Protocol as TypingProtocol
 from typing import cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part, RawFrame
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
 from transport.protocol import Protocol, Side, State
@@ -106,6 +106,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._blocked = 0
         self._working = False
         self._in_line = False
+        self._next: RawFrame | None = None
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -143,23 +144,30 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._blocked or self._in_line:
             self._decoder.keep()
             return
-        self._turns.used(self.work(self._turns.share()))
+        self._turns.used(self._handle(self._turns.share(), least=0))
 
     def work(self, share: int) -> int:
         """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
         self._in_line = False
+        return self._handle(share, least=1)
+
+    def _handle(self, share: int, least: int) -> int:
+        """Handle ``least`` frames, and as many as the share has room for."""
         self._working = True
         protocol, next_frame = self._protocol, self._decoder.next_frame
-        units = 0
+        units = frames = 0
         try:
-            while units < share and not (self._blocked or self._discarding):
-                raw = next_frame()
+            while not (self._blocked or self._discarding):
+                raw, self._next = self._next or next_frame(), None
                 if raw is None:
                     break
-                frame = protocol.receive(raw)
                 work = work_of(raw)
+                if units + work > share and frames >= least:
+                    self._next = raw
+                    break
                 units += work
-                self._receive(frame, work)
+                frames += 1
+                self._receive(protocol.receive(raw), work)
         except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
             self.fail(error)
         self._working = False
@@ -294,7 +302,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._working or self._discarding:
             return
         decoder, liveness = self._decoder, self._liveness
-        waits = decoder.waiting
+        waits = self._next is not None or decoder.waiting
         if waits:
             decoder.keep()
             if not self._blocked and not self._in_line:
@@ -320,6 +328,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def _discard(self) -> None:
         """Send and handle nothing more."""
         self._closing = self._discarding = True
+        self._next = None
         self._decoder.drop()
 
     def _taken(self) -> int:

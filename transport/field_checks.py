@@ -47,7 +47,9 @@ def _flat_ranges(value: object) -> bool:
         type(value) is list
         and len(value) % 2 == 0
         and 2 <= len(value) <= 2 * MAX_RANGES_PER_FRAME
-        and all(map(is_uint, value))
+        and set(map(type, value)) == {int}
+        and min(value) >= 0
+        and max(value) <= MAX_INTEGER
     )
 
 

@@ -17,8 +17,9 @@ TURN_WORK = 64
 turns on its way from one client to another, so this is what everybody's latency grows by when somebody floods."""
 SHARE = 32
 """Units that one connection is given at a time: a receive of four batches of a thousand messages is handled whole."""
-LEAST = 4
-"""Units that a connection which has just received something has in any case: one that sends little has no line to stand in."""
+LEAST = 8
+"""Units that a connection which has just received something has in any case, the work of a batch of a thousand messages: one that sends
+little has no line to stand in."""
 
 
 class Worker(Protocol):

@@ -9,6 +9,7 @@ from transport.wire import (
     Ack,
     Command,
     CommitTransaction,
+    Enlist,
     Extend,
     Fetch,
     Hello,
@@ -21,23 +22,26 @@ MESSAGES_A_UNIT = 128
 """Messages of a SEND whose offsets are checked in one unit of work."""
 BYTES_A_UNIT = 64 * 1024
 """Bytes of a body that are copied in one unit of work."""
+NAMES_WORK = 4
+"""Units of work of a frame that has names: each is checked whole, and kept."""
 LONG_WORK = 16
 """Units of work of a frame for which something is made, or for which all of something is looked at."""
 
 _WITH_RANGES = frozenset(frame.TYPE for frame in (Ack, Nack, Extend))
-_WORK = dict.fromkeys(
+_WORK = {Enlist.TYPE: NAMES_WORK} | dict.fromkeys(
     (frame.TYPE for frame in (Hello, Reserve, Fetch, Command, CommitTransaction, AbortTransaction)), LONG_WORK
 )
 
 
 def work_of(raw: RawFrame) -> int:
-    """How much work a frame makes that was decoded, in units: what one of no size costs, which is some microseconds."""
+    """How much work a frame makes, in units: what one of no size costs, which is some microseconds. Nothing of it was checked yet."""
     header = raw.header
-    kind: int = header[0]
+    kind = header[0] if type(header[0]) is int else 0
     if kind == Send.TYPE:
-        return 1 + int(header[3]) // MESSAGES_A_UNIT + len(raw.body) // BYTES_A_UNIT
-    if kind in _WITH_RANGES:
-        return len(header[1]) // 2
+        # What a batch has is checked against its size before it is looked at, so it has no more messages than its body has offsets.
+        return 1 + len(raw.body) // BYTES_A_UNIT + min(announced_messages(raw) or 0, len(raw.body)) // MESSAGES_A_UNIT
+    if kind in _WITH_RANGES and len(header) > 1 and type(header[1]) is list:
+        return max(1, len(header[1]) // 2)
     return _WORK.get(kind, 1) + len(raw.body) // BYTES_A_UNIT
 
 
