@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transport.config import BrokerConfig
-from transport.memory import machine_bytes, memory_limit, release_memory, resident_bytes
+from transport.memory import THRESHOLDS, collect_rarely, machine_bytes, memory_limit, release_memory, resident_bytes
 from transport.watermarks import (
     DISK_LIFT,
     MEMORY_LIFT,
@@ -365,3 +366,15 @@ def test_memory_that_was_freed_in_small_parts_is_given_back() -> None:
     release_memory()
     assert resident_bytes() < full - 50 * MIB
     assert len(kept) == 600
+
+
+def test_a_broker_process_does_not_look_for_cycles_among_all_that_it_has_at_the_start() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_freeze_count() > 10_000
+        assert gc.get_threshold() == THRESHOLDS
+        assert all(now > then for now, then in zip(THRESHOLDS, before, strict=True))
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

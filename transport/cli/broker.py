@@ -34,6 +34,7 @@ broker = settings_command(VERB, _broker)
 async def _serve(config: BrokerConfig) -> int:
     from transport.broker import Broker  # noqa: PLC0415 - not needed for --help
     from transport.descriptors import raise_soft_limit  # noqa: PLC0415
+    from transport.memory import collect_rarely  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
@@ -48,6 +49,7 @@ async def _serve(config: BrokerConfig) -> int:
                     f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
                     "choose others with --send-address and --receive-address"
                 ) from error
+            collect_rarely()
             where = "in memory only" if config.directory is None else f"journal in {config.directory}"
             tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")
             await _until_first(serving.serve_forever(), stopped)
