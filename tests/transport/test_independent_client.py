@@ -361,6 +361,23 @@ def test_reservations_outlive_their_connection_and_the_next_owner_has_a_greater_
         first.commit(1)
 
 
+def test_only_who_begins_to_own_makes_a_queue_and_is_told_so(bench: Bench) -> None:
+    for options in ({"must_exist": True}, {"epoch": 1}, {"mode": "read", "epoch": 1}):
+        with pytest.raises(bench.client.Refused, match="not-found"):
+            bench.subscription(queue="ordres", **options)
+    first = bench.subscription(queue="ordres")
+    assert first.options["created"] is True
+    first.close()
+    bench.sender("there")
+    assert bench.subscription(queue="there", must_exist=True).options["created"] is False
+
+
+@pytest.mark.parametrize("option", ["take_over", "must_exist"])
+def test_a_flag_that_is_no_boolean_is_refused(bench: Bench, option: str) -> None:
+    with pytest.raises(bench.client.Refused, match=f"protocol-error.*{option}"):
+        bench.subscription(**{option: 1})
+
+
 def test_readers_fetch_for_the_owner_and_only_with_its_epoch(bench: Bench) -> None:
     sender, owner = bench.sender(), bench.subscription()
     sender.send_payloads(b"a", b"b")
