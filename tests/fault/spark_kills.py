@@ -20,11 +20,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.fault.kill_broker import REAL_INPUT, read_lines
+from tests.fault.kill_broker import read_lines
 from tests.fault.spark_cells import LATE, VICTIMS, Cell, bench
 from tests.fault.spark_long import LongOutcome, LongRun
 from tests.fault.spark_points import PLANNER_POINTS, SINK_POINTS, SOURCE_POINTS
 from tests.fault.spark_query import ROOT, session
+from tests.log_lines import log_lines
 
 BATCHES = (0, 2)
 """The first batch, of which Spark's checkpoint knows nothing yet, and one in the middle."""
@@ -120,13 +121,16 @@ def main(
     jvm: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of the JVM in the long run.")] = 50,
     broker: Annotated[int, typer.Option(min=0, metavar="N", help="Kills of the broker in the long run.")] = 50,
     seed: Annotated[int | None, typer.Option(metavar="S", help="Of the long run's choices; new by default.")] = None,
-    file: Annotated[Path, typer.Option(metavar="FILE", help="The log that is sent in the long run.")] = REAL_INPUT,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The log that is sent in the long run; made-up lines by default."),
+    ] = None,
 ) -> None:
     """Kill Spark and the broker at every point of a micro-batch, and tell what was lost, repeated, or out of order."""
     cells = [cell for cell in source * source_cells(every) + sink * sink_cells(every) if only in cell.name]
     if not cells:
         raise typer.BadParameter(f"no cell's name has {only!r}")
-    if long and not file.is_file():
+    if long and file is not None and not file.is_file():
         raise typer.BadParameter(f"{file} is no file; name another with --file")
     seed = secrets.randbits(32) if seed is None else seed
     spark = session(CORES)
@@ -134,7 +138,8 @@ def main(
         with tempfile.TemporaryDirectory(prefix="penstock-spark-", dir=ROOT) as folder:
             if long:
                 report(f"--jvm {jvm} --broker {broker} --seed {seed}")
-                run = LongRun(spark, Path(folder), read_lines(file), Random(seed), sink, report)
+                lines = log_lines(seed=seed) if file is None else read_lines(file)
+                run = LongRun(spark, Path(folder), lines, Random(seed), sink, report)
                 outcome = asyncio.run(run.run(jvm, broker))
                 show_long(outcome)
                 differs = outcome.difference is not None
