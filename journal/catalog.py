@@ -128,8 +128,8 @@ class Catalog:
     def rows(self, segment: Segment) -> dict[int, StreamRows]:
         """Every record of a segment, by stream; loaded if need be, and JournalDamagedError where it cannot be."""
         if segment.rows is None:
-            segment.rows = load_rows(self._files, segment)
-            segment.indexed = True  # either it is, or a scan makes them again
+            # Rows that a scan has made stay: it reads the whole segment, and would again and again.
+            segment.rows, segment.indexed = load_rows(self._files, segment)
             self._keep_loaded(segment)
         elif segment.sealed:
             self._loaded.move_to_end(segment)

@@ -92,3 +92,21 @@ def read_exactly(files: Files, file: int, size: int, offset: int) -> bytes:
         parts.append(data)
         got += len(data)
     return b"".join(parts)
+
+
+def make_directory(files: Files, directory: Path, begun: set[str]) -> Sequence[Path]:
+    """Make a directory and those above it; returns the ones whose names have to be synced for it.
+
+    Those are none where it was there already, unless it holds no more than ``begun``: then whoever made it may not have come so far.
+    """
+    for at, path in enumerate((directory, *directory.parents)):
+        try:
+            names = files.names(path)
+        except FileNotFoundError:
+            continue
+        if at == 0:
+            return directory.parents[:1] if begun.issuperset(names) else ()
+        files.make_directory(directory)
+        return directory.parents[:at]
+    files.make_directory(directory)
+    return directory.parents

@@ -7,7 +7,7 @@ removed only when a checkpoint that does not list it is durable.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from journal.catalog import Catalog
@@ -18,13 +18,14 @@ from journal.files import Files
 from journal.format import Checkpoint
 from journal.options import JournalOptions
 from journal.reclaim import Combination, Live, discard, plan_combination, weigh
+from journal.segment import Segment
 
 
 class Housekeeping:
     """One checkpoint and one combination at a time.
 
     Attributes:
-        checkpointing: a checkpoint is under way.
+        checkpointing: a checkpoint is under way, from its preparation until it is durable.
     """
 
     def __init__(
@@ -45,29 +46,36 @@ class Housekeeping:
         self._report = report
         self._combining = False
         self._combined: Combined | None = None
+        self._dead: list[Path] = []
+        self._gone: list[Segment] = []
+        self._combination: Combination | None = None
 
     # On the thread that appends.
 
-    def tidy(self, live: Live) -> tuple[list[Path], Combination | None]:
-        """Take dead segments out of the catalog, and choose what to combine.
+    def prepare(self, live: Live) -> Iterator[None]:
+        """Find what is dead and choose what to combine, step by step, before a checkpoint is cut."""
+        self._dead = self._adopt()
+        self._combination = None
+        weighed = yield from weigh(self._catalog.segments, live)
+        self._gone = [segment for segment, wanted in weighed if not wanted and not segment.busy]
+        if not self._combining:
+            weighed = [(segment, wanted) for segment, wanted in weighed if wanted]
+            self._combination = yield from plan_combination(self._catalog, weighed, live, self._options, self._report)
 
-        Returns: the files to remove behind the next checkpoint, and what `combine` is to do then, or None.
+    def cut(self) -> tuple[list[Path], Combination | None]:
+        """Take out of the catalog what `prepare` found dead.
+
+        Returns: the files to remove behind the checkpoint, and what `combine` is to do then, or None.
         """
-        dead = self._adopt()
-        weighed = weigh(self._catalog.segments, live)
-        gone = [segment for segment, wanted in weighed if not wanted and not segment.busy]
-        self._catalog.remove(gone)
-        dead += [segment.path for segment in gone]
+        self._catalog.remove(self._gone)
         self._catalog.trim()
-        if self._combining:
-            return dead, None
-        weighed = [(segment, wanted) for segment, wanted in weighed if wanted]
-        combination = plan_combination(self._catalog, weighed, live, self._options, self._report)
-        if combination is not None:
+        dead = self._dead + [segment.path for segment in self._gone]
+        self._dead, self._gone = [], []
+        if self._combination is not None:
             self._combining = True
-            for source in combination.sources:
+            for source in self._combination.sources:
                 source.busy = True
-        return dead, combination
+        return dead, self._combination
 
     def _adopt(self) -> list[Path]:
         """Put a segment that was combined in the place of its sources, which are dead once a checkpoint says so."""

@@ -69,8 +69,8 @@ def load_summary(files: Files, segment: Segment) -> Summary | None:
         files.close(file)
 
 
-def load_rows(files: Files, segment: Segment) -> dict[int, StreamRows]:
-    """Where each record of a sealed segment is: from its index, or by a scan.
+def load_rows(files: Files, segment: Segment) -> tuple[dict[int, StreamRows], bool]:
+    """Where each record of a sealed segment is: from its index, or by a scan; and whether it was the index.
 
     Raises:
         JournalDamagedError: no good index, and a segment that is damaged.
@@ -79,10 +79,10 @@ def load_rows(files: Files, segment: Segment) -> dict[int, StreamRows]:
         data = read_whole(files, segment.index_path)
         header = unpack_index_header(data)
         if _belongs(header, segment):
-            return unpack_rows(header, unpack_summary(header, data), data)
+            return unpack_rows(header, unpack_summary(header, data), data), True
     except (OSError, FormatError):
         pass
-    return rows_by_scan(files, segment)
+    return rows_by_scan(files, segment), False
 
 
 def rows_by_scan(files: Files, segment: Segment) -> dict[int, StreamRows]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
+from journal.durable import make_directory
 from journal.errors import (
     JournalError,
     JournalFailedError,
@@ -37,7 +38,7 @@ from journal.housekeeping import Housekeeping
 from journal.names import LOCK
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems, located, read_items, spans
-from journal.reclaim import Live
+from journal.reclaim import Combination, Live
 from journal.recovery import Recovered, recover, replay
 from journal.segment import Segment, new_header
 from journal.writer import Task, Writer
@@ -93,6 +94,7 @@ class Journal:
         self._checkpoint_lsn = recovered.checkpoint.lsn
         self._bytes_at_checkpoint = 0
         self._sealed_since_checkpoint = len(recovered.replay_from)
+        self._cut: tuple[Checkpoint, list[Path], Combination | None, int] | None = None
         self._housekeeping = Housekeeping(files, directory, options, recovered.catalog, recovered.spares, report)
 
     @classmethod
@@ -115,8 +117,7 @@ class Journal:
         options = options or JournalOptions()
         files = files or OsFiles()
         try:
-            above = _existing(files, directory)
-            files.make_directory(directory)
+            made_in = make_directory(files, directory, {LOCK})
             lock = files.lock(directory / LOCK)
         except BlockingIOError:
             raise JournalLockedError(directory) from None
@@ -124,12 +125,8 @@ class Journal:
             raise JournalFailedError(error) from error
         try:
             # Every level that was just made must be as durable as what is written below it.
-            made = (
-                directory.parents[: directory.parents.index(above) + 1] if above is not None else directory.parents[:1]
-            )
-            if above is not None or files.names(directory) == [LOCK]:
-                for parent in made:
-                    files.sync_directory(parent)
+            for parent in made_in:
+                files.sync_directory(parent)
             recovered = recover(files, directory, options, report)
         except OSError as error:
             files.close(lock)
@@ -175,8 +172,8 @@ class Journal:
     ) -> None:
         """Begin to take records.
 
-        ``on_durable`` is told once for each group commit up to which lsn everything is durable, ``on_failure`` once why nothing
-        is taken any more; both on threads of the journal.
+        Both are called on threads of the journal: ``on_durable`` once for each group commit, with the lsn up to which all is durable,
+        ``on_failure`` once.
         """
         if self._writer is not None or self._lock is None:
             raise JournalUsageError("a journal is started once, while it is open")
@@ -255,45 +252,61 @@ class Journal:
     def checkpoint(self, payload: bytes, live: Live, done: Callable[[], None] | None = None) -> None:
         """Store the caller's state as of now, so that no record appended until now need be replayed; and give disk back.
 
-        It returns at once; ``done`` is called, on a thread of the journal, when the checkpoint is durable.
+        It returns at once. The three steps that it consists of may be made one by one, with other work and records between them.
 
         Args:
             payload: the state; every record appended before this call is contained in it.
             live: (stream, first, stop) -> how many of those items are still wanted; asked during this call, and 0 for an unknown stream.
                 Items once not wanted are never wanted again.
-            done: see above.
+            done: called, on a thread of the journal, when the checkpoint is durable.
 
         Raises:
             JournalUsageError: one is under way.
             JournalFailedError: a write or a sync has failed.
         """
-        writer = self._running()
+        for _ in self.prepare_checkpoint(live):
+            pass
+        self.cut_checkpoint()
+        self.store_checkpoint(payload, done)
+
+    def prepare_checkpoint(self, live: Live) -> Iterator[None]:
+        """The first step, in steps of its own of bounded work: find what nobody wants any more. Arguments and errors as `checkpoint`."""
+        self._running()
         if self.checkpointing:
             raise JournalUsageError("a checkpoint is under way; wait for done, or look at checkpointing")
-        dead, combination = self._housekeeping.tidy(live)
-        combined_segment = self._next_segment
-        if combination is not None:
-            self._next_segment += 1
-        checkpoint = Checkpoint(
-            self.next_lsn,
-            self.epoch,
-            self._next_segment,
-            tuple(segment.facts() for segment in self._catalog.segments),
-            payload,
-        )
         self._housekeeping.checkpointing = True
+        return self._housekeeping.prepare(live)
+
+    def cut_checkpoint(self) -> None:
+        """The second step, once the first is through: what is appended from here on will be replayed."""
+        dead, combination = self._housekeeping.cut()
+        combined_segment = self._next_segment
+        self._next_segment += combination is not None
+        facts = tuple(segment.facts() for segment in self._catalog.segments)
+        checkpoint = Checkpoint(self.next_lsn, self.epoch, self._next_segment, facts, None)
+        self._cut = (checkpoint, dead, combination, combined_segment)
         self._checkpoint_lsn = self.next_lsn
         self._bytes_at_checkpoint = self._appended_bytes
         self._sealed_since_checkpoint = 0
-        self._submit(writer, partial(writer.after_sync, partial(self._housekeeping.write, checkpoint, dead, done)))
+
+    def store_checkpoint(self, payload: bytes, done: Callable[[], None] | None = None) -> None:
+        """The third step: store a state that contains every record before the cut, and may contain records behind it.
+
+        Those are durable before it is, and replayed all the same; the caller must know them again. Errors as `checkpoint`.
+        """
+        writer = self._running()
+        if self._cut is None:
+            raise JournalUsageError("a checkpoint is cut before it is stored")
+        (checkpoint, dead, combination, combined_segment), self._cut = self._cut, None
+        write = partial(self._housekeeping.write, checkpoint._replace(payload=payload), dead, done)
+        self._submit(writer, partial(writer.after_sync, write))
         if combination is not None:
             copy = partial(self._housekeeping.combine, combination, combined_segment)
             self._submit(writer, partial(writer.in_background, copy))
 
     def statistics(self) -> JournalStatistics:
         """A snapshot."""
-        writer = self._writer
-        segments = self._catalog.segments
+        writer, segments = self._writer, self._catalog.segments
         spares = len(self._spares)
         syncs = writer.syncs if writer else 0
         return JournalStatistics(
@@ -435,14 +448,3 @@ class Journal:
         assert self._lock is not None
         self._files.close(self._lock)
         self._lock = None
-
-
-def _existing(files: Files, directory: Path) -> Path | None:
-    """The lowest directory above ``directory`` that there is already; None where ``directory`` itself is there."""
-    for path in (directory, *directory.parents):
-        try:
-            files.names(path)
-        except FileNotFoundError:
-            continue
-        return None if path == directory else path
-    return None

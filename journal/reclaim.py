@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -27,7 +27,9 @@ MOST_SOURCES = 32
 MANY_SOURCES = 4
 """So many small segments are combined even where it frees less than half of them: their number is a cost too."""
 MOST_QUESTIONS = 20_000
-"""Calls of ``live`` while one combination is planned; what remains unasked counts as wanted. They hold up the caller's thread."""
+"""Calls of ``live`` while one combination is planned; what remains unasked counts as wanted."""
+QUESTIONS_A_STEP = 256
+"""Calls of ``live`` in one step: a millisecond of the caller's thread, or less."""
 
 
 class Combination(NamedTuple):
@@ -37,9 +39,13 @@ class Combination(NamedTuple):
     wanted: tuple[dict[int, StreamRows], ...]
 
 
-def weigh(segments: Iterable[Segment], live: Live) -> list[tuple[Segment, int]]:
-    """Each sealed segment with the bytes of it that are wanted, in proportion to its wanted items; 0 where it is dead."""
+def weigh(segments: Iterable[Segment], live: Live) -> Generator[None, None, list[tuple[Segment, int]]]:
+    """Each sealed segment with the bytes of it that are wanted, in proportion to its wanted items; 0 where it is dead.
+
+    In steps, as all here: what is dead in one stays dead.
+    """
     weighed = []
+    asked = 0
     for segment in segments:
         summary = segment.summary
         if summary is None:
@@ -48,6 +54,9 @@ def weigh(segments: Iterable[Segment], live: Live) -> list[tuple[Segment, int]]:
         for stream, first, stop, items, size in zip(
             summary.stream, summary.first, summary.stop, summary.items, summary.bytes, strict=True
         ):
+            asked += 1
+            if asked % QUESTIONS_A_STEP == 0:
+                yield
             # Rounded up: one wanted item of a million keeps its segment.
             wanted += -(-size * min(live(stream, first, stop), items) // items)
         weighed.append((segment, wanted))
@@ -60,7 +69,7 @@ def plan_combination(
     live: Live,
     options: JournalOptions,
     report: Callable[[str], None],
-) -> Combination | None:
+) -> Generator[None, None, Combination | None]:
     """The first neighbours that are worth combining, or None.
 
     Each has less than ``compact_below`` of a segment wanted, all of that fits one segment, and half of what they take is freed.
@@ -79,8 +88,10 @@ def plan_combination(
             and len(run) < MOST_SOURCES
         )
         if not fits:
-            if _worth_it(run, total) and (found := _choose(catalog, run, live, options, report)) is not None:
-                return found
+            if _worth_it(run, total):
+                found = yield from _choose(catalog, run, live, options, report)
+                if found is not None:
+                    return found
             run, total = [], 0
             if segment is None or segment.busy or segment.stuck or wanted >= limit:
                 continue
@@ -120,7 +131,7 @@ def _worth_it(run: Sequence[Segment], wanted: int) -> bool:
 
 def _choose(
     catalog: Catalog, run: Sequence[Segment], live: Live, options: JournalOptions, report: Callable[[str], None]
-) -> Combination | None:
+) -> Generator[None, None, Combination | None]:
     """The very records to copy: whole ones with a wanted item. They may take more than was estimated, so fewer sources may fit."""
     questions = _Questions(live)
     room = options.segment_bytes - SEGMENT_HEADER_BYTES
@@ -135,7 +146,7 @@ def _choose(
             report(f"segments could not be combined, and are left as they are: {damage}")
             return None
         for stream, rows in all_rows.items():
-            numbers = questions.wanted_rows(stream, rows)
+            numbers = yield from questions.wanted_rows(stream, rows)
             if numbers:
                 chosen[stream] = _select(rows, numbers)
                 room -= RECORD_HEADER_BYTES * len(numbers) + sum(chosen[stream].lengths)
@@ -161,12 +172,14 @@ class _Questions:
         self._live = live
         self._left = MOST_QUESTIONS
 
-    def wanted_rows(self, stream: int, rows: StreamRows) -> list[int]:
+    def wanted_rows(self, stream: int, rows: StreamRows) -> Generator[None, None, list[int]]:
         wanted: list[int] = []
         pending = [(0, len(rows.firsts))]
         while pending:
             start, stop = pending.pop()
             self._left -= 1
+            if self._left % QUESTIONS_A_STEP == 0:
+                yield
             if self._left >= 0:
                 count = self._live(stream, rows.firsts[start], rows.firsts[stop - 1] + rows.counts[stop - 1])
                 if count == 0:

@@ -51,7 +51,7 @@ class Segment:
         rows: stream -> its records, while they are loaded; always while it is not sealed.
         summary: what it holds of each stream, once it is sealed.
         unwritten: offset -> record, for those not in the file yet.
-        indexed: its index is on disk, so rows may be dropped.
+        indexed: its index is on disk and whole, so rows may be dropped.
         busy: it is being combined with others.
         stuck: it could not be combined (a record of it is damaged), so it is left alone.
     """

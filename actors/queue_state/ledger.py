@@ -130,14 +130,17 @@ class Ledger:
     def __repr__(self) -> str:
         return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"
 
-    def snapshot(self) -> list[Any]:
-        """All of it as plain values, for a checkpoint."""
-        segments = [list(segment[1:]) for segment in self._segments]
-        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout, segments, self.opened_us]
+    def facts(self) -> list[Any]:
+        """What a checkpoint has of it before its segments; ``opened_us`` is behind them."""
+        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout]
+
+    def all_segments(self) -> list[Segment]:
+        """The segments from ``base`` to ``high``: a list of the caller's own."""
+        return self._segments.copy()
 
     @classmethod
     def restored(cls, snapshot: list[Any]) -> Ledger:
-        """The ledger that ``snapshot`` was taken of."""
+        """The ledger of these ``facts``, a list of its segments' fields but their positions, and ``opened_us``."""
         name, epoch, base, min_sequence, owner_timeout, segments, *opened = snapshot
         ledger = cls(name, min_sequence)
         ledger.epoch = epoch

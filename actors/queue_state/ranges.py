@@ -53,6 +53,22 @@ CHUNK_RANGES = 512
 """Half of the most that one of the short lists holds, as in ``SpanMap``."""
 
 
+class FrozenRanges:
+    """What a ``RangeSet`` was at one time, to be looked at bit by bit while that changes."""
+
+    __slots__ = ("_lists",)
+
+    def __init__(self, lists: tuple[tuple[list[int], list[int]], ...]) -> None:
+        self._lists = lists
+
+    def __len__(self) -> int:
+        return sum(len(starts) for starts, _ in self._lists)
+
+    def columns(self) -> Iterator[tuple[list[int], list[int]]]:
+        """Starts and stops of some hundred ranges at a time, ascending."""
+        return iter(self._lists)
+
+
 class RangeSet:
     """A set of sequence numbers kept as ascending ranges that neither overlap nor touch.
 
@@ -60,7 +76,7 @@ class RangeSet:
     the middle of one long list moves megabytes. What neighbours in several short lists is joined or cut by whole lists.
     """
 
-    __slots__ = ("_counts", "_lows", "_starts", "_stops")
+    __slots__ = ("_counts", "_lent", "_lows", "_starts", "_stops")
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         # Never an empty short list. _lows[i] is _starts[i][0], _counts[i] how many numbers are in the ranges of _starts[i].
@@ -68,6 +84,8 @@ class RangeSet:
         self._stops: list[list[int]] = []
         self._lows: list[int] = []
         self._counts: list[int] = []
+        # The short lists that a frozen picture has too, by id: each is copied before it changes.
+        self._lent: set[int] = set()
         for start, stop in ranges:
             self.add(start, stop)
 
@@ -90,6 +108,11 @@ class RangeSet:
         other._stops = [stops.copy() for stops in self._stops]
         other._lows, other._counts = self._lows.copy(), self._counts.copy()
         return other
+
+    def frozen(self) -> FrozenRanges:
+        """A picture of the set as it is, at the cost of a copy of the list of lists; short lists that change later are copied then."""
+        self._lent = set(map(id, self._starts))
+        return FrozenRanges(tuple(zip(self._starts, self._stops, strict=True)))
 
     def __bool__(self) -> bool:
         return bool(self._lows)
@@ -118,6 +141,8 @@ class RangeSet:
         all_stops = self._stops
         if all_stops and all_stops[-1][-1] == start:
             # The usual case: on from where it ends.
+            if self._lent:
+                self._own(-1)
             all_stops[-1][-1] = stop
             self._counts[-1] += stop - start
             return stop - start
@@ -236,9 +261,19 @@ class RangeSet:
 
     # Changes.
 
+    def _own(self, which: int) -> None:
+        """Have short lists that no picture shares."""
+        starts = self._starts[which]
+        if id(starts) in self._lent:
+            self._lent.discard(id(starts))
+            self._starts[which] = starts.copy()
+            self._stops[which] = self._stops[which].copy()
+
     def _append(self, start: int, stop: int) -> None:
         """A range behind all others."""
         if self._lows and len(self._starts[-1]) < CHUNK_RANGES:
+            if self._lent:
+                self._own(-1)
             self._starts[-1].append(start)
             self._stops[-1].append(stop)
             self._counts[-1] += stop - start
@@ -250,6 +285,8 @@ class RangeSet:
 
     def _insert(self, which: int, index: int, start: int, stop: int) -> None:
         """A range before the one that is there, touching none."""
+        if self._lent:
+            self._own(which)
         starts, stops = self._starts[which], self._stops[which]
         starts.insert(index, start)
         stops.insert(index, stop)
@@ -261,6 +298,8 @@ class RangeSet:
 
     def _cut(self, which: int, index: int, last: int, after: int, starts: list[int], stops: list[int]) -> int:
         """Put ranges in the place of those from one place on, up to before another; returns how many numbers those had."""
+        if self._lent:
+            self._own(which)
         if which == last:
             old_starts, old_stops = self._starts[which], self._stops[which]
             gone = sum(old_stops[index:after]) - sum(old_starts[index:after])

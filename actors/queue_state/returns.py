@@ -9,7 +9,7 @@ from actors.queue_state.ranges import RangeSet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.queue_state.ranges import Range
+    from actors.queue_state.ranges import FrozenRanges, Range
 
 
 class Returns:
@@ -38,6 +38,10 @@ class Returns:
         for deliveries, ranges in sorted(self._ranges.items()):
             for start, stop in ranges:
                 yield start, stop, deliveries
+
+    def frozen(self) -> list[tuple[int, FrozenRanges]]:
+        """A picture of it as it is: ranges by count."""
+        return [(deliveries, ranges.frozen()) for deliveries, ranges in sorted(self._ranges.items())]
 
     def note(self, start: int, stop: int, deliveries: int) -> None:
         """The messages of a range have been delivered so often."""

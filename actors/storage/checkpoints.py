@@ -1,18 +1,29 @@
-"""When a store has its journal make a checkpoint, and what goes into it."""
+"""The checkpoints of a store: when they are made, and that no turn of the loop is long for it.
+
+A checkpoint is made in slices, with everybody else's work between them. First is found what nobody wants any more. Then comes the
+cut: whatever is recorded from there on will be replayed. Then each queue's state is encoded as it is when its turn comes, which is
+behind the cut; so a start applies events to a queue that it has already. That changes nothing (``QueueLog``), and it is all
+replayed, since a checkpoint is written when everything that it contains is durable.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
-from actors.storage.options import RECLAIM_INTERVAL
+from actors.storage.options import RECLAIM_INTERVAL, RECLAIM_PAUSE
 from journal import JournalError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from journal import Journal
+
+SLICE_STEPS = 4
+"""Steps of the journal's preparation in one slice, each of a millisecond or less."""
+SLICE_WORK = 400
+"""Pieces of the state that are encoded in one slice, each KiB of a piece counted as another: some milliseconds."""
 
 
 class Checkpoints:
@@ -20,22 +31,24 @@ class Checkpoints:
 
     Args:
         journal: what makes them.
-        snapshot: gives the state of everything as of now, encoded.
+        snapshot: gives the state of everything, encoded piece by piece, each as of when it is asked for (``snapshot.encoded``).
         live: as `Journal.checkpoint` asks.
         failed: told when one cannot be made: the journal takes nothing more.
 
     Attributes:
         halted: the store has failed: no more of them.
+        made: how many were handed to the journal since the start.
     """
 
     def __init__(
         self,
         journal: Journal,
-        snapshot: Callable[[], bytes],
+        snapshot: Callable[[], Iterator[bytes]],
         live: Callable[[int, int, int], int],
         failed: Callable[[StorageError], None],
     ) -> None:
         self.halted = False
+        self.made = 0
         self._journal = journal
         self._snapshot = snapshot
         self._live = live
@@ -43,37 +56,80 @@ class Checkpoints:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reclaim: asyncio.TimerHandle | None = None
         self._taken = 0
+        self._slices: Iterator[None] | None = None
+        self._seconds = 0.0
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on there is a clock."""
+        """From now on there is a clock, and turns to make slices in."""
         self._loop = loop
 
-    def stop(self) -> None:
-        """Make none by the clock any more."""
+    def finish(self) -> None:
+        """Make no more by the clock; and the last one, or the one that is under way, whole and now."""
         if self._reclaim is not None:
             self._reclaim.cancel()
+        if self._loop is not None:
+            # So that the next start has next to nothing to read.
+            self.make()
+            self._advance(whole=True)
+            self._loop = None
 
     def schedule(self) -> None:
-        """Something was acknowledged: give its room on the disk back within ``RECLAIM_INTERVAL``."""
+        """Something was acknowledged: give its room on the disk back within ``RECLAIM_INTERVAL``, or later if that is much work."""
         if self._reclaim is None and self._loop is not None:
-            self._reclaim = self._loop.call_later(RECLAIM_INTERVAL, self.reclaim)
+            delay = max(RECLAIM_INTERVAL, RECLAIM_PAUSE * self._seconds)
+            self._reclaim = self._loop.call_later(delay, self.reclaim)
 
     def reclaim(self) -> None:
         """Give room on the disk back, now and as long as there is more of it."""
         self._reclaim = None
         facts = self._journal.statistics()
+        behind = self._journal.checkpointing
         if facts.segments > 1:
             self.make()
-        if facts.disk_bytes != self._taken:
+        if facts.disk_bytes != self._taken or behind:
             # As long as it changes: what one checkpoint has combined the next one gives back.
             self._taken = facts.disk_bytes
             self.schedule()
 
     def make(self, done: Callable[[], None] | None = None) -> None:
-        """Make one, unless one is under way."""
+        """Begin one, unless one is under way; ``done`` is called, on a thread of the journal, when it is durable."""
         if self._journal.checkpointing or self.halted:
             return
-        try:
-            self._journal.checkpoint(self._snapshot(), self._live, done)
-        except JournalError as error:
-            self._failed(StorageError(str(error)))
+        self._slices = self._make(done)
+        self._advance()
+
+    def _advance(self, *, whole: bool = False) -> None:
+        """Make a slice, and have the loop go on with the next in its next turn; or make all that are left."""
+        while self._slices is not None and not self.halted:
+            try:
+                next(self._slices)
+            except StopIteration:
+                self._slices = None
+                return
+            except JournalError as error:
+                self._slices = None
+                self._failed(StorageError(str(error)))
+                return
+            if not whole and self._loop is not None:
+                self._loop.call_soon(self._advance)
+                return
+
+    def _make(self, done: Callable[[], None] | None) -> Iterator[None]:
+        """The slices of one checkpoint."""
+        loop = self._loop
+        begun = 0.0 if loop is None else loop.time()
+        for step, _ in enumerate(self._journal.prepare_checkpoint(self._live), 1):
+            if step % SLICE_STEPS == 0:
+                yield
+        self._journal.cut_checkpoint()
+        pieces: list[bytes] = []
+        work = 0
+        for piece in self._snapshot():
+            pieces.append(piece)
+            work += 1 + (len(piece) >> 10)
+            if work >= SLICE_WORK:
+                work = 0
+                yield
+        self._journal.store_checkpoint(b"".join(pieces), done)
+        self.made += 1
+        self._seconds = 0.0 if loop is None else loop.time() - begun

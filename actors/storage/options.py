@@ -14,6 +14,9 @@ ACKNOWLEDGE_DELAY = 0.02
 """and seconds that this then waits for something to be written with: 50 ms after the broker took them they are durable."""
 RECLAIM_INTERVAL = 2.0
 """Seconds after which what was acknowledged gives its room on the disk back, at the latest, when nothing else has a checkpoint made."""
+RECLAIM_PAUSE = 10
+"""How many times as long as the last checkpoint took to make it is until the next one for room's sake: with ten thousand busy queues
+it takes a second, and a tenth of the loop's time is enough for it."""
 PENDING_HIGH_BYTES = 64 * 1024 * 1024
 PENDING_LOW_BYTES = 16 * 1024 * 1024
 """What may wait to be written before senders are granted nothing, and when they are again: a disk that cannot follow must not fill the

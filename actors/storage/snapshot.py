@@ -10,11 +10,11 @@ Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages``
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -30,6 +30,7 @@ from actors.storage.codec import settings_from
 
 if TYPE_CHECKING:
     from actors.queue_state.entry_table import EntryTable
+    from actors.queue_state.ranges import FrozenRanges
 
 VERSION = 2
 READABLE = frozenset({1, VERSION})
@@ -48,6 +49,14 @@ COUNTERS = (
     "total_dead_lettered",
 )
 """The plain numbers of a ``QueueLog``."""
+
+
+ROWS = 512
+"""Rows of a table in one piece."""
+_BIN = struct.Struct(">BI")
+_BIN_32 = 0xC6
+"""msgpack's mark of bytes with a length of 32 bits, which its Packer writes together with the bytes only."""
+_PAIR_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -71,17 +80,32 @@ class Snapshot:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The payload of a checkpoint."""
-    packed: bytes = msgpack.packb(
-        {
-            "version": VERSION,
-            "store": snapshot.store_id,
-            "next_queue": snapshot.next_queue,
-            "queues": [_queue(queue) for queue in snapshot.queues],
-            "writers": list(snapshot.versions),
-        }
+    """The payload of a checkpoint, in one go."""
+    return b"".join(encoded(snapshot))
+
+
+def encoded(snapshot: Snapshot) -> Iterator[bytes]:
+    """The same piece by piece; none takes more than a millisecond or so to make.
+
+    What is to be the same in all of it is taken when the iteration begins: the queues that there are, the next queue's number, the
+    writers' versions. Each queue is taken as it is when its turn comes, all of it in one instant, whatever happens to it while its
+    pieces are made. A log that sees an event again stays as it is, so a start that replays from the beginning on finds one state.
+    """
+    packer = msgpack.Packer()
+    pack = packer.pack
+    queues = list(snapshot.queues)
+    head = _map(
+        packer,
+        ("version", pack(VERSION)),
+        ("store", pack(snapshot.store_id)),
+        ("next_queue", pack(snapshot.next_queue)),
+        rest=2,
     )
-    return packed
+    writers = pack("writers") + pack(list(snapshot.versions))
+    yield head + pack("queues") + _array_header(packer, len(queues))
+    for queue in queues:
+        yield from _queue(packer, queue)
+    yield writers
 
 
 def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snapshot:
@@ -101,23 +125,48 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
         raise StorageError(f"the checkpoint cannot be decoded: {error!r}") from error
 
 
-def _queue(queue: StoredQueue) -> dict[str, Any]:
+def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
+    """A queue, whose every part is taken before the first piece is given: by copies that cost little, or pictures."""
+    pack = packer.pack
     log = queue.log
-    return {
-        "number": queue.number,
-        "name": queue.name,
-        "settings": None if queue.settings is None else asdict(queue.settings),
-        "counters": [getattr(log, name) for name in COUNTERS],
-        "acknowledged": _pack_ranges(log.acknowledged),
-        "producers": list(log.producers.items()),
-        "temporary": list(log.temporary.items()),
-        "returns": [list(item) for item in log.returns],
-        "delayed": [[first, stop, due] for first, (stop, due) in log.delayed.items()],
-        "ledgers": [ledger.snapshot() for ledger in log.ledgers.values()],
-        "stages": [[*key, *_stage(stage)] for key, stage in log.stages.items()],
-        "total_discarded": log.total_discarded,
-        "deleted": [log.deleted_epoch, log.deleted_position],
-    }
+    acknowledged = log.acknowledged.frozen()
+    producers, temporary = list(log.producers.items()), list(log.temporary.items())
+    returns = log.returns.frozen()
+    delayed = log.delayed.copy()
+    ledgers = [(ledger.facts(), ledger.all_segments(), ledger.opened_us) for ledger in log.ledgers.values()]
+    stages = [
+        (list(key), stage.ranges.frozen(), stage.batches, stage.bytes, stage.delayed.copy())
+        for key, stage in log.stages.items()
+    ]
+    yield _map(
+        packer,
+        ("number", pack(queue.number)),
+        ("name", pack(queue.name)),
+        ("settings", pack(None if queue.settings is None else asdict(queue.settings))),
+        ("counters", pack([getattr(log, name) for name in COUNTERS])),
+        ("total_discarded", pack(log.total_discarded)),
+        ("deleted", pack([log.deleted_epoch, log.deleted_position])),
+        rest=7,
+    )
+    yield from _ranges(packer, "acknowledged", acknowledged)
+    yield from _rows(packer, "producers", producers)
+    yield from _rows(packer, "temporary", temporary)
+    yield pack("returns") + _array_header(packer, sum(len(ranges) for _, ranges in returns))
+    for deliveries, ranges in returns:
+        for starts, stops in ranges.columns():
+            yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
+    yield from _rows(packer, "delayed", _delayed(delayed))
+    yield pack("ledgers") + _array_header(packer, len(ledgers))
+    for facts, segments, opened_us in ledgers:
+        yield _array_header(packer, len(facts) + 2) + b"".join(map(pack, facts)) + _array_header(packer, len(segments))
+        for at in range(0, len(segments), ROWS):
+            yield b"".join(pack(segment[1:]) for segment in segments[at : at + ROWS])
+        yield pack(opened_us)
+    yield pack("stages") + _array_header(packer, len(stages))
+    for key, ranges, batches, size, held in stages:
+        yield _array_header(packer, len(key) + 4) + b"".join(map(pack, key))
+        yield from _bin(ranges)
+        yield pack(batches) + pack(size) + pack(_delayed(held))
 
 
 def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
@@ -141,11 +190,6 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)
 
 
-def _stage(stage: Stage) -> list[Any]:
-    delayed = [[first, stop, due] for first, (stop, due) in stage.delayed.items()]
-    return [_pack_ranges(stage.ranges), stage.batches, stage.bytes, delayed]
-
-
 def _stored_stage(ranges: bytes, batches: int, size: int, delayed: list[list[int]]) -> Stage:
     stage = Stage()
     stage.ranges = _unpack_ranges(ranges)
@@ -155,8 +199,41 @@ def _stored_stage(ranges: bytes, batches: int, size: int, delayed: list[list[int
     return stage
 
 
-def _pack_ranges(ranges: Iterable[tuple[int, int]]) -> bytes:
-    return array("q", list(chain.from_iterable(ranges))).tobytes()
+def _delayed(delayed: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
+    return [(first, stop, due) for first, (stop, due) in delayed.items()]
+
+
+def _rows(packer: msgpack.Packer, key: str, rows: list[Any]) -> Iterator[bytes]:
+    """A key and an array, some of its values at a time."""
+    pack = packer.pack
+    yield pack(key) + _array_header(packer, len(rows))
+    for at in range(0, len(rows), ROWS):
+        yield b"".join(map(pack, rows[at : at + ROWS]))
+
+
+def _ranges(packer: msgpack.Packer, key: str, ranges: FrozenRanges) -> Iterator[bytes]:
+    yield packer.pack(key)
+    yield from _bin(ranges)
+
+
+def _bin(ranges: FrozenRanges) -> Iterator[bytes]:
+    """Ranges as bytes of little-endian i64 pairs, some hundred of them at a time."""
+    yield _BIN.pack(_BIN_32, len(ranges) * _PAIR_BYTES)
+    for starts, stops in ranges.columns():
+        pairs = array("q", bytes(len(starts) * _PAIR_BYTES))
+        pairs[::2], pairs[1::2] = array("q", starts), array("q", stops)
+        yield pairs.tobytes()
+
+
+def _map(packer: msgpack.Packer, *items: tuple[str, bytes], rest: int) -> bytes:
+    """The beginning of a map, and these of its items; ``rest`` others follow."""
+    header: bytes = packer.pack_map_header(len(items) + rest)
+    return header + b"".join(packer.pack(key) + value for key, value in items)
+
+
+def _array_header(packer: msgpack.Packer, count: int) -> bytes:
+    header: bytes = packer.pack_array_header(count)
+    return header
 
 
 def _unpack_ranges(packed: bytes) -> RangeSet:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,7 +27,7 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
+from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from actors.storage.table import JournalEntryTable, entry_cache
 from journal import (
     ITEMS_PREFIX_BYTES,
@@ -135,11 +135,8 @@ class Storage:
         Raises:
             StorageError: the disk failed at it, and had not before. What was confirmed is durable all the same.
         """
-        self._checkpoints.stop()
         self._write_acknowledged()
-        if self._loop is not None:
-            # So that the next start has next to nothing to read.
-            self._checkpoints.make()
+        self._checkpoints.finish()
         try:
             self._journal.close()
         except (JournalError, OSError) as error:
@@ -340,6 +337,7 @@ class Storage:
             "syncs": facts.syncs,
             "groups": facts.groups,
             "records": facts.records,
+            "checkpoints": self._checkpoints.made,
             "sync_ms": round(facts.mean_sync_seconds * 1000, 3),
             "free_bytes": self._files.free_bytes(self.directory),
             "cache_bytes": self._cache.bytes,
@@ -349,8 +347,8 @@ class Storage:
 
     # --- checkpoints
 
-    def _snapshot(self) -> bytes:
-        return encode_snapshot(Snapshot(self.store_id, self._next_queue, self.queues, self.versions))
+    def _snapshot(self) -> Iterator[bytes]:
+        return encoded(Snapshot(self.store_id, self._next_queue, self.queues, self.versions))
 
     def _live(self, stream: int, first: int, stop: int) -> int:
         queue = self._queues.get(stream)

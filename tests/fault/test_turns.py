@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.fault import turns
-from tests.fault.turns import LIMIT, TimedSelector, report, timed
+from tests.fault.turns import LIMIT, TimedSelector, Turns, report, timed
 
 
 def test_every_turn_of_a_purge_is_seen_and_all_of_it_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,14 +18,20 @@ def test_every_turn_of_a_purge_is_seen_and_all_of_it_is_gone(capsys: pytest.Capt
     assert "the longest" in told
 
 
+def test_many_queues_are_used_and_checkpoints_made_meanwhile(capsys: pytest.CaptureFixture[str]) -> None:
+    turns.main(["queues", "--queues", "20", "--seconds", "0.2"])
+    assert "messages in 20 queues" in capsys.readouterr().out
+
+
 def test_a_turn_that_is_too_long_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    async def busy(selector: TimedSelector) -> None:
+    async def busy(selector: TimedSelector) -> Turns:
         await asyncio.sleep(0)
-        selector.turns.clear()
+        selector.begin()
         until = time.thread_time() + 2 * LIMIT
         while time.thread_time() < until:
             pass
         await asyncio.sleep(0)
+        return selector.measured()
 
     assert not report(timed(busy), 1.0)
     assert "1 up to 50 ms" in capsys.readouterr().out

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal import Journal, JournalDamagedError, Located, UnknownItemError
+from journal import Journal, JournalDamagedError, Located, UnknownItemError, index
 from journal.catalog import LOADED_INDEXES, OPEN_FILES
 from journal.format import StreamRows
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, Watched, segments
@@ -253,3 +253,25 @@ def test_finding_agrees_with_looking_at_every_record(steps: list[tuple[int, int]
 
 def test_columns_of_a_row_take_twenty_bytes() -> None:
     assert sum(column.itemsize for column in StreamRows.empty()) == 20
+
+
+def test_a_segment_whose_index_is_damaged_is_read_whole_once_and_not_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = Opened(SimulatedDisk())
+    for item in range(200):
+        opened.items(1, item, 1, bytes(300))
+        opened.run()
+    opened.checkpoint()
+    opened.journal.close()
+    disk = opened.disk.restart()
+    name = next(name for name in disk.names(DIRECTORY) if name.endswith(".index"))
+    content = disk.content(DIRECTORY / name)
+    disk.replace(DIRECTORY / name, content[:-1] + bytes([content[-1] ^ 1]))
+    scans: list[object] = []
+    whole = index.rows_by_scan
+    monkeypatch.setattr(index, "rows_by_scan", lambda files, segment: scans.append(segment) or whole(files, segment))
+    again = Opened(disk)
+    assert len(again.journal._catalog.segments) > LOADED_INDEXES + 5
+    for _ in range(3):
+        for item in range(0, 200, 5):
+            assert again.journal.read(1, item).first == item
+    assert len(scans) == 1
