@@ -88,9 +88,13 @@ def drain(queue: QueueState, messages: int = 10**6) -> list[tuple[int, list[byte
         queue.tick(0.0)
 
 
+DELETED = ("deleted_epoch", "deleted_position")
+
+
 def facts_of(log: QueueLog) -> dict[str, Any]:
     return {
-        name: getattr(log, name) for name in (*COUNTERS, "acknowledged", "producers", "ledgers", "returns", "delayed")
+        name: getattr(log, name)
+        for name in (*COUNTERS, "acknowledged", "producers", "ledgers", "returns", "delayed", *DELETED)
     }
 
 
@@ -138,6 +142,33 @@ def test_the_state_that_is_recovered_is_the_state_that_was(directory: Path) -> N
     for _ in range(2):
         again = Bench(directory)
         assert facts_of(again.recovered().log) == before
+        again.close()
+
+
+@in_loop
+def test_a_deleted_subscription_stays_deleted_and_its_epochs_and_positions_are_not_given_out_again(
+    directory: Path,
+) -> None:
+    bench = Bench(directory)
+    queue = bench.declare()
+    send(queue, b"a", b"b", b"c")
+    queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
+    queue.reserve("own", 1, 0, messages=2, size=LARGE, wait=0.0, below=None, now=0.0)
+    queue.detach("own", 0.0)
+    assert queue.release_subscription("sub", 0.0, delete=True) == 2
+    before = facts_of(queue.log)
+    bench.committer.run()
+    # What a crash would leave, which is read from the log; and a close in good order, which leaves a checkpoint.
+    shutil.copytree(directory, directory.with_name("after"))
+    bench.close()
+    for where in (directory, directory.with_name("after")):
+        again = Bench(where)
+        recovered = again.recovered()
+        assert facts_of(recovered.log) == before
+        facts = recovered.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
+        assert (facts.epoch, facts.base, facts.high) == (2, 2, 2)
+        recovered.detach("own", 0.0)
+        assert [payload for _, payloads, _ in drain(recovered) for payload in payloads] == [b"a", b"b", b"c"]
         again.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from actors.queue_state.events import (
     QueuePurged,
     ReservationCommitted,
     ReservedRange,
+    SubscriptionDeleted,
     SubscriptionOpened,
     SubscriptionReleased,
 )
@@ -44,7 +46,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(MessagesExpired, RANGES),
     st.builds(MessagesMoved, RANGES),
     st.builds(QueuePurged, RANGES),
-    st.builds(SubscriptionOpened, NAMES, NUMBERS, NUMBERS, st.none() | st.floats(0, 1e6)),
+    st.builds(SubscriptionOpened, NAMES, NUMBERS, NUMBERS, st.none() | st.floats(0, 1e6), NUMBERS),
     st.builds(
         MessagesReserved,
         NAMES,
@@ -53,6 +55,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(ReservationCommitted, NAMES, NUMBERS),
     st.builds(SubscriptionReleased, NAMES, NUMBERS),
+    st.builds(SubscriptionDeleted, NAMES, NUMBERS, NUMBERS),
 )
 
 
@@ -60,6 +63,11 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
 def test_every_event_comes_back_as_it_was(queue: int, event: Event) -> None:
     kind, payload = codec.encode(queue, event)
     assert codec.decode(kind, memoryview(payload)) == (queue, event)
+
+
+def test_the_opening_of_an_older_journal_is_read() -> None:
+    payload = msgpack.packb([3, "sub", 2, 0, None])
+    assert codec.decode(codec.OPENED, memoryview(payload)) == (3, SubscriptionOpened("sub", 2, 0, None))
 
 
 @given(
