@@ -8,7 +8,7 @@ starter keeps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar, cast, get_origin
 
 from streams.blocked_loop import unwatch, watch
@@ -22,8 +22,8 @@ _supervisors: Final[set[asyncio.Task[None]]] = set()
 """The event loop holds tasks weakly; this holds every running stream until it ends."""
 
 
-class Running(Generic[M]):
-    """The handle of a running stream: awaitable, cancellable.
+class Running(Coroutine[Any, Any, M], Generic[M]):
+    """The handle of a running stream: awaitable, cancellable, a coroutine where asyncio asks for one, and a block (``async with``).
 
     Awaiting it gives the sink's result or raises the stream's failure; cancelling a task that awaits it cancels the stream. A failure
     that nobody awaits goes to the loop's exception handler.
@@ -33,16 +33,71 @@ class Running(Generic[M]):
         name: the graph's name.
     """
 
-    __slots__ = ("__weakref__", "_m", "_result", "name", "value")
+    __slots__ = ("__weakref__", "_m", "_result", "_waiting", "name", "value")
 
     def __init__(self, m: Materialization, result: asyncio.Future[M], value: Any, name: str) -> None:
         self._m: Final = m
         self._result: Final = result
+        self._waiting: dict[asyncio.Task[Any] | None, Coroutine[Any, Any, M]] = {}
+        """The tasks that have taken the handle for their coroutine, and the waiting of each."""
         self.value: Final = value
         self.name: Final = name
 
     def __await__(self) -> Generator[Any, None, M]:
         return self._wait().__await__()
+
+    # What makes it a coroutine to asyncio, for ``group.create_task(graph.run())`` and its like: each task has a waiting of its own.
+
+    def send(self, value: Any, /) -> Any:
+        """Goes on with the waiting of the task that runs now."""
+        task = asyncio.current_task()
+        waiting = self._waiting.get(task)
+        if waiting is None:
+            waiting = self._waiting[task] = self._wait()
+        return self._step(task, waiting.send, value)
+
+    def throw(self, error: Any, /, *value_and_traceback: Any) -> Any:
+        """Raises ``error``, a cancellation say, where the task of now waits."""
+        task = asyncio.current_task()
+        waiting = self._waiting.get(task)
+        if waiting is None:  # the task was cancelled before its first step
+            waiting = self._waiting[task] = self._end_with(error)
+            return self._step(task, waiting.send, None)
+        return self._step(task, waiting.throw, error, *value_and_traceback)
+
+    async def _end_with(self, error: BaseException) -> M:
+        await self.stop()
+        raise error
+
+    def close(self) -> None:
+        """A task that was never begun lets go of it: cancels, since nobody else may wait."""
+        if not self._waiting:
+            self.abandon()
+
+    def _step(self, task: asyncio.Task[Any] | None, step: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return step(*arguments)
+        except BaseException:
+            del self._waiting[task]
+            raise
+
+    async def __aenter__(self) -> Running[M]:
+        return self
+
+    async def __aexit__(self, exception: type[BaseException] | None, _error: object, _traceback: object) -> None:
+        """At the end of the block waits for the stream, and raises its failure; where the block fails, stops it.
+
+        A stream that was cancelled within the block, with `cancel` or `stop`, has ended as it should.
+        """
+        if exception is not None:
+            await self.stop()
+            return
+        try:
+            await self._wait()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._result.cancelled() or (task is not None and task.cancelling()):
+                raise
 
     async def _wait(self) -> M:
         result = self._result

@@ -13,6 +13,7 @@ from streams.materialize import Materialization
 from streams.operators.via import awaiting_functions, functions, positive
 from streams.publishers.blocks import BinaryFile, expect_file
 from streams.stages.map_async import MapAsyncUnordered
+from streams.stages.map_blocking import MapBlockingUnordered
 from streams.stages.relay import PublisherSink
 from streams.stages.stage import StagePublisher, discard
 from streams.subscribers.file import FileSink, IOResult
@@ -128,6 +129,28 @@ class Sink(Generic[I_contra, M_co]):
 
         positive("foreach_async", "parallelism", parallelism)
         return Sink(attach_stage, "foreach_async")
+
+    @staticmethod
+    def foreach_blocking(parallelism: int, f: Callable[[T], object]) -> Sink[T, int]:
+        """Calls ``f``, which may block, with each element, in threads, ``parallelism`` at a time; results in how many there were.
+
+        What ``f`` returns is of no interest, and may be None. The threads are as those of `map_blocking`.
+        """
+        functions("foreach_blocking", f=f)
+        positive("foreach_blocking", "parallelism", parallelism)
+
+        @functools.wraps(f)  # for its name, in failures
+        def run(element: T) -> T:
+            f(element)
+            return element
+
+        def attach_stage(publisher: Publisher[T], m: Materialization) -> asyncio.Future[int]:
+            stage: StagePublisher[T, T] = StagePublisher(
+                publisher, lambda downstream: MapBlockingUnordered(downstream, m, parallelism, run, "foreach_blocking")
+            )
+            return attach(stage, Foreach(m, discard))
+
+        return Sink(attach_stage, "foreach_blocking")
 
     @staticmethod
     def collect(limit: int = DEFAULT_COLLECT_LIMIT) -> Sink[T, list[T]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams.contract import Publisher
@@ -15,6 +15,7 @@ from streams.operators.every import Operators
 from streams.operators.via import member, positive
 from streams.overflow import OverflowStrategy
 from streams.publishers.async_iterable import AsyncIterablePublisher, async_opener
+from streams.publishers.blocking_iterable import BlockingIterablePublisher
 from streams.publishers.blocks import BLOCK_BYTES, BinaryFile, BlockPublisher, expect_file
 from streams.publishers.future import Awaited, FuturePublisher, waiting
 from streams.publishers.generated import cycled, repeatable, unfolded, unfolded_async
@@ -31,7 +32,7 @@ from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach
 from streams.stages.framing import MAX_LINE_BYTES, LineFraming
 from streams.stages.relay import Relay
 from streams.stages.stage import StageFlow
-from streams.subscribers.iterate import ITERATION_PREFETCH, iterate
+from streams.subscribers.iterate import ITERATION_PREFETCH, iterate, iterate_blocking
 
 if TYPE_CHECKING:
     from reactivex.abc import ObservableBase, SchedulerBase
@@ -100,6 +101,19 @@ class Source(Operators, Generic[T_co]):
         if prefetch < 1:
             raise ValueError(f"iterate: prefetch must be at least 1, not {prefetch}")
         return iterate(self, prefetch)
+
+    def iterate_blocking(self, prefetch: int = ITERATION_PREFETCH) -> Generator[T_co, None, None]:
+        """The elements one by one, for ``for`` in synchronous code; as `run_blocking`, on an event loop of its own.
+
+        That loop runs while the next element is waited for, and stands still while the body works: what has a time limit may reach it
+        meanwhile. Leaving the ``for`` cancels the run when the generator is closed, which ``contextlib.closing`` does at once.
+
+        Raises:
+            RuntimeError: an event loop is running in this thread, and would be blocked.
+        """
+        if prefetch < 1:
+            raise ValueError(f"iterate_blocking: prefetch must be at least 1, not {prefetch}")
+        return iterate_blocking(self, prefetch)
 
     @overload
     def broadcast(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
@@ -257,6 +271,18 @@ class Source(Operators, Generic[T_co]):
         """
         opened = async_opener(iterable)
         return Source(lambda m: (AsyncIterablePublisher(m, opened, "async iterable"), None), "async iterable")
+
+    @staticmethod
+    def from_blocking_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+        """What an iterable gives whose next element may be long in coming: it is gone through in a thread, as far as it is asked for.
+
+        A wait in the iterable cannot be interrupted: at the end of the stream the handle waits for it, as for `map_blocking`.
+
+        Args:
+            iterable: as in `from_iterable`. What a function returns is closed in the same thread.
+        """
+        opened = opener(iterable)
+        return Source(lambda m: (BlockingIterablePublisher(m, opened, "blocking iterable"), None), "blocking iterable")
 
     @staticmethod
     def tick(seconds: float, initial_delay: float = 0.0) -> Source[int]:

@@ -33,6 +33,7 @@ class Threads:
         "_context",
         "_exited",
         "_jobs",
+        "_last",
         "_limit",
         "_loop",
         "_name",
@@ -48,6 +49,7 @@ class Threads:
         self._context = copy_context()
         """What the loop is told is told in: a thread's own context is empty, and what is called then goes on down the stream."""
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._last: list[tuple[Context, Callable[[Any], Any]]] = []
         self._calls = 0
         self._threads: list[threading.Thread] = []
         self._running = 0
@@ -64,6 +66,13 @@ class Threads:
             self._start_thread()
         self._calls += 1
         self._jobs.put((copy_context(), f, argument, done))
+
+    def last(self, f: Callable[[Any], Any]) -> None:
+        """Has one thread call ``f`` with None as its last work, and ends the threads; nobody is told how that went."""
+        if not self._stopped:
+            if self._running:
+                self._last.append((copy_context(), f))
+            self.stop()
 
     def stop(self) -> None:
         """Ends the threads: those in a call when that returns, and nobody is told of it."""
@@ -106,6 +115,10 @@ class Threads:
             self._tell(self._called, done, result, failure)
             # A thread that waits must not keep what it last worked on.
             del job, context, f, argument, done, result, failure
+        while self._last:
+            last_context, last = self._last.pop()
+            with contextlib.suppress(Exception):
+                last_context.run(last, None)
         self._tell(self._thread_over)
 
     def _tell(self, callback: Callable[..., None], *arguments: Any) -> None:

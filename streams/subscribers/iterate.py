@@ -1,9 +1,9 @@
-"""`async for` over a source, under back-pressure."""
+"""`async for` over a source, and ``for`` in synchronous code, under back-pressure."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from typing import Final, TypeVar
 
 from streams.contract import Publisher
@@ -37,3 +37,33 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
         await running
     finally:
         await running.stop()
+
+
+def iterate_blocking(source: SourceLike[T], prefetch: int) -> Generator[T, None, None]:
+    """`iterate` on an event loop of its own, which runs whenever the next element is waited for."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _iterate_blocking(source, prefetch)
+    raise RuntimeError(
+        "iterate_blocking() would block the event loop that runs in this thread: use async for over the source instead"
+    )
+
+
+def _iterate_blocking(source: SourceLike[T], prefetch: int) -> Generator[T, None, None]:
+    with asyncio.Runner() as runner:
+        elements = iterate(source, prefetch)
+
+        try:
+            while found := runner.run(_next(elements)):
+                yield found[0]
+        finally:
+            runner.run(elements.aclose())
+
+
+async def _next(elements: AsyncGenerator[T, None]) -> tuple[T, ...]:
+    """The next element, if there is one."""
+    try:
+        return (await anext(elements),)
+    except StopAsyncIteration:
+        return ()

@@ -34,8 +34,8 @@ def test_a_program_of_the_overview_prints_what_it_says(program: str, capsys: pyt
     assert capsys.readouterr().out.splitlines() == re.findall(r"print\(.*\)  # (.*)", program)
 
 
-def test_two_programs_print_something_and_one_is_a_test_with_expectations() -> None:
-    assert sum("print(" in program for program in PROGRAMS) == 2
+def test_three_programs_print_something_and_one_is_a_test_with_expectations() -> None:
+    assert sum("print(" in program for program in PROGRAMS) == 3
     assert sum("expect_next(" in program for program in PROGRAMS) == 1
 
 

@@ -135,6 +135,12 @@ def _only(count: int, source: Callable[[], Source[Any]]) -> Callable[[int], Sour
 SOURCES: list[SourceCase] = [
     SourceCase("from_iterable", lambda n: Source.from_iterable(range(n)), lambda: Source.iterable(itertools.count)),
     SourceCase("iterable", lambda n: Source.iterable(lambda: iter(range(n))), lambda: Source.iterable(itertools.count)),
+    SourceCase(
+        "from_blocking_iterable",
+        lambda n: Source.from_blocking_iterable(lambda: iter(range(n))),
+        lambda: Source.from_blocking_iterable(itertools.count),
+        virtual_time=False,
+    ),
     SourceCase("range", Source.range, lambda: Source.range(2**62)),
     SourceCase("of", lambda n: Source.of(*range(n))),
     SourceCase("single", _only(1, lambda: Source.single(7))),
@@ -239,6 +245,7 @@ SINKS: list[SinkCase] = [
     ),
     SinkCase("foreach", lambda: Sink.foreach(str), len),
     SinkCase("foreach_async", lambda: Sink.foreach_async(4, _nothing), len),
+    SinkCase("foreach_blocking", lambda: Sink.foreach_blocking(2, str), len, virtual_time=False),
     SinkCase("collect", Sink.collect, list, endless=False),
     SinkCase("fold", lambda: Sink.fold(0, int.__add__), sum),
     SinkCase("fold_async", lambda: Sink.fold_async(0, _add), sum),
