@@ -32,17 +32,29 @@ def entry_cache(limit: int) -> EntryCache:
 
 
 class JournalEntry(Entry):
-    """An entry that knows what its record takes.
+    """An entry that knows what its record takes, and has the cache know when its messages are used.
 
     Attributes:
+        key: what the cache has it under.
         stored: bytes of the record's payload.
     """
 
-    __slots__ = ("stored",)
+    __slots__ = ("_cache", "key", "stored")
 
-    def __init__(self, first: int, stop: int, table: JournalEntryTable, stored: int) -> None:
+    def __init__(
+        self, first: int, stop: int, table: JournalEntryTable, key: tuple[int, int], cache: EntryCache, stored: int
+    ) -> None:
         super().__init__(first, stop, table)
+        self._cache = cache
+        self.key = key
         self.stored = stored
+
+    @property
+    def batch(self) -> MessageBatch:
+        """See ``Entry``; what is in the cache stays the longer for it."""
+        self._cache.get(self.key)
+        batch = self._batch
+        return batch if batch is not None else self._table.load(self)
 
 
 class JournalEntryTable:
@@ -101,7 +113,7 @@ class JournalEntryTable:
             if located is None:
                 raise self._lost(first)
             return located.payload_bytes
-        entry = JournalEntry(first, first + len(event.batch), self, self.appended)
+        entry = self._entry(first, first + len(event.batch), self.appended)
         entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
         self._entries[first] = entry
         self._cache.put((self._stream, first), entry, entry.size)
@@ -117,7 +129,7 @@ class JournalEntryTable:
             return None
         entry = self._entries.get(located.first)
         if entry is None:
-            entry = JournalEntry(located.first, located.stop, self, located.payload_bytes)
+            entry = self._entry(located.first, located.stop, located.payload_bytes)
             self._entries[located.first] = entry
         return entry
 
@@ -134,6 +146,9 @@ class JournalEntryTable:
             return
         for first, end, size in self._journal.spans(self._stream, start, stop):
             yield Extent(first, end, size)
+
+    def _entry(self, first: int, stop: int, stored: int) -> JournalEntry:
+        return JournalEntry(first, stop, self, (self._stream, first), self._cache, stored)
 
     def discard(self, first: int) -> None:
         """See ``EntryTable``; the disk gets the room back when the journal finds nothing alive beside it."""

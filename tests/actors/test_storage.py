@@ -357,3 +357,37 @@ def test_a_second_broker_on_the_same_directory_is_refused_by_name(directory: Pat
     with pytest.raises(StorageError, match=f"{directory}.*another broker"):
         Storage.open(directory)
     bench.close()
+
+
+@in_loop
+def test_the_cache_keeps_what_was_used_last_and_counts_how_often_it_had_what_was_wanted(directory: Path) -> None:
+    bench = Bench(directory, cache_bytes=3_000)
+    queue = bench.declare()
+    table = queue.log.table
+    for _ in range(3):
+        send(queue, bytes(900))
+    bench.committer.run()
+    entries = [table.at(number) for number in range(3)]
+
+    def loaded() -> list[bool]:
+        return [entry is not None and entry.loaded for entry in entries]
+
+    def counted() -> tuple[int, int]:
+        facts = bench.storage.statistics()
+        return facts["cache_hits"], facts["cache_misses"]
+
+    assert (loaded(), counted()) == ([True, True, True], (0, 0))
+    assert entries[0] is not None
+    assert entries[0].part(0, 1).payloads.tolist() == [bytes(900)]
+    assert counted() == (1, 0)
+    send(queue, bytes(900))
+    assert loaded() == [True, False, True], "the first was used, the second never"
+    assert entries[1] is not None
+    assert len(entries[1].batch) == 1
+    assert counted() == (1, 1)
+    assert loaded() == [True, True, False]
+    bench.storage.set_memory_pressure(True)
+    assert loaded() == [False, False, False]
+    assert len(entries[0].batch) == 1
+    assert counted() == (1, 2)
+    bench.close()
