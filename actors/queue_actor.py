@@ -271,7 +271,8 @@ class QueueActor(LoopActor):
         self._state.store(self.loop.time(), self._wall_us())
 
     def _wall_us(self) -> int:
-        return int(self._wall_clock() * US_PER_SECOND)
+        # The wire has no times before 1970, whatever the clock was set to.
+        return max(0, int(self._wall_clock() * US_PER_SECOND))
 
     def _store_dead_letters(self, message: StoreDeadLetters) -> None:
         self._output.dead_letters_from(message.origin, message.source)

@@ -32,7 +32,9 @@ SHUTDOWN_TIMEOUT = 5.0
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
-"""A broker in memory cannot count its starts; none restarts faster, and 32 bits last until 2037."""
+"""A broker in memory cannot count its starts; none restarts faster. 32 bits hold them until 2037, and begin anew then."""
+EPOCHS = 1 << 32
+"""What the ids of messages have room for."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -67,7 +69,7 @@ class Broker:
         self._storage = storage
         self._listen_on = listen
         self.connections: dict[int, BrokerConnection] = {}
-        self.epoch = int((time.time() - EPOCH_START) * EPOCHS_A_SECOND)
+        self.epoch = epoch_at(time.time())
         self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
         self.watermarks: Watermarks
@@ -284,6 +286,14 @@ class Broker:
     def _bound(self, index: int) -> str:
         host, port = self._servers[index].sockets[0].getsockname()[:2]
         return str(Address(host, port))
+
+
+def epoch_at(now: float) -> int:
+    """The epoch of a broker in memory that starts at ``now``, seconds since 1970; whatever the clock says, it fits the messages' ids.
+
+    It grows from one start to the next but where it begins anew: in 2037, and at the beginning of 2020 for a clock that was set before.
+    """
+    return int((now - EPOCH_START) * EPOCHS_A_SECOND) % EPOCHS
 
 
 def _open_storage(config: BrokerConfig, directory: str) -> Storage:

@@ -12,6 +12,7 @@ from actors.batch import MessageBatch
 from streams.testkit import TestSink, TestSource, settle
 from transport import Broker, BrokerConfig, Delivery, LocalProtocolError, Receiver, Sender
 from transport.administration_commands import resident_bytes
+from transport.broker import epoch_at
 from transport.wire import (
     VERSION,
     Ack,
@@ -588,3 +589,30 @@ def test_queue_limits_that_cannot_be_are_refused_when_configured() -> None:
     with pytest.raises(ValueError, match="visibility timeout"):
         BrokerConfig(visibility_timeout=0)
     assert Broker().config == BrokerConfig()
+
+
+@pytest.mark.parametrize(
+    ("year", "seconds"),
+    [("1969", -1.0), ("1970", 0.0), ("2019", 1_577_836_799.0), ("2037", 2_120_000_000.0), ("9999", 253_000_000_000.0)],
+)
+def test_a_broker_in_memory_serves_receivers_whatever_year_its_clock_says(
+    run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch, year: str, seconds: float
+) -> None:
+    monkeypatch.setattr("transport.broker.time.time", lambda: seconds)
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            assert 0 <= broker.epoch < 2**32, year
+            sender = await opened.open(broker.send_address, "sender")
+            await sender.expect(Demand)
+            sender.send(Send(0, None, MessageBatch.from_payloads([b"x"])))
+            receiver = await opened.open(broker.receive_address, "receiver")
+            receiver.send(Request(1, 1_000))
+            assert (await receiver.expect(Deliver)).batch.payloads.tolist() == [b"x"]
+
+    run(main)
+
+
+def test_the_epoch_of_a_broker_in_memory_grows_from_start_to_start() -> None:
+    for seconds in (0.0, 1_577_836_800.0, 1_760_000_000.0, 2_200_000_000.0):
+        assert 0 < epoch_at(seconds + 0.125) - epoch_at(seconds) < 3
