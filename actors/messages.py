@@ -10,7 +10,7 @@ for each batch are named tuples, which are made in a third of a frozen dataclass
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -28,8 +28,6 @@ FetchedMessages = FetchedRange
 
 DEFAULT_RECEIVE_BYTES = 8 * 1024 * 1024
 """Byte demand that goes with a demand for messages when none is stated."""
-
-# --- from senders
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,10 +387,11 @@ class ReservationCommitted:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRanges:
-    """What was asked for, in order of position: references to stored batches, made as they are iterated."""
+    """What was asked for, or its first part, in order of position; ``rest`` is where the next part begins, None when this is all."""
 
     request: int
-    ranges: Iterable[FetchedRange]
+    ranges: Sequence[FetchedRange]
+    rest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pykka
 
-from actors.errors import DiskBehindError, QueueError, StorageError
+from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
 from actors.later_reply import LaterReply
 from actors.loop_actor import LoopActor
 from actors.messages import (
@@ -149,25 +149,32 @@ class QueueActor(LoopActor):
         handler = _HANDLERS.get(kind)
         if handler is None:
             raise TypeError(f"a queue actor does not handle {kind.__name__}; actors.messages has what it does")
-        if kind is not SendMessages and self._state.storing and kind is not Mark:
-            # What was accepted comes first: no other command may see the queue without it.
-            self._store()
         try:
-            reply = handler(self, message)
-            if kind is SendMessages:
-                # Accepting asks for nothing: what comes of it comes when it is stored.
-                return reply
-        except QueueError as error:
-            connection = getattr(message, "connection", None)
-            if connection is None:
-                raise
-            reply = Refused(error.code, str(error), getattr(message, "request", None), error.close)
-            # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
-            if self._state.storing:
+            if kind is not SendMessages and self._state.storing and kind is not Mark:
+                # What was accepted comes first: no other command may see the queue without it.
                 self._store()
+            try:
+                reply = handler(self, message)
+                if kind is SendMessages:
+                    # Accepting asks for nothing: what comes of it comes when it is stored.
+                    return reply
+            except QueueError as error:
+                connection = getattr(message, "connection", None)
+                if connection is None:
+                    raise
+                reply = Refused(error.code, str(error), getattr(message, "request", None), error.close)
+                # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
+                if self._state.storing:
+                    self._store()
+                self._carry_out()
+                self._output.tell(connection, reply, self._state.last_event)
             self._carry_out()
-            self._output.tell(connection, reply, self._state.last_event)
-        self._carry_out()
+        except QueueGoneError:
+            # It was deleted, and is about to hear of it: that is no failure. Its connections are told as it stops.
+            self.stop()
+            if self.asked:
+                raise
+            return None
         return reply
 
     def on_restart(self, failure: BaseException) -> None:
@@ -358,8 +365,9 @@ class QueueActor(LoopActor):
         return self._reply(message.connection, ReservationCommitted(message.request, base))
 
     def _fetch(self, message: FetchReserved) -> LaterReply:
-        ranges = self._state.fetch(message.connection, message.start, message.stop)
-        return self._reply(message.connection, FetchedRanges(message.request, ranges))
+        step = self._state.fetch(message.connection, message.start, message.stop).step()
+        answer = FetchedRanges(message.request, step.ranges, step.rest)
+        return self._output.reply(message.connection, answer, step.after)
 
     def _browse(self, message: BrowseMessages) -> LaterReply:
         browsed = self._state.browse(message.start, message.stop)

@@ -1,12 +1,12 @@
 """The actor of one subscription connection: the owner's reservations and commits, and the fetching of what is reserved or stored.
 
-A fetch is answered by the queue at once with references to stored batches; this actor streams them under the client's demand. One that
-browses is answered step by step, the next being asked for when the last is sent and the client wants more.
+A fetch is answered by the queue step by step, the next being asked for when the last is sent and the client wants more; this actor streams
+what is in it under the client's demand. Only the queue reads what it stores: this actor may outlive it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from typing import Protocol as TypingProtocol
@@ -19,7 +19,6 @@ from actors.connection_messages import (
     ReserveRequested,
     Writable,
 )
-from actors.errors import DataLossError
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -132,9 +131,9 @@ class SubscriptionPublisher(LoopActor):
         self._ranges: Iterator[FetchedMessages] = iter(())
         self._next: FetchedMessages | None = None
         self._browses = options.browses
-        # Where the next step of a browse begins, while it is not asked for; and where the browse ends.
+        # Where the next step of a fetch begins, while it is not asked for; and where the fetch ends.
         self._rest: int | None = None
-        self._browse_end = 0
+        self._fetch_end = 0
         self._ended = False
 
     def on_start(self) -> None:
@@ -189,12 +188,9 @@ class SubscriptionPublisher(LoopActor):
             case FetchRequested():
                 self._fetch(message)
             case BrowsedMessages():
-                self._browsed(message)
+                self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
             case FetchedRanges():
-                self._answered = True
-                self._ranges = iter(message.ranges)
-                self._advance()
-                self._stream()
+                self._step(message.ranges, message.rest)
             case MessagesReserved():
                 self._port.reserved(message)
             case ReservationCommitted():
@@ -220,17 +216,17 @@ class SubscriptionPublisher(LoopActor):
         self._fetching = message.request
         self._fetched = 0
         self._answered = False
+        self._rest, self._fetch_end = message.start, message.stop
         if self._browses:
-            self._rest, self._browse_end = message.start, message.stop
             self._stream()
         else:
-            self._queue.tell(FetchReserved(self.actor_ref, message.request, message.start, message.stop))
+            # At once, for it may be refused.
+            self._read(message.request, message.start)
 
-    def _browsed(self, message: BrowsedMessages) -> None:
+    def _step(self, ranges: Iterable[FetchedMessages], rest: int | None) -> None:
         """Have one step at hand, and know where the next begins."""
-        self._answered = message.end >= self._browse_end
-        self._rest = None if self._answered else message.end
-        self._ranges = iter(message.ranges)
+        self._answered, self._rest = rest is None, rest
+        self._ranges = iter(ranges)
         self._advance()
         self._stream()
 
@@ -271,17 +267,17 @@ class SubscriptionPublisher(LoopActor):
     def _ask_for_step(self, request: int, start: int) -> None:
         """Have the queue read the next step, not before the client wants it: a step of every connection at once would be much."""
         wanted = self._wanted_messages > 0 and self._wanted_bytes > 0 and self._writable
-        if wanted or start >= self._browse_end:
-            self._rest = None
-            self._queue.tell(BrowseMessages(self.actor_ref, request, start, self._browse_end))
+        if wanted or start >= self._fetch_end:
+            self._read(request, start)
+
+    def _read(self, request: int, start: int) -> None:
+        """Have the queue read a step, in a turn of its own: what it stores is nobody else's to read."""
+        self._rest = None
+        step = BrowseMessages if self._browses else FetchReserved
+        self._queue.tell(step(self.actor_ref, request, start, self._fetch_end))
 
     def _advance(self) -> None:
-        """Have the next range at hand; one that was acknowledged under the reader's eyes ends the fetch with an error."""
-        try:
-            self._next = next(self._ranges, None)
-        except DataLossError as error:
-            request, self._fetching, self._next = self._fetching, None, None
-            self._port.refused(error.code, f"request {request}: {error}", close=False)
+        self._next = next(self._ranges, None)
 
     def _refused(self, message: Refused) -> None:
         # What cannot be opened leaves nothing to ask for.

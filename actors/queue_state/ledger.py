@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from actors.queue_state.ranges import Range
 
 
+STEP_RANGES = 128
+STEP_BYTES = 2**20
+"""Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
+have to be read from the disk in the queue's turn."""
+
+
 class Segment(NamedTuple):
     """Consecutive messages with one delivery history at consecutive positions from ``position`` on, of however many batches."""
 
@@ -55,8 +61,22 @@ class FetchedRange:
         )
 
 
+class FetchStep(NamedTuple):
+    """The beginning of a fetch, small enough for one turn of the loop.
+
+    Attributes:
+        ranges: what is there.
+        rest: the position at which the next step begins; None when this is all.
+        after: the number of the event that must be durable before any of it is seen outside.
+    """
+
+    ranges: tuple[FetchedRange, ...]
+    rest: int | None
+    after: int
+
+
 class FetchedRanges:
-    """The answer to a fetch: iterable any number of times, each batch read as it is reached.
+    """The answer to a fetch: iterable any number of times, each batch read as it is reached. It belongs to the queue's own turn.
 
     Iterating raises DataLossError when what is reached has been acknowledged meanwhile, and is gone.
 
@@ -64,15 +84,32 @@ class FetchedRanges:
         messages: how many there are in all.
     """
 
-    __slots__ = ("_name", "_segments", "_table", "messages")
+    __slots__ = ("_after", "_name", "_segments", "_table", "messages")
 
-    def __init__(self, name: str, segments: tuple[Segment, ...], table: EntryTable) -> None:
+    def __init__(self, name: str, segments: tuple[Segment, ...], table: EntryTable, after: int = 0) -> None:
         self._name = name
         self._segments = segments
         self._table = table
+        self._after = after
         self.messages = sum(segment.stop - segment.start for segment in segments)
 
+    def step(self) -> FetchStep:
+        """The first of it: some batches, and as many bytes of them as make a step; one batch in any case."""
+        found: list[FetchedRange] = []
+        after, size = self._after, 0
+        for part, event in self._read():
+            if len(found) >= STEP_RANGES or size >= STEP_BYTES:
+                return FetchStep(tuple(found), part.position, after)
+            found.append(part)
+            after = max(after, event)
+            size += part.batch.nbytes
+        return FetchStep(tuple(found), None, after)
+
     def __iter__(self) -> Iterator[FetchedRange]:
+        return (part for part, _ in self._read())
+
+    def _read(self) -> Iterator[tuple[FetchedRange, int]]:
+        """Each piece of a batch, with the number of the event that stored it."""
         for position, start, stop, delivery_count, possibly_replayed in self._segments:
             at = start
             while at < stop:
@@ -83,7 +120,8 @@ class FetchedRanges:
                 end = min(stop, entry.stop)
                 batch = entry.part(at, end)
                 where = position + at - start
-                yield FetchedRange(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed)
+                part = FetchedRange(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed)
+                yield part, entry.event
                 at = end
 
 

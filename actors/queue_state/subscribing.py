@@ -159,7 +159,7 @@ def fetch(core: QueueCore, connection: Connection, start: int, stop: int) -> Fet
         raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
     if start < ledger.base or stop > ledger.high:
         raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
-    return FetchedRanges(ledger.name, ledger.segments(start, stop), core.log.table)
+    return FetchedRanges(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
 
 
 def release(core: QueueCore, name: str, now: float) -> int:

@@ -193,6 +193,35 @@ def test_a_fetch_is_streamed_as_demand_comes_and_ends_with_its_count(step: int) 
     run(main)
 
 
+def test_the_next_step_of_a_fetch_is_asked_for_when_the_last_is_sent_and_more_is_wanted() -> None:
+    async def main() -> None:
+        bench = await Bench().opened()
+        await bench.tell(FetchRequested(5, 0, 10), FetchedRanges(5, [fetched(0, 4)], 4), DemandSignalled(4, 1000))
+        assert bench.payloads() == numbers(4)
+        assert bench.received[-1] == FetchReserved(bench.ref, 5, 0, 10), "nothing is wanted"
+        await bench.tell(DemandSignalled(6, 1000))
+        assert bench.received[-1] == FetchReserved(bench.ref, 5, 4, 10)
+        await bench.tell(FetchedRanges(5, [fetched(4, 6)]))
+        assert bench.payloads() == numbers(10)
+        assert bench.ends() == [("end", 5, 10)]
+        await bench.close()
+
+    run(main)
+
+
+def test_a_step_that_is_refused_ends_its_fetch_and_not_the_connection() -> None:
+    async def main() -> None:
+        bench = await Bench().opened()
+        await bench.tell(DemandSignalled(100, 1000), FetchRequested(5, 0, 10), FetchedRanges(5, [fetched(0, 4)], 4))
+        await bench.tell(Refused("data-loss", "gone", 5, close=False))
+        assert bench.ends() == []
+        await bench.tell(FetchRequested(6, 0, 2), FetchedRanges(6, [fetched(0, 2)]))
+        assert bench.ends() == [("end", 6, 2)]
+        await bench.close()
+
+    run(main)
+
+
 def test_bytes_bound_a_fetch_too() -> None:
     async def main() -> None:
         bench = await Bench().opened()
