@@ -21,6 +21,8 @@ from transport.descriptors import POLITE_REFUSALS, connections_allowed
 from transport.enlisted import EnlistedTotal
 from transport.errors import LimitExceededError
 from transport.listener import Listen, Listening, listen
+from transport.memory import memory_limit, release_memory
+from transport.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.turns import Turns
 from transport.version import installed_version
@@ -51,6 +53,7 @@ class Broker:
         connections: every connection by number.
         max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
         long_commands: who may make a long answer now; the others wait.
+        partial: frames that have begun on any connection and are not complete.
         enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.
         version: the distribution's version.
@@ -80,6 +83,8 @@ class Broker:
         self._next_number = 0
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
+        self._looking: asyncio.TimerHandle | None = None
+        self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
@@ -139,6 +144,8 @@ class Broker:
     ) -> None:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
+        if self._looking is not None:
+            self._looking.cancel()
         await self._close_servers()
         for task in self._commands | self._transactions:
             task.cancel()
@@ -267,6 +274,20 @@ class Broker:
             lambda: self._accept(roles), self._has_room, last_words, address.host, address.port
         )
 
+    def _look_later(self) -> None:
+        """Somebody waits for the memory of frames that are not complete: end those that do not go on."""
+        if self._looking is None:
+            self._looking = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        partial = self.partial
+        if partial.look() or partial.bytes > partial.limit // 8:
+            self._look_later()
+        else:
+            # What so many large frames took is free again only to this process.
+            release_memory()
+
     def _has_room(self) -> bool:
         """Whether one more may be accepted; some above the limit are, to be refused in good order."""
         return len(self._accepted) < self.max_connections + POLITE_REFUSALS
@@ -277,7 +298,7 @@ class Broker:
         self._next_number += 1
         self._accepted.add(number)
         handler = BrokerConnection(self, protocol, number, self._loop.time())
-        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat, self._turns)
+        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat, self._turns, self.partial)
 
     async def _close_servers(self) -> None:
         for server in self._servers:

@@ -156,6 +156,8 @@ class BrokerConnection:
             logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
         self.connection_ending()
         self._broker.remove_connection(self)
+        # Each of them knows this one; without a cycle all are free at once.
+        self.connection = self._port = self.actor = None
 
     # For the ports
 

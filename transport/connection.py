@@ -19,6 +19,7 @@ from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameErr
 from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part, RawFrame
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
+from transport.partial_frames import PartialFrames, PartialRoom
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
@@ -71,6 +72,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         loop: where it lives.
         heartbeat: seconds, until WELCOME names another.
         turns: shared by all connections that share the loop fairly; of its own by default.
+        partial: shared by all connections whose frames that are not complete are bounded together; not bounded by default.
 
     Attributes:
         bytes_in: bytes received so far.
@@ -85,6 +87,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         heartbeat: float = DEFAULT_HEARTBEAT,
         turns: Turns | None = None,
+        partial: PartialFrames | None = None,
     ) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
@@ -94,6 +97,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._loop = loop
         self._turns = turns or Turns(loop)
         self._decoder = FrameDecoder()
+        if partial is not None:
+            self._decoder = FrameDecoder(room=PartialRoom(partial, self))
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []
@@ -186,8 +191,13 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._protocol.state = State.CLOSED
         if self._timer is not None:
             self._timer.cancel()
+        # No cycle is left, so that what this connection kept is free at once and not when the collector comes by: a traceback, a timer and
+        # the decoder lead back here, and the handler is asked to forget this connection.
+        self._timer = None
+        self._decoder.close()
         self._out.clear()
-        self._handler.connection_closed(self._error or exc)
+        error, self._error = self._error or exc, None
+        self._handler.connection_closed(error)
 
     def pause_writing(self) -> None:
         """Called by asyncio: the socket does not keep up."""
@@ -277,6 +287,23 @@ class FrameConnection(asyncio.BufferedProtocol):
         """Go on."""
         self._unblock(_BUSY)
 
+    # For the room that its frames take
+
+    def room_found(self) -> None:
+        """There is memory for the frame that waits for it."""
+        self._decoder.go_on()
+        self._settle()
+
+    def is_read(self) -> bool:
+        """Whether what the peer sends is taken from the socket."""
+        return self._reading
+
+    def too_slow(self) -> None:
+        """Others wait for the memory that the frame takes which the peer has begun."""
+        self.fail(
+            PeerTimeoutError("a large frame has begun and does not go on, while others wait for the memory it takes")
+        )
+
     # Inside
 
     def _receive(self, frame: Frame, work: int) -> None:
@@ -312,7 +339,7 @@ class FrameConnection(asyncio.BufferedProtocol):
             liveness.frame_began = None
         elif liveness.frame_began is None:
             liveness.frame_began = liveness.heard
-        self._read(not (waits or self._blocked))
+        self._read(not (waits or self._blocked or decoder.stalled))
 
     def _read(self, reading: bool) -> None:
         if reading is self._reading or self._transport is None:

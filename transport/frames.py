@@ -201,6 +201,12 @@ class FrameDecoder:
         self.stalled = False
         self._room.leave()
 
+    def close(self) -> None:
+        """The stream is over: nothing is kept, and nobody is told of anything."""
+        self.drop()
+        self.error = None
+        self._room = _AMPLE
+
     def buffer_updated(self, nbytes: int) -> list[RawFrame]:
         """Take the ``nbytes`` just received; returns all frames that they complete, in order.
 

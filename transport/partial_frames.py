@@ -2,13 +2,15 @@
 
 A frame's bytes are kept as they come, so many senders in the middle of large frames need much memory at once. Up to a limit each has
 what it needs. Above it a connection that needs more is read no further and stands in line. Room that becomes free goes to the line in
-order, and ``IN_TURN`` of the line may go on in any case: a frame that goes on comes to its end, or its connection does, in bounded
-time. So honest senders wait, and none is refused, however many others stop in the middle of a frame.
+order, and ``IN_TURN`` of the line may go on in any case. While anybody waits, whoever has begun a large frame and does not go on with it
+is ended, after ``LOOK_SECONDS`` at least and twice that at most. So honest senders wait, and none is refused, however many others stop in
+the middle of a frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from transport.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES, Room
 
@@ -21,6 +23,26 @@ SHARE_OF_MEMORY = 8
 IN_TURN = 4
 """Connections of the line that may go on though there is no room: at most as many of the largest frames above the limit."""
 
+LOOK_SECONDS = 0.5
+"""Seconds between two looks at who goes on, while somebody waits."""
+LEAST_PROGRESS = 64 * 1024
+"""Bytes that must come between two looks: a sixteenth of what it takes for a largest frame to come whole within three heartbeats."""
+
+
+class Owner(Protocol):
+    """The connection that a room is for."""
+
+    bytes_in: int
+
+    def room_found(self) -> None:
+        """It may ask again for what it was refused."""
+
+    def is_read(self) -> bool:
+        """Whether what the peer sends is taken from its socket."""
+
+    def too_slow(self) -> None:
+        """End: others wait, and the peer does not go on with the frame that it has begun."""
+
 
 def partial_bytes_limit(memory: int) -> int:
     """The limit of a broker that may have ``memory`` bytes."""
@@ -30,14 +52,21 @@ def partial_bytes_limit(memory: int) -> int:
 class PartialFrames:
     """What all connections keep.
 
+    Args:
+        limit: above which connections stand in line.
+        on_wait: called when somebody must wait: `look` is to be called each ``LOOK_SECONDS`` from then on, until it says that nobody does.
+
     Attributes:
         bytes: how much that is.
-        limit: above which connections stand in line.
+        limit: as given.
     """
 
-    def __init__(self, limit: int = MOST_PARTIAL_BYTES) -> None:
+    def __init__(self, limit: int = MOST_PARTIAL_BYTES, on_wait: Callable[[], None] | None = None) -> None:
         self.bytes = 0
         self.limit = limit
+        self._on_wait = on_wait
+        # Those with a large frame that has begun, and how much had come at the last look.
+        self._large: dict[PartialRoom, int | None] = {}
         self._line: dict[PartialRoom, None] = {}
         self._in_turn: set[PartialRoom] = set()
         self._serving = False
@@ -55,8 +84,10 @@ class PartialFrames:
             # What is small does not wait behind what is large, while there is room.
             if not (fits and (not self._line or size <= FIRST_PARTIAL_BYTES)):
                 if self._line or len(self._in_turn) >= IN_TURN:
-                    self._line[room] = None
                     room.wanted = size
+                    self._line[room] = None
+                    if len(self._line) == 1 and self._on_wait is not None:
+                        self._on_wait()
                     return False
                 self._in_turn.add(room)
         self.keep(room, size)
@@ -67,16 +98,36 @@ class PartialFrames:
         more = size - room.bytes
         room.bytes = size
         self.bytes += more
+        if size > FIRST_PARTIAL_BYTES:
+            self._large.setdefault(room, None)
         if more < 0:
             self._serve()
 
     def leave(self, room: PartialRoom) -> None:
         """``room`` has nothing, and waits for nothing."""
         self._line.pop(room, None)
+        self._large.pop(room, None)
         self._in_turn.discard(room)
         self.bytes -= room.bytes
         room.bytes = 0
         self._serve()
+
+    def look(self) -> bool:
+        """End those who do not go on, if anybody waits; whether anybody does, so that this is to be called again."""
+        if not self._line:
+            return False
+        slow = []
+        for room, before in self._large.items():
+            now = room.owner.bytes_in
+            if room in self._line or not room.owner.is_read():
+                self._large[room] = None
+                continue
+            self._large[room] = now
+            if before is not None and now - before < LEAST_PROGRESS:
+                slow.append(room)
+        for room in slow:
+            room.owner.too_slow()
+        return bool(self._line)
 
     def _serve(self) -> None:
         """Let those of the line go on who may."""
@@ -92,7 +143,9 @@ class PartialFrames:
             else:
                 break
             del self._line[first]
-            first.granted()
+            if first in self._large:
+                self._large[first] = None
+            first.owner.room_found()
         self._serving = False
 
 
@@ -101,18 +154,19 @@ class PartialRoom(Room):
 
     Args:
         everybody: where it is counted.
-        granted: called when it may ask again for what it was refused.
+        owner: the connection.
 
     Attributes:
+        owner: the connection.
         bytes: how much it is.
         wanted: what it was last refused.
     """
 
-    __slots__ = ("_everybody", "bytes", "granted", "wanted")
+    __slots__ = ("_everybody", "bytes", "owner", "wanted")
 
-    def __init__(self, everybody: PartialFrames, granted: Callable[[], None]) -> None:
+    def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
-        self.granted = granted
+        self.owner = owner
         self.bytes = 0
         self.wanted = 0
 

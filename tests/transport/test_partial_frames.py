@@ -26,6 +26,7 @@ from transport.frames import (
 from transport.partial_frames import (
     IN_TURN,
     LEAST_PARTIAL_BYTES,
+    LEAST_PROGRESS,
     MOST_PARTIAL_BYTES,
     PartialFrames,
     PartialRoom,
@@ -49,13 +50,19 @@ class Peer:
         self.everybody = everybody
         self.stream = memoryview(stream)
         self.frames: list[RawFrame] = []
-        self.granted = 0
-        self.room = PartialRoom(everybody, self._granted)
+        self.bytes_in = 0
+        self.ended = False
+        self.room = PartialRoom(everybody, self)
         self.decoder = FrameDecoder(MAX_FRAME_BYTES, self.room)
 
-    def _granted(self) -> None:
-        self.granted += 1
+    def room_found(self) -> None:
         self.decoder.go_on()
+
+    def is_read(self) -> bool:
+        return self.reads
+
+    def too_slow(self) -> None:
+        self.end()
 
     @property
     def reads(self) -> bool:
@@ -69,6 +76,7 @@ class Peer:
         taken = min(len(buffer), len(self.stream), most)
         buffer[:taken] = self.stream[:taken]
         self.stream = self.stream[taken:]
+        self.bytes_in += taken
         self.frames += self.decoder.buffer_updated(taken)
         return taken
 
@@ -77,7 +85,9 @@ class Peer:
             pass
 
     def end(self) -> None:
-        self.decoder.drop()
+        self.ended = True
+        self.stream = self.stream[:0]
+        self.decoder.close()
 
 
 def kept(peers: list[Peer]) -> int:
@@ -122,22 +132,54 @@ def test_many_who_stop_in_the_middle_keep_a_bounded_memory_and_honest_ones_come_
     honest = Peer(everybody, frame(4 * MIB))
     honest.read_all()
     assert honest.decoder.stalled
-    # Whoever stops in the middle ends some time: by then the line moves on, and the honest one is in it.
-    ended = 0
-    while not honest.frames:
-        over = [peer for peer in silent if peer.reads]
-        assert over, "nobody goes on, and the honest one waits for ever"
-        for peer in over:
-            silent.remove(peer)
-            peer.end()
-            ended += 1
-            for other in silent:
-                other.read_all()
-            honest.read_all()
-    assert ended <= 50
-    for peer in silent:
+    # A slow one, that goes on all the same.
+    slow = Peer(everybody, frame(4 * MIB))
+    looks = 0
+    while not (honest.frames and slow.frames):
+        for peer in silent:
+            peer.read_all()
+        honest.receive()
+        slow.receive(LEAST_PROGRESS)
+        everybody.look()
+        looks += 1
+        assert looks < 200, "the honest ones wait for ever"
+    assert (honest.ended, slow.ended) == (False, False)
+    # Once nobody waits, those that are left may take their time.
+    assert everybody.waiting == 0
+    left = [peer for peer in silent if not peer.ended]
+    for _ in range(3):
+        assert not everybody.look()
+    assert left == [peer for peer in silent if not peer.ended]
+    for peer in left:
         peer.end()
     assert everybody.bytes == everybody.waiting == 0
+
+
+def test_looking_begins_when_somebody_waits_and_ends_when_nobody_does() -> None:
+    told: list[int] = []
+    everybody = PartialFrames(1, lambda: told.append(everybody.waiting))
+    peers = [Peer(everybody, frame(MIB)[:-1]) for _ in range(IN_TURN + 2)]
+    for peer in peers:
+        peer.read_all()
+    assert told == [1]
+    assert everybody.look()
+    assert [peer.ended for peer in peers] == [False] * len(peers)
+    # The two that waited have the places of those that did not go on, and have yet to show that they do.
+    assert not everybody.look()
+    assert [peer.ended for peer in peers] == [True] * IN_TURN + [False, False]
+    assert not everybody.look()
+    assert told == [1]
+
+
+def test_who_is_not_read_is_not_ended_for_being_slow() -> None:
+    everybody = PartialFrames(1)
+    peers = [Peer(everybody, frame(MIB)[:-1]) for _ in range(IN_TURN + 1)]
+    for peer in peers:
+        peer.read_all()
+        peer.is_read = lambda: False  # type: ignore[method-assign]
+    for _ in range(3):
+        assert everybody.look()
+    assert not any(peer.ended for peer in peers)
 
 
 def test_a_crowd_of_honest_senders_of_the_largest_frames_comes_through_whole() -> None:
@@ -162,7 +204,7 @@ def test_small_frames_pass_while_large_ones_wait_and_there_is_room() -> None:
     for peer in large:
         peer.receive(1 * MIB)
     assert everybody.bytes < everybody.limit - FIRST_PARTIAL_BYTES
-    everybody._line[PartialRoom(everybody, lambda: None)] = None
+    everybody._line[PartialRoom(everybody, Peer(everybody))] = None
     small = Peer(everybody, frame(FIRST_PARTIAL_BYTES - 100))
     small.read_all()
     assert len(small.frames) == 1
@@ -232,7 +274,6 @@ def test_in_any_order_every_stream_is_the_frames_that_were_sent(
         peer.receive(chance.choice([1, 5, 100, 10_000, SHARED_BUFFER_BYTES]))
         if chance.random() < 0.02:
             peer.end()
-            peer.stream = peer.stream[:0]
             peer.frames = []
     for sizes, peer in zip(streams, peers, strict=True):
         if peer.frames:
