@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import json
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -27,8 +27,6 @@ PIECE = 64 * 1024
 MIB = 1 << 20
 LARGE = 15 * MIB
 PARTIAL = 8 * MIB
-NICE = 15
-"""They share this machine with the broker, which real ones do not: what is measured is the broker, not who gets a processor."""
 
 F = TypeVar("F", bound=Frame)
 
@@ -52,7 +50,9 @@ class Raw(asyncio.Protocol):
         self._came = asyncio.Event()
         self._takes = asyncio.Event()
         self._takes.set()
-        self._over = False
+        self._over = self._blind = False
+        self.granted = wire.Demand(0, 0)
+        self.written = 0
 
     @classmethod
     async def open(cls, address: str, role: str, queue: str | None, name: str, **options: Any) -> Raw:
@@ -69,11 +69,15 @@ class Raw(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by asyncio."""
+        if self._blind:
+            return
         for raw in self._decoder.receive_data(data):
             frame = wire.decode(raw)
             if isinstance(frame, wire.Ping):
                 self._transport.write(encoded(wire.Pong(frame.token)))
-            elif not isinstance(frame, wire.Pong):
+            elif isinstance(frame, wire.Demand):
+                self.granted = frame
+            if not isinstance(frame, wire.Pong):
                 self._frames.append(frame)
         self._came.set()
 
@@ -95,12 +99,17 @@ class Raw(asyncio.Protocol):
         """Read nothing more."""
         self._transport.pause_reading()
 
+    def blind(self) -> None:
+        """Read what comes, and look at none of it."""
+        self._blind = True
+
     async def send(self, data: bytes) -> None:
         """Write when the socket takes it; raises CutOffError."""
         await self._takes.wait()
         if self._over:
             raise CutOffError
         self._transport.write(data)
+        self.written += len(data)
 
     async def flood(self, data: bytes) -> None:
         """Write it again and again, until the broker ends the connection."""
@@ -145,6 +154,7 @@ async def unread_pings(connect: Connect) -> None:
 async def read_pings(connect: Connect) -> None:
     """PINGs as fast as they are answered."""
     raw = await connect("receiver")
+    raw.blind()
     await raw.flood(encoded(wire.Ping(1)))
 
 
@@ -158,6 +168,7 @@ async def unread_statistics(connect: Connect) -> None:
 async def pipelined_statistics(connect: Connect) -> None:
     """The same, read as fast as it comes."""
     raw = await connect("admin")
+    raw.blind()
     await raw.flood(encoded(wire.Command(1, "stats", {})))
 
 
@@ -207,21 +218,18 @@ async def enlistments(connect: Connect) -> None:
 
 
 async def overlapping_resends(connect: Connect) -> None:
-    """Fifteen megabytes that are stored already, and one byte that is new."""
+    """A megabyte that is stored already, and one byte that is new."""
     raw = await connect("sender")
-    number, messages, size = 0, 0, 0
-    large, small = bytes(LARGE), b"x"
+    number, size = 0, 0
+    known, small = bytes(MIB), b"x"
     while True:
-        known = [] if number == 0 else [large]
-        batch = MessageBatch.from_payloads([*known, small])
-        while True:
-            granted = await raw.next(wire.Demand)
-            if granted.messages >= messages + len(batch) and granted.bytes >= size + len(known) * LARGE + 1:
-                break
-            if not known and granted.bytes > 0:
-                break
-        await raw.send(encoded(wire.Send(max(0, number - len(known)), None, batch)))
-        messages, size, number = messages + len(batch), size + batch.nbytes, number + 1
+        while raw.granted.bytes <= size:
+            await raw.next(wire.Demand)
+        # A window grows as it is used: first by what is new altogether.
+        fits = number > 0 and raw.granted.bytes > size + MIB + 1024
+        batch = MessageBatch.from_payloads([known, small] if fits else [known])
+        await raw.send(encoded(wire.Send(number - 1 if fits else number, None, batch)))
+        number, size = number + 1, size + batch.nbytes
         await raw.next(wire.Sent)
 
 
@@ -282,12 +290,13 @@ class Attacker:
 
     Attributes:
         cuts: how often it was.
+        written: bytes.
     """
 
     def __init__(self, send_address: str, receive_address: str, kind: str, number: int) -> None:
-        self.cuts = 0
+        self.cuts = self.written = 0
         self._addresses = send_address, receive_address
-        self._kind = kind
+        self.kind = kind
         self._name = f"{kind}-{number}"
         self._open: list[Raw] = []
 
@@ -296,7 +305,7 @@ class Attacker:
         try:
             while True:
                 with contextlib.suppress(CutOffError, OSError):
-                    await KINDS[self._kind](self._connect)
+                    await KINDS[self.kind](self._connect)
                 self.cuts += 1
                 self.close()
                 await settle(AGAIN)
@@ -307,6 +316,7 @@ class Attacker:
         """End its connections."""
         for raw in self._open:
             raw.close()
+            self.written += raw.written
         self._open.clear()
 
     async def _connect(self, role: str, **options: Any) -> Raw:
@@ -318,24 +328,29 @@ class Attacker:
         return raw
 
 
-async def attack(send_address: str, receive_address: str, each: int, kinds: list[str]) -> None:
-    """Have so many of each kind attack until cancelled."""
-    attackers = [Attacker(send_address, receive_address, kind, number) for kind in kinds for number in range(each)]
-    await asyncio.gather(*(attacker.run() for attacker in attackers))
-
-
 def main() -> None:
-    """The process: until its input ends."""
+    """The process: it says that it is ready, and attacks from its first line of input to the end; then it says what each kind has done."""
     send_address, receive_address, each, *kinds = sys.argv[1:]
-    os.nice(NICE)
+    print("{}", flush=True)
+    sys.stdin.readline()
 
     async def until_told() -> None:
-        work = asyncio.create_task(attack(send_address, receive_address, int(each), kinds or list(KINDS)))
+        attackers = [
+            Attacker(send_address, receive_address, kind, number)
+            for kind in kinds or KINDS
+            for number in range(int(each))
+        ]
+        work = asyncio.gather(*(attacker.run() for attacker in attackers))
         told = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
+        done = {kind: {"written": 0, "cuts": 0} for kind in kinds or KINDS}
+        for attacker in attackers:
+            done[attacker.kind]["written"] += attacker.written
+            done[attacker.kind]["cuts"] += attacker.cuts
+        print(json.dumps(done), flush=True)
 
     asyncio.run(until_told())
 
