@@ -14,15 +14,15 @@ export PYTHON INPUT TESTS
 
 RUN := .venv/bin/python
 
-.PHONY: help setup test lint types pytest demo bench format lock clean
+.PHONY: help setup test lint types pythons pytest test-pythons demo bench format lock clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
 
 setup: ## make .venv with the locked packages
 	@scripts/setup
 
-test: lint types pytest ## set up, then lint, types and every test
+test: lint types pythons pytest ## set up, then lint, types and every test
 
 lint: setup ## ruff's rules and formatting
 	@echo "penstock: lint"
@@ -34,11 +34,19 @@ types: setup ## mypy --strict
 	@$(RUN) -m mypy --no-error-summary
 	@$(RUN) -m mypy --no-error-summary $(wildcard examples benchmarks scripts)
 
+pythons: setup ## what depends on the event loop, on uvloop and on each Python here; short
+	@echo "penstock: tests of the event loop on each Python"
+	@scripts/test-pythons --short
+
 # Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
 pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
 	echo "penstock: tests"; \
 	scripts/run-tests $(TESTS)
+
+test-pythons: setup ## the whole suite on each Python here, 3.11 to 3.13; takes an hour
+	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
+	scripts/test-pythons
 
 demo: setup ## the whole system on real text; INPUT=path takes any file or folder
 	@java_home=$$(scripts/ensure-java) || { echo "penstock: the demo runs a Spark query, and Spark needs Java" >&2; exit 2; }; \
@@ -58,6 +66,6 @@ lock: setup ## resolve requirements.lock anew; LOCK=--upgrade for the newest ver
 	@scripts/setup
 
 clean: ## remove what the other targets made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output benchmark-output \
+	@rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist demo-output benchmark-output \
 		spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

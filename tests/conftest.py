@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
 import logging
@@ -33,6 +34,18 @@ settings.load_profile("ci" if os.environ.get("CI") else "dev")
 # what Ctrl-C does start processes that must not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The event loop that ``asyncio.run`` makes."""
+    parser.addoption("--loop", choices=["asyncio", "uvloop"], default="asyncio", help="the event loop of all tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has ``asyncio.run`` make the loop that was asked for."""
+    if config.getoption("--loop") == "uvloop":
+        uvloop = pytest.importorskip("uvloop", reason="--loop uvloop, and uvloop is not installed")
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
 def why_no_spark() -> str | None:

@@ -14,6 +14,8 @@ from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
 
+pytestmark = pytest.mark.event_loop
+
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     async def with_deadline() -> None:

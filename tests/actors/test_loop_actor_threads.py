@@ -15,6 +15,8 @@ from actors.loop_future import LoopFuture, ask
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
 
+pytestmark = pytest.mark.event_loop
+
 DEADLINE = 30.0
 
 

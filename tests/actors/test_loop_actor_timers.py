@@ -12,6 +12,8 @@ from actors.errors import InboxOverflowError, NoEventLoopError, TooManyTimersErr
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 
+pytestmark = pytest.mark.event_loop
+
 
 class ClockedLoop(asyncio.SelectorEventLoop):
     """Its time stands still until a test moves it."""

@@ -24,6 +24,7 @@ def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text("utf-8").splitlines()) <= MOST_LINES.get(path.name, DEFAULT_MOST_LINES)
 
 
+@pytest.mark.event_loop
 def test_what_one_program_sends_another_receives(example_broker: Any, run_program: Run) -> None:
     address = ("--address", example_broker.send_address)
     sent = run_program("examples/sender.py", *address, "--name", "Ada", "--seconds", "0.001", "--count", 30)
@@ -49,6 +50,7 @@ def test_a_broker_ends_in_good_order_on_ctrl_c(example_broker: Any) -> None:
     assert example_broker.process.wait(timeout=SECONDS) == 0
 
 
+@pytest.mark.event_loop
 def test_one_program_can_be_the_whole_system(run_program: Run) -> None:
     *orders, summary = run_program("examples/in_process.py", 250).stdout.splitlines()
     assert sorted(orders) == sorted(f"order {n}" for n in range(1, 251))

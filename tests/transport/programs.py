@@ -103,12 +103,12 @@ class BrokerProcess(Program):
             while " WARNING penstock.storage: " in said:
                 # What a start after a damage has to tell comes first.
                 said = self.line(self.stderr).decode()
+            words = said.replace(",", "").split()
+            assert words[:3] == ["penstock", "broker:", "sending"], said
         except BaseException:
             self.__exit__()
             raise
         self.said = said
-        words = said.replace(",", "").split()
-        assert words[:3] == ["penstock", "broker:", "sending"]
         self.sending, self.receiving = words[3], words[5]
 
     def statistics(self, queue: str) -> dict[str, Any]:

@@ -38,6 +38,8 @@ from transport.wire import (
     Welcome,
 )
 
+pytestmark = pytest.mark.event_loop
+
 MIB = 1 << 20
 
 

@@ -18,6 +18,8 @@ from transport.errors import BrokerError, ConnectionLostError, LocalProtocolErro
 from transport.frames import FrameDecoder
 from transport.wire import Demand, Error, Frame, Hello, Welcome, decode, encode
 
+pytestmark = pytest.mark.event_loop
+
 HELLO = Hello(1, "sender", "q", "c", {})
 WELCOME = Welcome(1, 1, {"heartbeat_ms": 5000})
 QUICK = Backoff(minimum=0.001, maximum=0.005)

@@ -22,6 +22,8 @@ from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp_flow import CHUNK_BYTES, TcpFlow
 
+pytestmark = pytest.mark.event_loop
+
 DEADLINE = 10.0
 TURNS = 50
 """Turns of the loop, each with a look at its sockets, in which what is there to be read would have been."""

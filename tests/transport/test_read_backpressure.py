@@ -15,6 +15,8 @@ from transport.turns import TURN_WORK
 from transport.under_way import MAX_UNDER_WAY
 from transport.wire import Ack, Deliver, Demand, Extend, Request, Send, Sent, encode
 
+pytestmark = pytest.mark.event_loop
+
 FRAMES = 100_000
 
 

@@ -17,6 +17,8 @@ from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
 from transport.tcp_flow import TcpWriter
 
+pytestmark = pytest.mark.event_loop
+
 IDENTITY: Flow[bytes, bytes] = Flow(lambda publisher, _materialization: publisher)
 
 

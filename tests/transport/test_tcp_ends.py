@@ -16,6 +16,8 @@ from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
 from transport.tcp_flow import TcpWriter
 
+pytestmark = pytest.mark.event_loop
+
 IDENTITY = Flow[bytes, bytes].identity()
 FREE_PORT = "127.0.0.1:0"
 LARGE = 32 << 20
