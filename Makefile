@@ -10,11 +10,12 @@ BENCH ?= throughput single latency durable group_commit durable_latency backlog 
 	spark_backpressure streams operators
 TESTS ?=
 LOCK ?=
+SOAK ?= simulation power_loss damages turns kill_broker strict_order many_clients idle_senders spark_kills query_outage
 export PYTHON INPUT TESTS
 
 RUN := .venv/bin/python
 
-.PHONY: help setup test lint types pythons pytest test-pythons demo bench format lock clean
+.PHONY: help setup test lint types pythons pytest test-pythons soak demo bench format lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -47,6 +48,10 @@ pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of th
 test-pythons: setup ## the whole suite on each Python here, 3.11 to 3.13; takes an hour
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
 	scripts/test-pythons
+
+soak: setup ## the long fault and simulation programs, one after another; SOAK=kill_broker for one of them
+	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home"; \
+	scripts/soak $(SOAK)
 
 demo: setup ## the whole system on real text; INPUT=path takes any file or folder
 	@java_home=$$(scripts/ensure-java) || { echo "penstock: the demo runs a Spark query, and Spark needs Java" >&2; exit 2; }; \
