@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# First of all, while what is wrong can still be said.
+from actors import _ours as _ours
+
+# isort: split
+
 from actors.batch import BinaryColumn, Message, MessageBatch
 from actors.connection_messages import (
     Acknowledged,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# First of all, while what is wrong can still be said.
+from spark_bridge import _ours as _ours
+
+# isort: split
+
 from spark_bridge.acknowledging import acknowledge
 from spark_bridge.errors import (
     BrokerUnreachableError,

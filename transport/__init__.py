@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+# First of all, while what is wrong can still be said.
+from transport import _ours as _ours
+
+# isort: split
+
 from actors import EnlistedStage
 from actors.batch import BinaryColumn, Message, MessageBatch
 from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
