@@ -23,10 +23,9 @@ from queue import Full
 from typing import TYPE_CHECKING, Any
 
 import pykka
-from pykka._envelope import Envelope
-from pykka.messages import _ActorStop
 
 from actors._loop_watch import WATCH_LOCK, Watch
+from actors._pykka import ActorStop, Envelope
 from actors.errors import InboxOverflowError
 from actors.loop_future import LoopFuture
 
@@ -156,7 +155,7 @@ class LoopInbox:
         """Queue the stop behind what is there; the second and later requests add nothing."""
         if not self.stop_requested:
             self.stop_requested = True
-            self.offer_beyond_bound(_ActorStop())
+            self.offer_beyond_bound(ActorStop())
 
     def wake(self) -> None:
         """Schedule a drain unless someone else is about to."""
@@ -225,7 +224,7 @@ class LoopInbox:
                 continue
             # Of an ask that noticed the end itself, the caller may have set the future already.
             with contextlib.suppress(Full):
-                if isinstance(item.message, _ActorStop):
+                if isinstance(item.message, ActorStop):
                     item.reply_to.set(None)
                 else:
                     error = pykka.ActorDeadError(f"{self.name} stopped before handling the message")

@@ -16,12 +16,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pykka
-from pykka._envelope import Envelope
-from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
+from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
 from actors._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox
 from actors._loop_timer import TimerHandle
 from actors._loop_watch import Watch, Watched
+from actors._pykka import ActorStop, Envelope
 from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, TooManyTimersError
 from actors.later_reply import LaterReply
 from actors.loop_future import LoopFuture
@@ -38,7 +38,7 @@ DRAIN_BUDGET = 256
 DEFAULT_MAX_TIMERS = 10_000
 """Timers an actor may have pending; a heap of deadlines behind one timer needs one."""
 
-_SPECIAL = frozenset((Envelope, _ActorStop, ProxyCall, ProxyGetAttr, ProxySetAttr, Watched))
+_SPECIAL = frozenset((Envelope, ActorStop, ProxyCall, ProxyGetAttr, ProxySetAttr, Watched))
 _ENDS_PROGRAM = (KeyboardInterrupt, SystemExit)
 _HOOKS = ("on_receive", "on_start", "on_stop", "on_failure", "on_restart")
 

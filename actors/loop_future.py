@@ -11,14 +11,12 @@ from asyncio import _get_running_loop
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import pykka
-from pykka._envelope import Envelope
 
+from actors._pykka import Envelope, OptExcInfo
 from actors.errors import BlockingCallOnLoopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
-
-    from pykka._types import OptExcInfo
 
 T = TypeVar("T")
 J = TypeVar("J")

@@ -10,9 +10,9 @@ from queue import Full
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
-from pykka._envelope import Envelope
 
 from actors._loop_watch import Watch
+from actors._pykka import Envelope
 from actors.errors import BlockingCallOnLoopError
 from actors.loop_future import LoopFuture
 

@@ -12,9 +12,9 @@ import pykka
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pykka._envelope import Envelope
 
 from actors._loop_inbox import LoopInbox
+from actors._pykka import Envelope
 from actors.errors import InboxOverflowError
 from actors.loop_actor import DRAIN_BUDGET, LoopActor
 from actors.loop_future import LoopFuture

@@ -11,6 +11,7 @@ from typing import Any
 import pykka
 import pytest
 
+from actors._pykka import ActorStop
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
@@ -118,7 +119,7 @@ def test_pykkas_own_stop_message_stops_the_actor() -> None:
     async def scenario() -> None:
         log: list[Any] = []
         ref = Recorder.start(log)
-        ref.tell(pykka.messages._ActorStop())
+        ref.tell(ActorStop())
         assert await ref.stopped() is None
         assert log == ["start", "stop"]
 
