@@ -134,8 +134,8 @@ class SequenceGapError(QueueError):
 
     def __init__(self, expected: int, received: int) -> None:
         super().__init__(
-            f"message {received} of this producer came where {expected} had to: send the unconfirmed batches again, "
-            "with the same boundaries and numbers, before any new one"
+            f"message {received} of this producer came where {expected} had to: what lies between would be missing. Send from number "
+            f"{expected} on, each message with the number it had; how they are cut into batches may differ"
         )
         self.expected = expected
         self.received = received

@@ -447,6 +447,16 @@ class Admin(Connection):
         assert header[1] == self._request
         return json.loads(bytes(body))
 
+    def rows(self, command: str, limit: int) -> list[list[dict[str, Any]]]:
+        """The pages of a list."""
+        pages = []
+        page = self.command(command, limit=limit)
+        pages.append(page["rows"])
+        while page["next"] is not None:
+            page = self.command(command, limit=limit, after=page["next"])
+            pages.append(page["rows"])
+        return pages
+
     def queue(self, name: str) -> dict[str, Any]:
         """One queue's row."""
         rows: list[dict[str, Any]] = [row for row in self.command("queue.list") if row["name"] == name]
