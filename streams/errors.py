@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from asyncio import CancelledError
 from typing import Final
 
@@ -214,6 +215,27 @@ class GraphError(StreamError, ValueError):
     def __init__(self, message: str, ports: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.ports = ports
+
+
+SURE_OPERATORS: Final = 64
+"""Operators, whichever they are, that may stand one behind the other in any stream: the deepest takes 13 calls a signal, and Python's stack
+holds 1,000 unless told otherwise. Of most, three times as many may."""
+
+
+class StreamTooDeepError(StreamError, RecursionError):
+    """A stream has so many operators one behind the other that a signal, which is a call within a call, does not fit Python's stack.
+
+    Attributes:
+        operators: how many there are.
+    """
+
+    def __init__(self, operators: int) -> None:
+        super().__init__(
+            f"the stream has {operators} operators one behind the other, and a signal goes through them as calls within calls: more "
+            f"than the {sys.getrecursionlimit()} that Python allows. {SURE_OPERATORS} always fit; for more, raise the limit with "
+            "sys.setrecursionlimit(), or let one operator do the work of several"
+        )
+        self.operators = operators
 
 
 def null_element(where: str) -> TypeError:

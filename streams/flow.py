@@ -9,10 +9,11 @@ from typing import Any, Generic, TypeVar
 from streams.contract import Processor, Publisher, Subscriber
 from streams.graph import RunnableGraph
 from streams.keep import Combine, first
+from streams.line import Line, longer, put_behind
 from streams.materialize import Materialization
 from streams.operators.every import Operators
 from streams.rx.limits import MAX_EXPANSION
-from streams.shapes import FlowLike, SinkLike, create_flow, create_sink, expect_flow, expect_sink, name_of
+from streams.shapes import FlowLike, SinkLike, create_sink, expect_flow, expect_sink, name_of
 from streams.sink import Sink
 from streams.stages.relay import JoinedProcessor, PublisherSink, Relay
 from streams.stages.stage import StageFlow
@@ -38,6 +39,7 @@ class Flow(Operators, Generic[I_contra, O_co]):
     ) -> None:
         self._materialize: Callable[[Publisher[I_contra], Materialization], tuple[Publisher[O_co], Any]]
         self._materialize = lambda publisher, m: (attach(publisher, m), None)
+        self._line: Line = ()
         self.name = name
 
     @staticmethod
@@ -51,29 +53,27 @@ class Flow(Operators, Generic[I_contra, O_co]):
 
     def attach_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> Publisher[O_co]:
         """Puts this flow behind ``publisher`` for one run."""
-        return self._materialize(publisher, m)[0]
+        return self.create_flow(publisher, m)[0]
 
     def create_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[Publisher[O_co], Any]:
         """Puts this flow behind ``publisher`` for one run; with its materialized value."""
-        return self._materialize(publisher, m)
+        behind, value = self._materialize(publisher, m)
+        return put_behind(behind, value, self._line, m) if self._line else (behind, value)
 
     def via(self, flow: FlowLike[O_co, R], combine: Combine = first) -> Flow[I_contra, R]:
         """This flow, then ``flow``; ``combine`` says whose materialized value is kept (`Keep`)."""
         expect_flow(flow)
-
-        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[Publisher[R], Any]:
-            between, left = self._materialize(publisher, m)
-            behind, right = create_flow(flow, between, m)
-            return behind, combine(left, right)
-
-        return Flow.valued(materialize, f"{self.name} -> {name_of(flow)}")
+        head: Any = self._materialize
+        longer_flow: Flow[I_contra, R] = Flow.valued(head, f"{self.name} -> {name_of(flow)}")
+        longer_flow._line = longer(self._line, flow, combine)
+        return longer_flow
 
     def to(self, sink: SinkLike[O_co, M], combine: Combine = first) -> Sink[I_contra, M]:
         """A sink with this flow in front; ``combine`` says whose materialized value is kept (`Keep`)."""
         expect_sink(sink)
 
         def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[asyncio.Future[M], Any]:
-            between, left = self._materialize(publisher, m)
+            between, left = self.create_flow(publisher, m)
             future, right = create_sink(sink, between, m)
             return future, combine(left, right)
 
@@ -83,7 +83,7 @@ class Flow(Operators, Generic[I_contra, O_co]):
         """This flow, with ``f`` of its materialized value in the place of that."""
 
         def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[Publisher[O_co], Any]:
-            behind, value = self._materialize(publisher, m)
+            behind, value = self.create_flow(publisher, m)
             return behind, f(value)
 
         return Flow.valued(materialize, self.name)
@@ -94,7 +94,7 @@ class Flow(Operators, Generic[I_contra, O_co]):
         def assemble(m: Materialization) -> tuple[asyncio.Future[None], Any]:
             entry: Relay[Any] = Relay()
             end: PublisherSink[Any] = PublisherSink(m)
-            self._materialize(entry, m)[0].subscribe(end)
+            self.attach_flow(entry, m).subscribe(end)
             return end.future, JoinedProcessor(entry, end)
 
         return RunnableGraph(assemble, f"processor {self.name}")

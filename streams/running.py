@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, Generic, TypeVar, cast, get_origin
 
 from streams.blocked_loop import unwatch, watch
-from streams.errors import add_place, storable
+from streams.errors import SURE_OPERATORS, StreamTooDeepError, add_place, storable
 from streams.materialize import Materialization
 
 M = TypeVar("M")
@@ -171,9 +171,11 @@ def start(
     m = Materialization(loop)
     try:
         sink, value = assemble(m)
-    except BaseException:
+    except BaseException as error:
         m.cancel()
         _keep(loop.create_task(m._settle(), name=f"undo of stream {name}"))
+        if (too_deep := _too_deep(error, name)) is not None:
+            raise too_deep from None
         raise
     m._sink = sink
     if m._cancelled:
@@ -186,6 +188,12 @@ def start(
     supervisor.add_done_callback(lambda _task: _make_good(m, sink, result, name))
     _keep(supervisor)
     return Running(m, result, value, name)
+
+
+def _too_deep(error: BaseException, name: str) -> StreamTooDeepError | None:
+    """What a ``RecursionError`` says where it is the length of the stream that does not fit the stack."""
+    operators = name.count(" -> ") - 1
+    return StreamTooDeepError(operators) if type(error) is RecursionError and operators > SURE_OPERATORS else None
 
 
 def _make_good(m: Materialization, sink: asyncio.Future[M], result: asyncio.Future[M], name: str) -> None:
@@ -245,6 +253,7 @@ def _resolve(
     if interrupted and isinstance(failure, asyncio.CancelledError):
         result.cancel()  # a stage's task was cancelled by the same shutdown: no failure to be reported
         return
+    failure = _too_deep(failure, name) or failure
     m._failure = failure
     failure = storable(failure)
     add_place(failure, f"in the stream {name}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from streams.contract import Publisher
 from streams.graph import RunnableGraph, connect
 from streams.keep import Combine, first
+from streams.line import Line, longer, put_behind
 from streams.materialize import Materialization
 from streams.operators.every import Operators
 from streams.operators.via import member, positive
@@ -26,7 +27,7 @@ from streams.publishers.observable import ObservablePublisher
 from streams.publishers.source_queue import MAX_WAITING_OFFERS, SourceQueue
 from streams.publishers.tick import TickPublisher
 from streams.running import Running
-from streams.shapes import FlowLike, SinkLike, SourceLike, create_flow, expect_flow, name_of
+from streams.shapes import FlowLike, SinkLike, SourceLike, expect_flow, name_of
 from streams.sink import Sink
 from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
 from streams.stages.framing import MAX_LINE_BYTES, LineFraming
@@ -55,22 +56,21 @@ class Source(Operators, Generic[T_co]):
 
     def __init__(self, create: Callable[[Materialization], tuple[Publisher[T_co], Any]], name: str = "source") -> None:
         self._create = create
+        self._line: Line = ()
         self.name = name
 
     def create(self, m: Materialization, /) -> tuple[Publisher[T_co], Any]:
         """The publisher for one run, and the materialized value."""
-        return self._create(m)
+        publisher, value = self._create(m)
+        return put_behind(publisher, value, self._line, m) if self._line else (publisher, value)
 
     def via(self, flow: FlowLike[T_co, R], combine: Combine = first) -> Source[R]:
         """This source with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
         expect_flow(flow)
-
-        def create(m: Materialization) -> tuple[Publisher[R], Any]:
-            publisher, left = self._create(m)
-            behind, right = create_flow(flow, publisher, m)
-            return behind, combine(left, right)
-
-        return Source(create, f"{self.name} -> {name_of(flow)}")
+        head: Any = self._create
+        source: Source[R] = Source(head, f"{self.name} -> {name_of(flow)}")
+        source._line = longer(self._line, flow, combine)
+        return source
 
     def to(self, sink: SinkLike[T_co, M], combine: Combine = first) -> RunnableGraph[M]:
         """The whole graph, ready to run; ``combine`` says whose materialized value is kept (`Keep`)."""
@@ -84,7 +84,7 @@ class Source(Operators, Generic[T_co]):
         """This source, with ``f`` of its materialized value in the place of that."""
 
         def create(m: Materialization) -> tuple[Publisher[T_co], Any]:
-            publisher, value = self._create(m)
+            publisher, value = self.create(m)
             return publisher, f(value)
 
         return Source(create, self.name)

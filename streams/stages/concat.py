@@ -239,6 +239,12 @@ class ConcatFlow:
         self._make = make
         self.name = name
 
+    def followed_by(self, flow: ConcatFlow) -> ConcatFlow | None:
+        """Both in one, so that any number of them is one stage; None if they are not of the same kind."""
+        if self._make is not Concat or flow._make is not Concat or flow.name != self.name:
+            return None
+        return ConcatFlow((*self._others, *flow._others), self.name)
+
     def attach_flow(self, publisher: Publisher[Any], m: Materialization) -> Publisher[Any]:
         """The others are created when their turn comes."""
         return _ConcatPublisher(self._make, m, (_Given(publisher), *self._others), self.name)

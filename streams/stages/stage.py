@@ -258,7 +258,12 @@ class StagePublisher(Publisher[O_co], Generic[I, O_co]):
         """Subscribes a new stage in front of ``subscriber``."""
         if subscriber is None:
             raise null_element("subscribe")
-        self._upstream.subscribe(self._make(subscriber))
+        publisher: StagePublisher[Any, Any] = self
+        stage: Subscriber[Any] = self._make(subscriber)
+        while type(publisher._upstream) is StagePublisher:  # a loop, so that a long line of stages needs no deep stack
+            publisher = publisher._upstream
+            stage = publisher._make(stage)
+        publisher._upstream.subscribe(stage)
 
 
 class StageFlow(Generic[I_contra, O_co]):
