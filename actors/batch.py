@@ -28,6 +28,8 @@ COMPACT_SHARE = 2
 batch covers the first, and a copy of most of a buffer would save little."""
 MAX_HEADERS_PER_MESSAGE = 64
 """Enough for tracing and routing; headers are not a second payload."""
+MORE_HEADERS = 8
+"""What a broker may add to them, as it does to a dead letter."""
 
 Buffer = bytes | bytearray | memoryview
 HeaderValue = str | bytes
@@ -397,7 +399,9 @@ def unpack_headers(packed: bytes) -> dict[str, HeaderValue] | None:
     if not packed:
         return None
     try:
-        headers = msgpack.unpackb(packed, max_map_len=MAX_HEADERS_PER_MESSAGE, max_array_len=0, max_ext_len=0)
+        headers = msgpack.unpackb(
+            packed, max_map_len=MAX_HEADERS_PER_MESSAGE + MORE_HEADERS, max_array_len=0, max_ext_len=0
+        )
     except (ValueError, msgpack.UnpackException) as error:
         raise BatchError(f"headers that are not a msgpack map of strings: {error}") from error
     if not isinstance(headers, dict):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pykka
 
 from actors.commit_gate import CommitGate
+from actors.dead_letter_names import dead_letter_name
 from actors.errors import InboxOverflowError, QueueError
 from actors.later_reply import LaterReply
 from actors.messages import (
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
     from actors.storage import Storage
 
 R = TypeVar("R", bound="QueueReply")
-
-DEAD_LETTER_SUFFIX = ".dead"
-"""Of the queue that dead letters go to where none is named."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -187,7 +185,7 @@ class QueueOutput:
 
     def _dead_letter(self, effect: DeadLetter) -> None:
         """Hand messages over; the state asks again if nothing is heard of them."""
-        name = effect.queue or f"{self._name}{DEAD_LETTER_SUFFIX}"
+        name = effect.queue or dead_letter_name(self._name)
         message = StoreDeadLetters(self._queue, Origin(self._number, effect.ranges), effect.batch)
         try:
             if self._find_queue is not None:
@@ -196,7 +194,7 @@ class QueueOutput:
             logger.warning("dead letters of %s cannot go to %s now: %s", self._name, name, error)
 
     def _dead_letters_stored(self, effect: DeadLettersStored) -> None:
-        source = self._sources.get(effect.origin.queue)
+        source = self._sources.pop(effect.origin.queue, None)
         if source is not None and source.is_alive():
             self.tell(source, DeadLettersMoved(effect.origin.ranges), effect.after)
 

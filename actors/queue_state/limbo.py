@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.batch import OFFSET_BYTES
+from actors.queue_state.dead_letter_headers import packed_facts, with_facts
 from actors.queue_state.effects import EXPIRED, MAX_RECEIVES, DeadLetter
-from actors.queue_state.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES, DEAD_LETTER_TIMEOUT
+from actors.queue_state.settings import (
+    DEAD_LETTER_BATCHES,
+    DEAD_LETTER_BYTES,
+    DEAD_LETTER_PART_BYTES,
+    DEAD_LETTER_TIMEOUT,
+)
 from actors.queue_state.span_map import SpanMap
 from actors.queue_state.timed_spans import TimedSpans
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
     from actors.queue_state.core import QueueCore
     from actors.queue_state.entry import Span
+
+MAP_BYTES = 3 + OFFSET_BYTES
+"""What headers take beside themselves: a map around them, and an offset."""
 
 
 class Limbo:
@@ -82,17 +93,35 @@ def hand_over(core: QueueCore, now: float) -> None:
 
 
 def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
-    """Ask for a span, which is in no structure, to be stored in the dead-letter queue, and wait for the answer."""
-    entry, start, stop = span.entry, span.start, span.stop
-    batch = entry.part(start, stop)
+    """Ask for a span, which is in no structure, to be stored in the dead-letter queue, and wait for the answer.
+
+    Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
+    """
+    reason = MAX_RECEIVES if is_worn_out(core, span.deliveries) else EXPIRED
+    entry = span.entry
+    batch = entry.part(span.start, span.stop)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)
+    count = _fitting(batch, len(facts) + MAP_BYTES)
+    if count < len(batch):
+        core.limbo.add(span.part(span.start + count, span.stop))
+        span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
     core.limbo.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
             core.settings.dead_letter_queue,
-            start,
-            batch,
-            ((start, stop),),
-            MAX_RECEIVES if is_worn_out(core, span.deliveries) else EXPIRED,
+            span.start,
+            with_facts(batch, facts),
+            ((span.start, span.stop),),
+            reason,
             max(entry.event, core.barrier),
         )
     )
+
+
+def _fitting(batch: MessageBatch, more: int) -> int:
+    """How many of the first messages make a batch that fits a frame with so many bytes more on each; one in any case."""
+    most = DEAD_LETTER_PART_BYTES
+    count = min(batch.count_within(most), most // more)
+    if count > 1 and batch.prefix_bytes(count) > most:
+        count -= 1
+    return max(1, count)

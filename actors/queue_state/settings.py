@@ -55,6 +55,8 @@ DEAD_LETTER_TIMEOUT = 30.0
 DEAD_LETTER_BATCHES = 64
 DEAD_LETTER_BYTES = 8 * 1024 * 1024
 """Dead letters on their way to the other queue, in parts of batches and in bytes, but one in any case; others wait where they are."""
+DEAD_LETTER_PART_BYTES = 4 * 1024 * 1024
+"""Bytes of messages, and of headers that say why they are dead, in one batch of dead letters: together they fit a frame."""
 
 
 BLOCK, REJECT = "block", "reject"

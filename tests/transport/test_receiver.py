@@ -20,6 +20,7 @@ from transport import (
     DeliveredBatch,
     Delivery,
     LocalProtocolError,
+    Message,
     Receiver,
     Sender,
 )
@@ -599,5 +600,29 @@ def test_a_broker_that_delivers_more_than_was_requested_is_not_believed(run: Any
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(Exception, match="were requested"):
                 await Receiver(address, queue="orders", max_in_flight=10).to(Sink.acknowledge()).run()
+
+    run(main)
+
+
+def test_a_receiver_of_dead_letters_sees_why_and_where_they_died(run: Any, serve: Any) -> None:
+    async def main() -> None:
+        async with serve(max_receives=1) as broker:
+            message = Message(b"poison", key=b"k", headers={"own": "x"})
+            await Source.single(message).to(Sender(broker.send_address, queue="orders")).run()
+            rejecting = Receiver(broker.receive_address, queue="orders").take(1)
+            await rejecting.to(Sink.foreach(lambda delivery: delivery.reject())).run()
+            letters: list[Delivery] = []
+            dead = Receiver(broker.receive_address, queue="orders.dead", limit=1)
+            await dead.map(lambda delivery: letters.append(delivery) or delivery).to(Sink.acknowledge()).run()
+            (letter,) = letters
+            assert (letter.payload, letter.key) == (b"poison", b"k")
+            headers = dict(letter.headers)
+            assert 0 < int(headers.pop("penstock-dead-sent-us")) <= letter.enqueued_us
+            assert headers == {
+                "own": "x",
+                "penstock-dead-reason": "max-receives",
+                "penstock-dead-queue": "orders",
+                "penstock-dead-deliveries": "1",
+            }
 
     run(main)

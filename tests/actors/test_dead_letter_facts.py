@@ -1,0 +1,195 @@
+"""What dead letters say of themselves, where they go, and that they are stored once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors import messages as m
+from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
+from actors.dead_letter_names import DEAD_LETTER_SUFFIX, MAX_NAME_BYTES, dead_letter_name
+from actors.loop_actor import LoopActor
+from actors.loop_future import ask
+from actors.loop_ref import LoopActorRef
+from actors.loop_registry import LoopActorRegistry
+from actors.queue_directory import QueueDirectory
+from actors.queue_state import DEAD_LETTER_TIMEOUT, DeadLetter, QueueSettings, QueueState
+from actors.queue_state.dead_letter_headers import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
+from actors.queue_state.settings import DEAD_LETTER_PART_BYTES
+from actors.storage import ManualCommitter, Storage
+from streams.testkit import elapse, run_in_virtual_time
+from transport import names as transport_names
+from transport.frames import MAX_BODY_BYTES
+
+LARGE = 10**9
+FACTS = packed_facts("expired", "orders", 1_700_000_000_000_000, 3)
+SAID = {REASON: "expired", QUEUE: "orders", SENT: "1700000000000000", DELIVERIES: "3"}
+
+
+def test_messages_without_headers_get_those_that_say_why_they_are_dead() -> None:
+    batch = MessageBatch.from_messages([Message(b"%d" % number, key=b"k") for number in range(5)])
+    marked = with_facts(batch, FACTS)
+    assert [message.headers for message in marked.messages()] == [SAID] * 5
+    assert marked.payloads is batch.payloads
+    assert marked.keys is batch.keys
+
+
+@pytest.mark.parametrize("count", [1, 11, 12, 15, 16, MAX_HEADERS_PER_MESSAGE])
+def test_a_senders_own_headers_stay(count: int) -> None:
+    own = {f"h{number}": b"v" * number for number in range(count)}
+    batch = MessageBatch.from_messages([Message(b"a", headers=own), Message(b"b")])
+    first, second = (message.headers for message in with_facts(batch, FACTS).messages())
+    assert first == own | SAID
+    assert second == SAID
+
+
+def test_a_letter_that_dies_again_says_so_of_its_last_death_and_does_not_grow() -> None:
+    batch = MessageBatch.from_messages([Message(b"a", headers={"own": "x", "about": REASON})])
+    once = with_facts(batch, FACTS)
+    again = with_facts(once, packed_facts("max-receives", "orders.dead", 5, 7))
+    for _ in range(50):
+        again = with_facts(again, packed_facts("max-receives", "orders.dead", 5, 7))
+    assert again.message(0).headers == {
+        "own": "x",
+        "about": REASON,
+        REASON: "max-receives",
+        QUEUE: "orders.dead",
+        SENT: "5",
+        DELIVERIES: "7",
+    }
+
+
+def test_headers_that_are_no_map_stay_as_they_are() -> None:
+    batch = MessageBatch.from_messages([Message(b"a", headers={"a": "b"})])
+    assert batch.headers is not None
+    for broken in (b"\xc1", b"\x93\x01\x02\x03", b"\xde\x00", b"\xdf\xff\xff\xff\xff"):
+        column = type(batch.headers).from_values([broken])
+        marked = with_facts(MessageBatch(batch.payloads, headers=column), FACTS)
+        assert marked.headers is not None
+        assert marked.headers[0] == broken
+
+
+def letters(queue: QueueState) -> list[DeadLetter]:
+    return [effect for effect in queue.take_effects() if isinstance(effect, DeadLetter)]
+
+
+def test_both_reasons_are_said_with_queue_time_and_deliveries() -> None:
+    worn = QueueState("worn", 0, QueueSettings(max_receives=2))
+    late = QueueState("late", 0, QueueSettings(ttl=5.0, dead_letter_queue="x"))
+    for queue in (worn, late):
+        queue.attach_sender("s", None)
+        queue.request_capacity("s", 10, LARGE)
+        queue.send("s", 0, MessageBatch.from_payloads([b"a", b"b"]), 0.0, 1_234_567)
+    worn.attach_receiver("r")
+    worn.receive("r", 4, LARGE, 0.0)
+    for _ in range(2):
+        worn.negative_acknowledge("r", [(0, 1)], 0.0, 1.0)
+    (letter,) = letters(worn)
+    assert letter.batch.message(0).headers == {
+        REASON: "max-receives",
+        QUEUE: "worn",
+        SENT: "1234567",
+        DELIVERIES: "2",
+    }
+    late.tick(6.0)
+    (letter,) = letters(late)
+    assert [message.headers for message in letter.batch.messages()] == [
+        {REASON: "expired", QUEUE: "late", SENT: "1234567", DELIVERIES: "0"}
+    ] * 2
+
+
+def test_what_dies_together_and_is_tiny_goes_in_parts_that_fit_a_frame_with_their_headers() -> None:
+    queue = QueueState("q" * 255, 0, QueueSettings(ttl=5.0, dead_letter_queue="x"))
+    target = QueueState("x", 1)
+    count = 50_000
+    queue.attach_sender("s", None)
+    queue.request_capacity("s", count, LARGE)
+    queue.send("s", 0, MessageBatch.from_payloads([b"x"] * count), 0.0, 1)
+    queue.tick(6.0)
+    moved: list[int] = []
+    while found := letters(queue):
+        for letter in found:
+            assert letter.batch.nbytes <= 2 * DEAD_LETTER_PART_BYTES < MAX_BODY_BYTES
+            moved += range(*letter.ranges[0])
+            queue.dead_letters_stored(letter.ranges, 6.0)
+    assert moved == list(range(count))
+    assert queue.log.stored_messages == 0
+    del target
+
+
+@pytest.mark.parametrize(
+    "queue", ["orders", "o" * 250, "o" * 251, "o" * 255, "ö" * 125, "ö" * 126, "ö" * 127, "🎈" * 63, "x" + "🎈" * 63]
+)
+def test_every_queue_has_a_dead_letter_queue_that_can_be_named(queue: str) -> None:
+    name = dead_letter_name(queue)
+    assert transport_names.check_name(name) == name
+    assert name.endswith(DEAD_LETTER_SUFFIX)
+    short = len(queue.encode()) + len(DEAD_LETTER_SUFFIX) <= MAX_NAME_BYTES
+    assert (name == queue + DEAD_LETTER_SUFFIX) == short
+    assert dead_letter_name(queue[:-1] + "y") != name
+    assert transport_names.MAX_NAME_BYTES == MAX_NAME_BYTES
+
+
+class Connection(LoopActor):
+    """Keeps what it is told."""
+
+    def __init__(self, told: list[Any]) -> None:
+        super().__init__()
+        self._told = told
+
+    def on_receive(self, message: Any) -> None:
+        self._told.append(message)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source_is_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        committer = ManualCommitter()
+        storage = Storage.open(tmp_path / "data", committer=committer).start(lambda _error: None)
+        queues = QueueDirectory(QueueSettings(max_receives=1), lambda: 1_700_000_000.0, storage=storage)
+        queue = queues.get_or_create("q")
+        told: list[Any] = []
+        connection: LoopActorRef[Any] = Connection.start(told)
+        queue.tell(m.AttachSender(connection, None))
+        queue.tell(m.RequestCapacity(connection, 10, LARGE))
+        queue.tell(m.SendMessages(connection, 0, MessageBatch.from_payloads([b"a", b"b"]), None, None))
+        queue.tell(m.AttachReceiver(connection))
+        queue.tell(m.ReceiveMessages(connection, 2, LARGE))
+        await turns()
+        committer.run()
+        await turns()
+        queue.tell(m.ReturnMessages(connection, ((0, 2),), 0.0))
+        await turns()
+        # Nothing that is written from here on is durable for minutes.
+        await elapse(5 * DEAD_LETTER_TIMEOUT)
+        await turns()
+        committer.run()
+        await turns()
+        await elapse(5 * DEAD_LETTER_TIMEOUT)
+        committer.run()
+        await turns()
+        dead = await ask(queues.get("q.dead"), m.GetStatistics())
+        source = await ask(queue, m.GetStatistics())
+        assert (dead.total_in, dead.stored_messages) == (2, 2)
+        assert (source.stored_messages, source.leaving, source.total_dead_lettered) == (0, 0, 2)
+        (actor,) = [ref for name, ref in queues.items() if name == "q.dead"]
+        assert actor.actor_inbox.on_abandoned.__self__._output._sources == {}
+        for one in queues.values():
+            await one.stop(block=False)
+        storage.close()
+        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+
+    run_in_virtual_time(main())
+
+
+def test_the_names_of_the_headers_are_those_that_are_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    for name in NAMES:
+        assert f"`{name}`" in page
