@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 from typing import Protocol as TypingProtocol
 
 from actors.connection_messages import (
@@ -112,8 +112,6 @@ class SubscriptionPublisher(LoopActor):
         options: which subscription, and how.
         port: the way to the client.
     """
-
-    drain_budget: ClassVar[int] = 4
 
     def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
         super().__init__()
@@ -241,7 +239,8 @@ class SubscriptionPublisher(LoopActor):
                 return
             if room <= 0 or not ranges:
                 self._pausing = True
-                self.actor_ref.tell(_STREAM_ON)
+                # By the clock, so that it comes in another turn; what is told comes in this one.
+                self.schedule_at(self.loop.time(), _STREAM_ON)
                 return
             part, request = self._next, self._fetching
             assert request is not None, "ranges belong to a fetch"
