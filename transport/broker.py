@@ -31,6 +31,8 @@ from transport.wire import Command, Error, Result, encode
 
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
+RELEASE_SECONDS = 2.0
+"""Seconds after which memory is given back to the operating system: some milliseconds' work, so not after each large frame."""
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
@@ -84,7 +86,8 @@ class Broker:
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
         self._looking: asyncio.TimerHandle | None = None
-        self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
+        self._releasing: asyncio.TimerHandle | None = None
+        self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later, self._release_later)
         self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
@@ -144,8 +147,9 @@ class Broker:
     ) -> None:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
-        if self._looking is not None:
-            self._looking.cancel()
+        for timer in (self._looking, self._releasing):
+            if timer is not None:
+                timer.cancel()
         await self._close_servers()
         for task in self._commands | self._transactions:
             task.cancel()
@@ -281,12 +285,17 @@ class Broker:
 
     def _look(self) -> None:
         self._looking = None
-        partial = self.partial
-        if partial.look() or partial.bytes > partial.limit // 8:
+        if self.partial.look():
             self._look_later()
-        else:
-            # What so many large frames took is free again only to this process.
-            release_memory()
+
+    def _release_later(self) -> None:
+        """What many large frames took is free again, but only to this process: give it back, not too often."""
+        if self._releasing is None:
+            self._releasing = self._loop.call_later(RELEASE_SECONDS, self._release)
+
+    def _release(self) -> None:
+        self._releasing = None
+        release_memory()
 
     def _has_room(self) -> bool:
         """Whether one more may be accepted; some above the limit are, to be refused in good order."""
