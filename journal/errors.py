@@ -23,10 +23,12 @@ class JournalFailedError(JournalError):
     """A write or a sync failed, so what is on disk is not known. The journal takes nothing more: start again and recover."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(
-            f"the journal has failed and takes nothing more: {type(cause).__name__}: {cause}; "
-            "mend the cause (disk full? disk broken?) and start again: nothing that was reported durable is lost"
-        )
+        text = f"the journal has failed and takes nothing more: {type(cause).__name__}: {cause}"
+        if not isinstance(cause, JournalDamagedError):
+            text += (
+                "; mend the cause (disk full? disk broken?) and start again: nothing that was reported durable is lost"
+            )
+        super().__init__(text)
         self.cause = cause
 
 

@@ -14,6 +14,10 @@ from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
+DIRECTORY_MODE = 0o700
+"""Of a data directory that is made here: what is stored is its owner's business. One that exists keeps the mode it was given."""
+FILE_MODE = 0o640
+"""Of the files in it: whoever opens the directory to a group, for backups say, opens the files with it."""
 MAX_PARTS = 1024
 """Buffers that one call of ``write`` may have: the operating system's IOV_MAX."""
 
@@ -51,6 +55,9 @@ class Files(Protocol):
     def size(self, file: int) -> int:
         """The file's size."""
 
+    def linked(self, file: int) -> bool:
+        """Whether the file still has a name: what is written to one without is gone when it is closed."""
+
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what has it; atomic, and durable once the directory is synced."""
 
@@ -58,7 +65,7 @@ class Files(Protocol):
         """Remove a name."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and its parents; one that exists is left as it is."""
+        """Make a directory, for nobody but its owner, and its parents; one that exists is left as it is."""
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted."""
@@ -75,7 +82,7 @@ class OsFiles:
 
     def create(self, path: Path) -> int:
         """See ``Files``."""
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
 
     def open(self, path: Path, *, write: bool = False) -> int:
         """See ``Files``."""
@@ -117,6 +124,10 @@ class OsFiles:
         """See ``Files``."""
         return os.fstat(file).st_size
 
+    def linked(self, file: int) -> bool:
+        """See ``Files``."""
+        return os.fstat(file).st_nlink > 0
+
     def rename(self, source: Path, target: Path) -> None:
         """See ``Files``."""
         os.rename(source, target)
@@ -127,7 +138,8 @@ class OsFiles:
 
     def make_directory(self, path: Path) -> None:
         """See ``Files``."""
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(DIRECTORY_MODE, exist_ok=True)
 
     def names(self, path: Path) -> list[str]:
         """See ``Files``."""
@@ -135,7 +147,7 @@ class OsFiles:
 
     def lock(self, path: Path) -> int:
         """See ``Files``."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

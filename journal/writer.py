@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from journal.durable import write_all
-from journal.errors import JournalFailedError
+from journal.errors import JournalDamagedError, JournalFailedError
 from journal.files import Files
 from journal.format import GROUP_UNKNOWN, SEGMENT_HEADER_BYTES, StreamRows
 from journal.group import pack_group
@@ -221,6 +221,9 @@ class Writer:
                 self._unsynced_since = now
             elif now >= self._unsynced_since + self._options.sync_interval:
                 self._sync()
+        if not self._files.linked(file):
+            # A removed file takes writes and syncs as ever, and nothing of them is ever found.
+            raise JournalDamagedError(segment.path, 0, "it was removed while a broker was at work in it")
         self.durable_lsn = records[-1][2] + 1
         self.settled_bytes += size
         self._on_durable(self.durable_lsn)

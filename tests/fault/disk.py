@@ -311,6 +311,10 @@ class SimulatedDisk:
     def size(self, file: int) -> int:
         return self._opened(file).size
 
+    def linked(self, file: int) -> bool:
+        opened = self._opened(file)
+        return any(node is opened for node in self._names.values())
+
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, "the journal renames within its directory"
         self._change(_NameChange(source, target, self._file(source)))

@@ -138,6 +138,10 @@ class FaultyFiles:
     def size(self, file: int) -> int:
         return self._call("size", self._names[file], lambda: self._inner.size(file))
 
+    def linked(self, file: int) -> bool:
+        # Not counted: it is no call that a disk hears of.
+        return self._inner.linked(file)
+
     def rename(self, source: Path, target: Path) -> None:
         self._call("rename", source.name, lambda: self._inner.rename(source, target))
         self._names.update({file: target.name for file, name in self._names.items() if name == source.name})

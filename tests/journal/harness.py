@@ -75,6 +75,8 @@ class Watched:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self.inner, name)
+        if name == "linked":
+            return method  # it looks, and changes nothing
 
         def call(*arguments: Any, **keywords: Any) -> Any:
             self.calls[name] += 1

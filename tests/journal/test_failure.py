@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import stat
 import threading
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,30 @@ def test_items_that_go_back_are_refused_over_segments_too() -> None:
     with pytest.raises(JournalUsageError, match="follow"):
         opened.items(1, 14, 1, b"x")
     assert opened.items(1, 20, 1, b"a gap") == 3
+
+
+def test_nothing_is_confirmed_that_is_written_to_a_file_which_was_removed(tmp_path: Path) -> None:
+    """As `rm -rf` under a running broker does: the file takes writes and syncs as if nothing had happened."""
+    opened = Opened(OsFiles(), directory=tmp_path / "data")
+    opened.event(b"kept")
+    opened.run()
+    durable = opened.journal.durable_lsn
+    for path in (tmp_path / "data").iterdir():
+        path.unlink()
+    opened.event(b"lost")
+    opened.committer.run()
+    assert opened.journal.durable_lsn == durable
+    (failure,) = opened.failures
+    assert "was removed while a broker was at work in it" in str(failure)
+    assert "nothing that was reported durable is lost" not in str(failure)
+
+
+def test_a_directory_that_is_made_is_its_owners_alone_and_one_that_exists_keeps_its_mode(tmp_path: Path) -> None:
+    made, given = tmp_path / "above" / "made", tmp_path / "given"
+    given.mkdir()
+    given.chmod(0o750)
+    for directory in (made, given):
+        Opened(OsFiles(), directory=directory).journal.close()
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert stat.S_IMODE(given.stat().st_mode) == 0o750
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o027 == 0 for path in made.iterdir())
