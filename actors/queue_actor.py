@@ -128,6 +128,7 @@ class QueueActor(LoopActor):
         super().__init__()
         self._state = state
         self._wall_clock = wall_clock
+        self._storage = storage
         self._output = QueueOutput(
             self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
         )
@@ -179,8 +180,8 @@ class QueueActor(LoopActor):
 
     def on_restart(self, failure: BaseException) -> None:
         """Let go of every connection and take back what they held; the failure may have left either half done."""
-        if isinstance(failure, StorageError):
-            # Whoever raises one has told the broker, which is about to end; whatever was half done is told to nobody.
+        if isinstance(failure, StorageError) and self._storage is not None and self._storage.failure is not None:
+            # The broker has been told, and is about to end; whatever was half done is told to nobody.
             self.stop()
         self._timer = None
         self._output.clear(failure)

@@ -10,7 +10,7 @@ import pykka
 import pytest
 
 from actors.batch import MessageBatch
-from actors.errors import SubscriptionNotFoundError
+from actors.errors import StorageError, SubscriptionNotFoundError
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
@@ -519,6 +519,22 @@ async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -
     received = await again.expect(ReceivedMessages)
     assert (received.first, len(received.batch), received.possibly_replayed) == (0, 2, True)
     assert [facts.connection for facts in (await statistics(queue)).connections] == [again.ref]
+
+
+@virtual
+async def test_an_error_of_storage_that_does_not_end_the_broker_does_not_end_the_queue() -> None:
+    class Missing(QueueState):
+        def purge_step(self, below: int) -> int:
+            raise StorageError("message 3 is stored, and its batch is not in memory")
+
+    queue = start_queue(Missing("q", 0, QueueSettings()))
+    sender = await sender_of(queue)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await sender.expect(SentMessages)
+    queue.tell(PurgeQueue())
+    assert (await sender.expect(Refused)).code == "internal-error"
+    assert queue.is_alive()
+    assert (await statistics(queue)).stored_messages == 2
 
 
 @virtual
