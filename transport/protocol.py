@@ -95,7 +95,7 @@ class Protocol:
             DemandExceededError: it has more messages than were granted; they were not looked at.
             BrokerError: on the client's side, the broker's ERROR that closes.
         """
-        if self.granted is not None:
+        if self.granted is not None and raw.header[0] == wire.Send.TYPE:
             messages = announced_messages(raw)
             if messages is not None:
                 self.granted.use(messages, len(raw.body))

@@ -52,7 +52,9 @@ class Turns:
     def used(self, units: int) -> None:
         """So much was handled outside of the line."""
         self._left -= units
-        self._next_turn()
+        if self._left < SHARE:
+            # Before, there is enough for whoever comes, in this turn or another.
+            self._next_turn()
 
     def join(self, worker: Worker) -> None:
         """Stand in line, behind the others."""

@@ -35,14 +35,19 @@ _WORK = {Enlist.TYPE: NAMES_WORK} | dict.fromkeys(
 
 def work_of(raw: RawFrame) -> int:
     """How much work a frame makes, in units: what one of no size costs, which is some microseconds. Nothing of it was checked yet."""
-    header = raw.header
-    kind = header[0] if type(header[0]) is int else 0
+    header, body = raw
+    kind, size = header[0], len(body)
     if kind == Send.TYPE:
-        # What a batch has is checked against its size before it is looked at, so it has no more messages than its body has offsets.
-        return 1 + len(raw.body) // BYTES_A_UNIT + min(announced_messages(raw) or 0, len(raw.body)) // MESSAGES_A_UNIT
+        messages = header[3] if len(header) > 3 else 0
+        if type(messages) is not int or not 0 <= messages <= size:
+            # A body has four bytes for each at least: this one is refused when it is decoded.
+            messages = size
+        return 1 + size // BYTES_A_UNIT + messages // MESSAGES_A_UNIT
+    if type(kind) is not int:
+        return 1
     if kind in _WITH_RANGES and len(header) > 1 and type(header[1]) is list:
         return max(1, len(header[1]) // 2)
-    return _WORK.get(kind, 1) + len(raw.body) // BYTES_A_UNIT
+    return _WORK.get(kind, 1) + size // BYTES_A_UNIT
 
 
 def announced_messages(raw: RawFrame) -> int | None:

@@ -76,6 +76,16 @@ def test_a_turn_does_no_more_for_many_who_flood_than_for_one_and_each_has_its_tu
     assert turns.waiting == 0
 
 
+def test_turns_are_counted_only_where_there_is_something_to_share() -> None:
+    loop, turns = made()
+    turns.used(TURN_WORK - SHARE)
+    assert loop.ready == []
+    assert turns.share() == SHARE
+    turns.used(1)
+    assert len(loop.ready) == 1
+    assert turns.share() == SHARE - 1
+
+
 def test_whoever_sends_little_has_its_share_whatever_stands_in_line() -> None:
     loop, turns = made()
     assert turns.share() == SHARE
