@@ -158,7 +158,16 @@ class Watch:
             await settle(SAMPLE)
 
 
-async def run(kinds: Sequence[str], each: int, seconds: float, queues: int, durable: bool) -> Outcome:
+async def run(
+    kinds: Sequence[str],
+    each: int,
+    seconds: float,
+    queues: int,
+    durable: bool,
+    *,
+    warm_up: float = WARM_UP,
+    leaving: float = LEAVING,
+) -> Outcome:
     """One run."""
     outcome = Outcome(bound=BASE_BOUND + EACH_BOUND * each * len(kinds))
     with tempfile.TemporaryDirectory(prefix="penstock-attackers-") as directory:
@@ -177,7 +186,7 @@ async def run(kinds: Sequence[str], each: int, seconds: float, queues: int, dura
             try:
                 for attacker in attackers:
                     await attacker.hear()
-                await settle(WARM_UP)
+                await settle(warm_up)
                 await pair.ask()
                 await settle(seconds)
                 outcome.undisturbed = await pair.ask()
@@ -196,7 +205,7 @@ async def run(kinds: Sequence[str], each: int, seconds: float, queues: int, dura
                     for queue in await administration.queues():
                         if queue["name"].startswith("attacked."):
                             await administration.delete_queue(queue["name"])
-                await settle(LEAVING)
+                await settle(leaving)
                 outcome.after = watch.now()
             finally:
                 await asyncio.gather(pair.stop(), *(attacker.stop() for attacker in attackers))
