@@ -67,14 +67,21 @@ class TakeWhile(Stage[T, T], Generic[T]):
         if element is None:
             raise null_element(self._name)
         try:
-            keep = truth(self._predicate(element))
+            keep = self._predicate(element)
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return
-        if keep:
+        if keep is True:
             self._push(element)
             return
-        if not self._inclusive:
+        try:
+            kept = truth(keep)
+        except FAILURES as error:  # it cannot be told whether it is true
+            self._function_failed(error, self._predicate)
+            return
+        if kept:
+            self._push(element)
+        elif not self._inclusive:
             self._complete_early()
         elif not self._done:
             # As in Take: decided before the push, signalled after it.
@@ -123,7 +130,9 @@ class DropWhile(Stage[T, T], Generic[T]):
             self._push(element)
             return
         try:
-            drop = truth(self._predicate(element))
+            drop = self._predicate(element)
+            if drop is not True:
+                drop = truth(drop)
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return

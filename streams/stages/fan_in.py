@@ -23,6 +23,10 @@ T = TypeVar("T")
 FAN_IN_PREFETCH: Final = 16
 """Elements asked of each input ahead of demand: so one that is slow does not hold up the others."""
 
+FAN_IN_BLOCK: Final = 64
+"""Elements of one input of a merge that go through before the others have a turn: a turn of the loop for fewer would be felt, more is
+unfair."""
+
 
 class Inlet(Subscriber[T], Generic[T]):
     """One input of a fan-in: counts what has left, and asks for as much again in steps of half.
@@ -82,7 +86,11 @@ class Inlet(Subscriber[T], Generic[T]):
         self._freed += 1
         if self._freed >= FAN_IN_PREFETCH // 2 and not self.completed:
             freed, self._freed = self._freed, 0
-            self._hub.ask(self, freed)
+            self.asked += freed
+            if self.asked < FAN_IN_BLOCK:
+                self.upstream.request(freed)
+            else:
+                self._hub.ask(self, freed)
 
     def stop(self) -> None:
         """Nothing more is wanted of this input; what waits stays."""
@@ -167,7 +175,8 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
         self.drain()
 
     def ask(self, inlet: Inlet[Any], n: int) -> None:
-        """Asks for ``n`` more at ``inlet``, in the place of what has left."""
+        """Asks for ``n`` more at ``inlet``, which has had its block."""
+        inlet.asked = 0
         inlet.upstream.request(n)
 
     def fail(self, error: BaseException) -> None:

@@ -375,7 +375,9 @@ class Partition(FanOut[T], Generic[T]):
 
     def _hand_on(self, element: T) -> None:
         try:
-            index = plain(self._f(element))
+            index = self._f(element)
+            if type(index) is not int:
+                plain(index)
             if not 0 <= index < len(self.outlets):
                 raise IndexError(f"the function has returned {index!r} for one of {len(self.outlets)} sinks")
         except FAILURES as error:  # whatever user code raises is the stream's failure

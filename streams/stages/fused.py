@@ -48,17 +48,24 @@ x = f{i}(x)
 if x is None: raise null_element("the function has returned None")
 """
 _FILTER: Final = """\
-answer = f{i}(x)
 if {rejects}:
     {drop}
 """
 KINDS: Final = {
     "map": _MAP,
-    "filter": _FILTER.replace("{rejects}", "answer is not True and (answer is False or not truth(answer))"),
-    "filter_not": _FILTER.replace("{rejects}", "answer is not False and (answer is True or truth(answer))"),
+    "filter": _FILTER.replace("{rejects}", "not f{i}(x)"),
+    "filter_not": _FILTER.replace("{rejects}", "f{i}(x)"),
 }
-"""What a step of each kind does to ``x``; ``drop`` leaves the element and has it replaced in the demand. A bool, as most predicates
-give it, costs no further call."""
+"""What a step of each kind does to ``x``; ``drop`` leaves the element and has it replaced in the demand."""
+CHECKED: Final = {
+    **KINDS,
+    "filter": _FILTER.replace("{rejects}", "not truth(f{i}(x))"),
+    "filter_not": _FILTER.replace("{rejects}", "truth(f{i}(x))"),
+}
+"""The same where elements come one at a time: an answer that would have to be awaited is refused."""
+ANSWERING: Final = {"filter", "filter_not"}
+FIRST_ANSWERS: Final = 16
+"""Elements of a run that are taken one at a time, so that their answers are checked; then they are taken many at a time, unchecked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,8 @@ class Fused(Stage[I, O], Generic[I, O]):
         end: InlineEnd = vars(type(downstream)).get("inline_end", PUSH)  # its own: a subclass may do something else
         make, self._step_at = _compiled(tuple(step.kind for step in steps), end)
         self.on_next, self.run = make(self, downstream, null_element, *(step.function for step in steps))
+        if any(step.kind in ANSWERING for step in steps):
+            self.run = _checked_first(self.on_next, self.run)
 
     def failed(self, error: BaseException, source: BulkSource | None = None) -> None:
         """Something in the compiled code has raised: a step's function, the source's iterable, or a subscriber, which is for the source."""
@@ -146,6 +155,34 @@ class Fused(Stage[I, O], Generic[I, O]):
     def drop(self) -> None:
         """An element was filtered out: asks for another in its place."""
         self._upstream.request(1)
+
+
+def _checked_first(
+    on_next: Callable[[Any], None], run: Callable[[Iterator[Any], BulkSource], int]
+) -> Callable[[Iterator[Any], BulkSource], int]:
+    """``run``, but the first elements go through ``on_next``, which looks at what the predicates answer."""
+    left = FIRST_ANSWERS
+
+    def begin(elements: Iterator[Any], source: BulkSource) -> int:
+        nonlocal left
+        while left:
+            left -= 1
+            try:
+                element = next(elements)
+            except StopIteration:
+                return 0
+            except FAILURES as error:  # the iterable is user code
+                source.iterable_failed(error)
+                return 0
+            if element is None:
+                source.refuse_none()
+                return 0
+            on_next(element)
+            if source.done:
+                return 0
+        return run(elements, source)
+
+    return begin
 
 
 class FusedPublisher(Publisher[T_co], Generic[T_co]):
@@ -207,7 +244,7 @@ def make(stage, sink, null_element, {functions}):
         if x is None:
             raise null_element(stage._name)
         try:
-            {steps: return stage.drop()}
+            {checked: return stage.drop()}
         except FAILURES as error:
             stage.failed(error)
             return
@@ -255,9 +292,10 @@ def _source_text(kinds: Sequence[str], end: InlineEnd) -> tuple[str, dict[int, i
     for frame_line in _FRAME.splitlines():
         indent = frame_line[: len(frame_line) - len(frame_line.lstrip())]
         place = frame_line.strip()
-        if place.startswith("{steps: "):
+        if place.startswith(("{steps: ", "{checked: ")):
+            texts = KINDS if place.startswith("{steps: ") else CHECKED
             for i, kind in enumerate(kinds):
-                add(indent, KINDS[kind].format(i=i, drop=place[8:-1]), i)
+                add(indent, texts[kind].format(i=i, drop=place.split(": ", 1)[1][:-1]), i)
         elif place == "{enter}":
             add(indent, end.enter, None)
         elif place == "{each}":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable
+from types import CoroutineType
 from typing import Any, Generic
 
 from streams.contract import Subscriber
@@ -50,8 +51,10 @@ class MapAsyncPartitioned(MapAsync[I, O], Generic[I, O]):
 
     def _begin(self, place: Place, element: I) -> None:
         try:
-            place.key = plain(self._partition(element))
-            at_work = self._at_work.get(place.key, 0)
+            key = place.key = self._partition(element)
+            if type(key) is CoroutineType:
+                plain(key)
+            at_work = self._at_work.get(key, 0)
         except FAILURES as error:  # whatever user code raises goes down the stream
             place.fail(error, self._partition)
             super()._settled(place)

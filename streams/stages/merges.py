@@ -5,16 +5,13 @@ from __future__ import annotations
 import operator
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams.errors import FAILURES
 from streams.stages.fan_in import FanIn, Inlet
 from streams.stages.stage import NONE
 
 T = TypeVar("T")
-
-MERGE_BLOCK: Final = 64
-"""Elements of one input that go through before the others have a turn: a turn of the loop for fewer would be felt, more is unfair."""
 
 
 class EagerFanIn(FanIn[T], Generic[T]):
@@ -39,9 +36,8 @@ class EagerFanIn(FanIn[T], Generic[T]):
 
         A source that emits on the spot answers at once, and would go on for as long as it has a turn of the loop, before the next begins.
         """
-        inlet.asked += n
-        if inlet.asked < MERGE_BLOCK or self._open < 2 or self.m is None:
-            inlet.upstream.request(n)
+        if self._open < 2 or self.m is None:
+            super().ask(inlet, n)
             return
         if not self._later:
             self.m.loop.call_soon(self.m.call, self._ask_again)

@@ -163,8 +163,10 @@ class GroupBy(SplittingStage[T], Generic[T]):
         if self._done:
             return
         try:
-            key = plain(self._key(element))
+            key = self._key(element)
             known = key in self._active or key in self._closed
+            if not known:
+                plain(key)
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._key)
             return

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams import Materialization, Publisher, Sink, Source, Subscriber, Subscription
-from streams.stages.fan_in import FAN_IN_PREFETCH
-from streams.stages.merges import MERGE_BLOCK
+from streams.stages.fan_in import FAN_IN_BLOCK, FAN_IN_PREFETCH
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 
 
@@ -256,5 +255,5 @@ def test_sources_that_emit_on_the_spot_take_turns_in_blocks(operator: str) -> No
 
     elements = run_in_virtual_time(main())
     runs = [len(list(run)) for _, run in itertools.groupby(elements)]
-    assert max(runs) <= MERGE_BLOCK + FAN_IN_PREFETCH
+    assert max(runs) <= FAN_IN_BLOCK + FAN_IN_PREFETCH
     assert 0.4 < elements.count(1) / len(elements) < 0.6
