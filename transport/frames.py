@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
 import msgpack
@@ -56,10 +56,8 @@ class Room:
 
     __slots__ = ()
 
-    @property
-    def scarce(self) -> bool:
-        """Whether others wait for memory."""
-        return False
+    line: Collection[Room] = ()
+    """Those who wait for memory. Where anybody does, little is received at a time."""
 
     def take(self, size: int) -> bool:  # noqa: ARG002 - for others to know
         """Whether ``size`` bytes may be kept; where not, `FrameDecoder.go_on` is to be called when they may."""
@@ -88,6 +86,7 @@ class FrameDecoder:
         "_end",
         "_filled",
         "_kept",
+        "_line",
         "_partial",
         "_room",
         "_start",
@@ -102,6 +101,7 @@ class FrameDecoder:
         self.max_frame_bytes = max_frame_bytes
         self.stalled = False
         self._room = room
+        self._line = room.line
         self._partial: bytearray | None = None
         self._filled = 0
         self._target = self._view = _NOTHING
@@ -123,7 +123,7 @@ class FrameDecoder:
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; valid until they are reported, which must follow on the same thread at once."""
         if self._partial is None or self.error is not None or self.stalled:
-            self._target = _shared_view()[:SCARCE_BYTES] if self._room.scarce else _shared_view()
+            self._target = _shared_view()[:SCARCE_BYTES] if self._line else _shared_view()
         else:
             self._target = memoryview(self._partial)[self._filled : self._filled + SHARED_BUFFER_BYTES]
         return self._target
@@ -206,6 +206,7 @@ class FrameDecoder:
         self.drop()
         self.error = None
         self._room = _AMPLE
+        self._line = _AMPLE.line
 
     def buffer_updated(self, nbytes: int) -> list[RawFrame]:
         """Take the ``nbytes`` just received; returns all frames that they complete, in order.

@@ -63,6 +63,7 @@ class PartialFrames:
     Attributes:
         bytes: how much that is.
         limit: as given.
+        line: those who wait, in order; to be looked at only.
     """
 
     def __init__(
@@ -78,14 +79,14 @@ class PartialFrames:
         self._peak = 0
         # Those with a large frame that has begun, and how much had come at the last look.
         self._large: dict[PartialRoom, int | None] = {}
-        self._line: dict[PartialRoom, None] = {}
+        self.line: dict[PartialRoom, None] = {}
         self._in_turn: set[PartialRoom] = set()
         self._serving = False
 
     @property
     def waiting(self) -> int:
         """How many stand in line."""
-        return len(self._line)
+        return len(self.line)
 
     def take(self, room: PartialRoom, size: int) -> bool:
         """``room`` needs ``size`` bytes. False: it stands in line, and is told by ``granted`` when it may ask again."""
@@ -93,11 +94,11 @@ class PartialFrames:
         if more > 0 and room not in self._in_turn:
             fits = self.bytes + more <= self.limit
             # What is small does not wait behind what is large, while there is room.
-            if not (fits and (not self._line or size <= FIRST_PARTIAL_BYTES)):
-                if self._line or len(self._in_turn) >= IN_TURN:
+            if not (fits and (not self.line or size <= FIRST_PARTIAL_BYTES)):
+                if self.line or len(self._in_turn) >= IN_TURN:
                     room.wanted = size
-                    self._line[room] = None
-                    if len(self._line) == 1 and self._on_wait is not None:
+                    self.line[room] = None
+                    if len(self.line) == 1 and self._on_wait is not None:
                         self._on_wait()
                     return False
                 self._in_turn.add(room)
@@ -117,7 +118,7 @@ class PartialFrames:
 
     def leave(self, room: PartialRoom) -> None:
         """``room`` has nothing, and waits for nothing."""
-        self._line.pop(room, None)
+        self.line.pop(room, None)
         self._large.pop(room, None)
         self._in_turn.discard(room)
         self.bytes -= room.bytes
@@ -130,12 +131,12 @@ class PartialFrames:
 
     def look(self) -> bool:
         """End those who do not go on, if anybody waits; whether anybody does, so that this is to be called again."""
-        if not self._line:
+        if not self.line:
             return False
         slow = []
         for room, before in self._large.items():
             now = room.owner.bytes_in
-            if room in self._line or not room.owner.is_read():
+            if room in self.line or not room.owner.is_read():
                 self._large[room] = None
                 continue
             self._large[room] = now
@@ -143,22 +144,22 @@ class PartialFrames:
                 slow.append(room)
         for room in slow:
             room.owner.too_slow()
-        return bool(self._line)
+        return bool(self.line)
 
     def _serve(self) -> None:
         """Let those of the line go on who may."""
         if self._serving:
             return
         self._serving = True
-        while self._line:
-            first = next(iter(self._line))
+        while self.line:
+            first = next(iter(self.line))
             if len(self._in_turn) < IN_TURN:
                 self._in_turn.add(first)
             elif self.bytes + first.wanted - first.bytes <= self.limit:
                 self.keep(first, first.wanted)
             else:
                 break
-            del self._line[first]
+            del self.line[first]
             if first in self._large:
                 self._large[first] = None
             first.owner.room_found()
@@ -178,18 +179,14 @@ class PartialRoom(Room):
         wanted: what it was last refused.
     """
 
-    __slots__ = ("_everybody", "bytes", "owner", "wanted")
+    __slots__ = ("_everybody", "bytes", "line", "owner", "wanted")
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
+        self.line = everybody.line
         self.owner = owner
         self.bytes = 0
         self.wanted = 0
-
-    @property
-    def scarce(self) -> bool:
-        """Whether anybody waits."""
-        return self._everybody.waiting > 0
 
     def take(self, size: int) -> bool:
         """See `PartialFrames.take`."""

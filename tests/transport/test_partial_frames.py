@@ -205,7 +205,7 @@ def test_small_frames_pass_while_large_ones_wait_and_there_is_room() -> None:
     for peer in large:
         peer.receive(1 * MIB)
     assert everybody.bytes < everybody.limit - FIRST_PARTIAL_BYTES
-    everybody._line[PartialRoom(everybody, Peer(everybody))] = None
+    everybody.line[PartialRoom(everybody, Peer(everybody))] = None
     small = Peer(everybody, frame(FIRST_PARTIAL_BYTES - 100))
     small.read_all()
     assert len(small.frames) == 1
