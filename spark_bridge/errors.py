@@ -85,7 +85,8 @@ class OtherQueueError(DataLossError):
             self,
             f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. Either option "
             "queue names another queue than before: put it back, or take a new checkpoint location for the new one. Or the queue was "
-            "deleted and made anew, or its broker was started without its data directory: take a new checkpoint location. Or set "
+            "deleted and made anew, or its broker was started without the journal that it had (with --memory there is none): take a new "
+            "checkpoint location. Or set "
             "failOnDataLoss to false, and the query begins anew where the subscription stands there",
         )
         self.subscription = subscription
