@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 IN_MEMORY = ("tmpfs", "ramfs")
-MOUNTS = Path("/proc/self/mounts")
+MOUNTS = Path("/proc/self/mountinfo")
 
 
 @contextmanager
@@ -39,9 +39,14 @@ def folder_in_memory(mounts: str | None = None) -> Path:
     if mounts is None:
         mounts = MOUNTS.read_text("utf-8", "replace") if MOUNTS.exists() else ""
     for line in mounts.splitlines():
-        _, point, kind, options, *_ = line.split()
+        before, _, after = line.partition(" - ")
+        _, _, device, _, point, options = before.split()[:6]
         folder = Path(point)
-        if kind in IN_MEMORY and "ro" not in options.split(",") and folder.is_dir() and os.access(folder, os.W_OK):
+        if after.split()[0] not in IN_MEMORY or "ro" in options.split(",") or not os.access(folder, os.W_OK):
+            continue
+        # Another file system may be mounted over it.
+        found = folder.stat().st_dev
+        if folder.is_dir() and device == f"{os.major(found)}:{os.minor(found)}":
             return folder
     pytest.skip("no file system in memory (tmpfs) is mounted where this user may write")
 

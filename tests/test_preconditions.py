@@ -33,11 +33,19 @@ def test_both_ends_of_a_terminal_are_closed_and_one_that_was_closed_is_not_close
 
 
 def test_a_folder_in_memory_is_found_by_its_file_system_and_not_by_its_name(tmp_path: Path) -> None:
-    mounts = f"disk {tmp_path} ext4 rw 0 0\nx {tmp_path}/none tmpfs rw 0 0\nx {tmp_path} tmpfs ro,noexec 0 0\n"
+    def mount(folder: Path, kind: str, options: str = "rw", device: str | None = None) -> str:
+        if device is None:
+            number = tmp_path.stat().st_dev
+            device = f"{os.major(number)}:{os.minor(number)}"
+        return f"24 1 {device} / {folder} {options},noexec shared:1 - {kind} what rw\n"
+
+    room = tmp_path / "room"
+    room.mkdir()
+    mounts = mount(room, "ext4") + mount(tmp_path / "none", "tmpfs") + mount(room, "tmpfs", "ro")
+    mounts += mount(room, "tmpfs", device="250:250")  # covered by another
     with pytest.raises(pytest.skip.Exception, match="no file system in memory"):
         folder_in_memory(mounts)
-    (tmp_path / "room").mkdir()
-    assert folder_in_memory(mounts + f"x {tmp_path}/room tmpfs rw,nosuid 0 0\n") == tmp_path / "room"
+    assert folder_in_memory(mounts + mount(room, "tmpfs")) == room
 
 
 def test_a_limit_of_open_files_that_cannot_be_raised_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
