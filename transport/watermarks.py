@@ -23,6 +23,9 @@ MEMORY_LIFT = 0.9
 DISK_LIFT = 1.1
 """How many times the floor must be free for senders to go on."""
 
+FREED_BYTES = 32 * 2**20
+"""Resident bytes more than when memory was last given back, above which it is tried again; it takes some milliseconds."""
+
 logger = logging.getLogger("penstock.broker")
 
 
@@ -102,6 +105,26 @@ class DiskFloor:
         return f"{_mib(self.free)} are free, and the disk floor is {_mib(self._floor)}"
 
 
+class FreedMemory:
+    """When it is worth giving memory back that the C library keeps: resident memory stands well above what it last came down to.
+
+    Args:
+        used: resident bytes at the start.
+    """
+
+    def __init__(self, used: int) -> None:
+        self._base = self._last = used
+
+    def much(self, used: int) -> bool:
+        """Whether to try now: much has come, and no more is coming."""
+        last, self._last = self._last, used
+        return self._base + FREED_BYTES < used <= last
+
+    def given_back(self, used: int) -> None:
+        """It was tried, and so much is in use all the same: what is above that counts from now on."""
+        self._base = self._last = used
+
+
 class Watermarks:
     """Looks at memory and disk every ``WATERMARK_INTERVAL`` seconds and tells the queues what changes.
 
@@ -143,6 +166,7 @@ class Watermarks:
         self._limit = limit
         self._free = free
         self._release = release
+        self._freed = FreedMemory(used())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -184,6 +208,9 @@ class Watermarks:
         # Armed first: a look that fails, which the loop reports, must not be the last one.
         self._timer = self._loop.call_later(WATERMARK_INTERVAL, self._tick)
         self.look()
+        if self._freed.much(self._used()):
+            self._release()
+            self._freed.given_back(self._used())
 
     def _memory_changed(self) -> None:
         on = self.memory.reached

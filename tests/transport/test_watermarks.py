@@ -20,6 +20,7 @@ from transport.watermarks import (
     MEMORY_LIFT,
     WATERMARK_INTERVAL,
     DiskFloor,
+    FreedMemory,
     MemoryWatermark,
     Watermarks,
     free_bytes,
@@ -378,3 +379,13 @@ def test_a_broker_process_does_not_look_for_cycles_among_all_that_it_has_at_the_
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_memory_is_given_back_when_much_has_come_and_no_more_comes() -> None:
+    freed = FreedMemory(100 * MIB)
+    assert [freed.much(used * MIB) for used in (120, 120, 133, 200, 300)] == [False] * 5, "little, or still coming"
+    assert freed.much(300 * MIB)
+    freed.given_back(290 * MIB)
+    assert not freed.much(290 * MIB), "what is in use all the same is not tried again every second"
+    assert not freed.much(323 * MIB)
+    assert freed.much(323 * MIB)
