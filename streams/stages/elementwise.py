@@ -59,7 +59,12 @@ class TakeWhile(Stage[T, T], Generic[T]):
 
     def __init__(self, downstream: Subscriber[T], predicate: Callable[[T], object], inclusive: bool) -> None:
         super().__init__(downstream, "take_while")
-        self._predicate = predicate
+
+        def first_answer(element: T) -> bool:
+            self._predicate = predicate  # a check of every answer would be felt
+            return truth(predicate(element))
+
+        self._predicate = first_answer
         self._inclusive = inclusive
 
     def on_next(self, element: T) -> None:
@@ -71,17 +76,10 @@ class TakeWhile(Stage[T, T], Generic[T]):
         except FAILURES as error:  # whatever user code raises goes down the stream
             self._function_failed(error, self._predicate)
             return
-        if keep is True:
+        if keep:
             self._push(element)
             return
-        try:
-            kept = truth(keep)
-        except FAILURES as error:  # it cannot be told whether it is true
-            self._function_failed(error, self._predicate)
-            return
-        if kept:
-            self._push(element)
-        elif not self._inclusive:
+        if not self._inclusive:
             self._complete_early()
         elif not self._done:
             # As in Take: decided before the push, signalled after it.
