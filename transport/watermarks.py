@@ -24,7 +24,7 @@ DISK_LIFT = 1.1
 """How many times the floor must be free for senders to go on."""
 
 FREED_BYTES = 32 * 2**20
-"""Resident bytes more than when memory was last given back, above which it is tried again; it takes some milliseconds."""
+"""Resident bytes that have come or gone since memory was last given back, above which it is tried again; it takes some milliseconds."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -113,16 +113,16 @@ class FreedMemory:
     """
 
     def __init__(self, used: int) -> None:
-        self._base = self._last = used
+        self._base = self._last = self._peak = used
 
     def much(self, used: int) -> bool:
-        """Whether to try now: much has come, and no more is coming."""
-        last, self._last = self._last, used
-        return self._base + FREED_BYTES < used <= last
+        """Whether to try now: much has come, or has gone since, and no more is coming."""
+        last, self._last, self._peak = self._last, used, max(self._peak, used)
+        return used <= last and (used > self._base + FREED_BYTES or used < self._peak - FREED_BYTES)
 
     def given_back(self, used: int) -> None:
         """It was tried, and so much is in use all the same: what is above that counts from now on."""
-        self._base = self._last = used
+        self._base = self._last = self._peak = used
 
 
 class Watermarks:

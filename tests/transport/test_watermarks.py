@@ -389,3 +389,5 @@ def test_memory_is_given_back_when_much_has_come_and_no_more_comes() -> None:
     assert not freed.much(290 * MIB), "what is in use all the same is not tried again every second"
     assert not freed.much(323 * MIB)
     assert freed.much(323 * MIB)
+    freed.given_back(300 * MIB)
+    assert freed.much(267 * MIB), "where much has gone there is more to give back"
