@@ -87,10 +87,12 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
     async def __aexit__(self, exception: type[BaseException] | None, _error: object, _traceback: object) -> None:
         """At the end of the block waits for the stream, and raises its failure; where the block fails, stops it.
 
-        A stream that was cancelled within the block, with `cancel` or `stop`, has ended as it should.
+        A stream that was cancelled within the block, with `cancel` or `stop`, has ended as it should. A failure that it had before the
+        block's is reported, as any that nobody awaits: it may be why the block has failed.
         """
         if exception is not None:
-            await self.stop()
+            self.cancel()
+            await asyncio.wait((self._result,))
             return
         try:
             await self._wait()

@@ -120,6 +120,11 @@ class _Puller(Subscription, Generic[T]):
             raise
         except Exception as error:  # noqa: BLE001 - the iterable is user code
             failure = error
+        except BaseException as error:  # the program is to end; this stream ends with it, and has not completed
+            self._done = True
+            self._subscriber = NOBODY
+            self._m.fail(error)
+            raise
         finally:
             try:
                 await self._close(iterator)

@@ -100,7 +100,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._traceback: TracebackType | None = None
         self._ended: asyncio.Future[None] | None = None
         # A run may end without its part of the graph ever having been subscribed to; those who wait must hear of it.
-        m.on_end(self.cancel)
+        m.on_end(self._run_over)
 
     # The producer's side
 
@@ -247,6 +247,11 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
             self._elements.clear()
             self._finish()
             self._refuse_offers()
+
+    def _run_over(self) -> None:
+        """The loop may have no turn any more for what threads have offered, so they are told here."""
+        self.cancel()
+        self._refuse_offers()
 
     def _fail(self, error: BaseException) -> None:
         self._closed = True

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from streams import Flow, Keep, KillSwitches, Sink, Source, SourceQueue, TooManyWaitersError
+from streams import Flow, Keep, KillSwitches, Sink, Source, SourceQueue, StreamClosedError, TooManyWaitersError
+from streams.materialize import Materialization
 from streams.testkit import elapse, run_in_virtual_time, settle
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST", default="nobody's")
@@ -181,6 +182,21 @@ def test_offers_of_other_threads_are_bounded_refused_at_the_end_and_may_be_taken
         after = await asyncio.to_thread(queue.offer_threadsafe, 6)
         with pytest.raises(Exception, match="has ended"):
             after.result(10)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_an_offer_that_the_loop_had_no_turn_for_is_refused_when_the_run_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        running = Source.queue(1, of=int).to(Sink.collect()).run()
+        queue = running.materialized(SourceQueue[int])
+        monkeypatch.setattr(Materialization, "call_from_thread", lambda *_call: True)
+        offered = await asyncio.to_thread(queue.offer_threadsafe, 1)
+        queue.complete()
+        assert await running == []
+        assert isinstance(offered.exception(0), StreamClosedError)
 
     asyncio.run(asyncio.wait_for(main(), 30))
 

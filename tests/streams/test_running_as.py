@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
-from streams import Keep, Sink, Source, SourceQueue
+from streams import Keep, Sink, Source, SourceQueue, StreamClosedError
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.streams.generated.resources import Resource
 
@@ -117,6 +118,27 @@ def test_a_block_raises_the_failure_of_its_run() -> None:
                 await elapse(1)
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_failure_that_made_its_block_fail_is_not_lost(awaited: bool, loop_reports: list[str]) -> None:
+    async def main() -> None:
+        async def block() -> None:
+            async with Source.queue(4, of=int).map(lambda n: 1 // n).to(Sink.ignore()).run() as running:
+                queue = running.materialized(SourceQueue[int])
+                await queue.offer_wait(0)
+                await settle()
+                if awaited:
+                    await running
+                await queue.offer_wait(1)
+
+        with pytest.raises(ZeroDivisionError if awaited else StreamClosedError):
+            await block()
+        gc.collect()
+        await settle()
+
+    run_in_virtual_time(main())
+    assert ["ZeroDivisionError" in report for report in loop_reports] == ([] if awaited else [True])
 
 
 @pytest.mark.parametrize("how", ["cancel", "stop"])

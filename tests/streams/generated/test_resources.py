@@ -220,3 +220,26 @@ def test_a_queue_beside_another_sink_is_closed_with_its_own_source_alone() -> No
         await running.stop()
 
     run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_a_source_that_ends_the_program_has_not_completed(end: type[BaseException], loop_reports: list[str]) -> None:
+    told: list[object] = []
+    closed: list[int] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+            raise end
+        finally:
+            closed.append(1)
+
+    async def main() -> None:
+        source = Source.from_async_iterable(numbers)
+        await source.to(Sink.on_complete(told.append)).run()
+
+    with pytest.raises(end):
+        asyncio.run(main())
+    assert closed == [1]
+    assert None not in told
+    assert all(end.__name__ in report for report in loop_reports)
