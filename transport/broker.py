@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +15,7 @@ from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
 from transport.address import Address, parse_address
 from transport.administration_commands import LONG_AT_ONCE, refusal, run_command
-from transport.broker_connection import BrokerConnection
+from transport.broker_connection import BrokerConnection, RefusalError
 from transport.config import BrokerConfig
 from transport.connection import FrameConnection
 from transport.descriptors import POLITE_REFUSALS, connections_allowed
@@ -33,6 +34,7 @@ SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
 RELEASE_SECONDS = 2.0
 """Seconds after which memory is given back to the operating system: some milliseconds' work, so not after each large frame."""
+SHUTTING_DOWN = ("shutting-down", "the broker is stopping; connect again later")
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
@@ -82,6 +84,7 @@ class Broker:
         self._turns: Turns
         self._servers: list[Listening] = []
         self._accepted: set[int] = set()
+        self._ending = False
         self._next_number = 0
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
@@ -112,7 +115,9 @@ class Broker:
         if storage is not None:
             storage.start(self._storage_failed)
             self.epoch = storage.epoch
-        try:
+        async with AsyncExitStack() as undo:
+            if storage is not None:
+                undo.callback(storage.close)
             self.queues = QueueDirectory(
                 self.config.queue_settings(),
                 time.time,
@@ -121,7 +126,9 @@ class Broker:
                 self.config.queues,
                 transaction_timeout=self.config.transaction_timeout,
             )
+            undo.push_async_callback(self._stop_queues)
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
+            undo.callback(self.watermarks.stop)
             self.watermarks.start(self._loop)
             self._limit_connections()
             if len(self.queues) > self.config.max_queues:
@@ -129,17 +136,14 @@ class Broker:
                     f"there are {len(self.queues)} queues, more than the {self.config.max_queues} of max_queues: clients can make no more; "
                     "delete some, or raise it"
                 )
+            undo.callback(self._close_servers)
             for address, roles in (
                 (self.config.send_address, SENDING_ROLES),
                 (self.config.receive_address, RECEIVING_ROLES),
             ):
                 self._servers.append(await self._listen(parse_address(address), roles))
             self._warn_of_strangers()
-        except BaseException:
-            await self._close_servers()
-            if storage is not None:
-                storage.close()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(
@@ -147,19 +151,20 @@ class Broker:
     ) -> None:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
-        for timer in (self._looking, self._releasing):
-            if timer is not None:
-                timer.cancel()
-        await self._close_servers()
+        self._close_servers()
+        self._ending = True
         for task in self._commands | self._transactions:
             task.cancel()
         for connection in list(self.connections.values()):
-            connection.refused("shutting-down", "the broker is stopping; connect again later")
-        if self.connections:
+            connection.refused(*SHUTTING_DOWN)
+        if self._accepted:
+            # Those too that are accepted and do not stand yet: they are told when they do.
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
-        for queue in self.queues.values():
-            await queue.stop(block=False)
+        for timer in (self._looking, self._releasing):
+            if timer is not None:
+                timer.cancel()
+        await self._stop_queues()
         if not self._stopping.done():
             self._stopping.set_result(None)
         elif not self._stopping.cancelled():
@@ -199,7 +204,9 @@ class Broker:
     # For its connections
 
     def add_connection(self, connection: BrokerConnection) -> None:
-        """Take it in; raises LimitExceededError where there is no room."""
+        """Take it in; raises LimitExceededError where there is no room, and BrokerError where the broker stops."""
+        if self._ending:
+            raise RefusalError(*SHUTTING_DOWN)
         if len(self.connections) >= self.max_connections:
             raise LimitExceededError(self._too_many())
         self.connections[connection.number] = connection
@@ -208,7 +215,7 @@ class Broker:
         """Forget it."""
         self._accepted.discard(connection.number)
         self.connections.pop(connection.number, None)
-        if not self.connections and self._drained is not None and not self._drained.done():
+        if not self._accepted and self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
     def command(self, connection: BrokerConnection, frame: Command) -> asyncio.Task[None]:
@@ -309,9 +316,13 @@ class Broker:
         handler = BrokerConnection(self, protocol, number, self._loop.time())
         return FrameConnection(protocol, handler, self._loop, self.config.heartbeat, self._turns, self.partial)
 
-    async def _close_servers(self) -> None:
+    def _close_servers(self) -> None:
         for server in self._servers:
             server.close()
+
+    async def _stop_queues(self) -> None:
+        for queue in self.queues.values():
+            await queue.stop(block=False)
 
     def _bound(self, index: int) -> str:
         host, port = self._servers[index].sockets[0].getsockname()[:2]

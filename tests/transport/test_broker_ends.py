@@ -1,0 +1,80 @@
+"""What a broker inside a program leaves behind: nothing, whether it was stopped or could not start."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from actors import QueueSettings
+from streams.testkit import settle
+from transport import Broker
+from transport.address import parse_address
+from transport.config import BrokerConfig
+from transport.connection import FrameConnection
+from transport.errors import LimitExceededError
+from transport.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire import Error, decode
+
+pytestmark = pytest.mark.event_loop
+
+ANY = "127.0.0.1:0"
+
+
+def to_the_end(client: socket.socket) -> bytes:
+    received = b""
+    with client:
+        while data := client.recv(4096):
+            received += data
+    return received
+
+
+def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_closed(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        broker = Broker(BrokerConfig(send_address=ANY, receive_address=ANY))
+        accepted, accept = asyncio.Event(), broker._accept
+
+        def noticed(roles: frozenset[str]) -> FrameConnection:
+            accepted.set()
+            return accept(roles)
+
+        monkeypatch.setattr(broker, "_accept", noticed)
+        async with broker:
+            client = socket.create_connection(parse_address(broker.send_address), 10.0)
+            reading = asyncio.create_task(asyncio.to_thread(to_the_end, client))
+            await accepted.wait()
+            # Its protocol is there, its transport is not.
+            assert not broker.connections
+        assert not broker.connections
+        assert not broker._accepted
+        received = await reading
+        [raw] = FrameDecoder(MAX_FRAME_BYTES).receive_data(received)
+        assert isinstance(error := decode(raw), Error)
+        assert error.code == "shutting-down"
+
+    run(main)
+
+
+@pytest.mark.parametrize("cause", ["taken", "files"])
+def test_a_broker_that_could_not_start_leaves_nothing_running(
+    run: Any, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = f"127.0.0.1:{taken.getsockname()[1]}" if cause == "taken" else ANY
+            if cause == "files":
+                monkeypatch.setattr("transport.descriptors.soft_limit", lambda: 10)
+            broker = Broker(
+                BrokerConfig(send_address=ANY, receive_address=address, queues={"declared": QueueSettings()})
+            )
+            with pytest.raises((OSError, LimitExceededError)):
+                await broker.__aenter__()
+        assert broker.watermarks._timer is None
+        await settle()
+        assert [queue for queue in broker.queues.values() if queue.is_alive()] == []
+
+    run(main)
