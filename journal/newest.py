@@ -1,7 +1,8 @@
 """Which segment of the log was made last, in a file of its own: only so can be missed what no checkpoint lists yet.
 
 It is written when the new segment's name is durable, and before a record is in it: so it never names a segment that was not made, and
-a segment that it names is removed only when it names another.
+a segment that it names is removed only when it names another. A version of this program that knows nothing of it may have been at work
+in between, and have removed the segment: then it has made another behind it.
 
 The file ``newest``, integers little-endian::
 
@@ -16,6 +17,7 @@ The file ``newest``, integers little-endian::
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +43,14 @@ class Newest(NamedTuple):
     def path(self, directory: Path) -> Path:
         """Where it is, if it is there."""
         return directory / segment_name(stem_of(self.first_lsn, self.segment_id))
+
+    def is_missing(self, there: Iterable[tuple[int, int]]) -> bool:
+        """Whether it must be among the segments of these first lsns and ids, and is not.
+
+        Where one begins behind it, it was not the last: whether it is needed say the checkpoint and the numbers of the records.
+        """
+        found = set(there)
+        return (self.first_lsn, self.segment_id) not in found and all(first <= self.first_lsn for first, _ in found)
 
 
 def write_newest(files: Files, directory: Path, newest: Newest) -> None:

@@ -127,10 +127,10 @@ class _Recovery:
         """The segment that was made last, as a note says; JournalDamagedError where it is gone."""
         try:
             newest = read_newest(self._files, self._directory)
-        except FormatError as error:
+        except (FormatError, OSError) as error:
             self._report(f"{self._directory / NEWEST}: {error}; it was made again")
             return None
-        if newest is not None and (newest.first_lsn, newest.segment_id) not in self._found:
+        if newest is not None and newest.is_missing(self._found):
             raise JournalDamagedError(newest.path(self._directory), 0, "the file is missing; it was the newest segment")
         return newest
 

@@ -24,7 +24,7 @@ from journal.format import (
     unpack_segment_header,
 )
 from journal.index import add_row
-from journal.names import LOCK, parse_checkpoint, parse_segment, stem_of
+from journal.names import LOCK, parse_checkpoint, parse_segment, segment_name, stem_of
 from journal.newest import Newest, read_newest
 from journal.scan import ScannedRecord, SegmentScan
 
@@ -125,10 +125,12 @@ class Survey:
     @property
     def gone(self) -> list[Path]:
         """The segments that must be there, by the checkpoint and the note, and are not."""
-        there = {file.segment_id for file in self.segments}
-        listed = [Newest(facts.segment_id, facts.first_lsn) for facts in self.base.segments] if self.base else []
-        needed = dict.fromkeys([*listed, self.newest] if self.newest is not None else listed)
-        return [each.path(self.directory) for each in needed if each.segment_id not in there]
+        there = {(file.first_lsn, file.segment_id) for file in self.segments}
+        listed = [(facts.first_lsn, facts.segment_id) for facts in self.base.segments] if self.base else []
+        gone = [named for named in listed if named not in there]
+        if self.newest is not None and self.newest.is_missing(there):
+            gone.append((self.newest.first_lsn, self.newest.segment_id))
+        return [self.directory / segment_name(stem_of(*named)) for named in dict.fromkeys(gone)]
 
     @property
     def base(self) -> Checkpoint | None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from journal import Journal, JournalDamagedError, JournalFailedError, JournalLockedError, JournalOptions, OsFiles
+from journal import (
+    Journal,
+    JournalDamagedError,
+    JournalFailedError,
+    JournalLockedError,
+    JournalOptions,
+    OsFiles,
+    verify,
+)
 from journal.format import pack_record
-from journal.names import segment_name, stem_of
+from journal.names import NEWEST, segment_name, stem_of
 from journal.scan import SegmentScan
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, Watched, segments
@@ -265,6 +274,42 @@ def test_a_stale_segment_that_no_checkpoint_lists_is_not_read() -> None:
     assert again.journal.locate(1, 0) is None
     assert again.journal.locate(1, 1) is not None
     assert stale not in disk.names(DIRECTORY)
+
+
+def test_a_note_of_the_newest_segment_that_an_older_version_has_left_behind_costs_nothing() -> None:
+    """It wrote on, made another segment and removed the one that is noted, without a word in the note."""
+    opened = Opened(SimulatedDisk())
+    opened.items(1, 0, 1, bytes(3000))
+    opened.run()
+    before = opened.disk.content(DIRECTORY / NEWEST)
+    (noted,) = segments(opened.disk)
+    opened.items(1, 1, 1, bytes(3000))
+    opened.run()
+    opened.checkpoint(live=lambda stream, first, stop: 0)
+    disk = opened.disk.restart()
+    after = disk.content(DIRECTORY / NEWEST)
+    assert noted not in disk.names(DIRECTORY)
+    disk.replace(DIRECTORY / NEWEST, before)
+    assert verify(DIRECTORY, disk) == []
+    again = Opened(disk)
+    assert again.journal.locate(1, 1) is not None
+    assert disk.content(DIRECTORY / NEWEST) == after != before
+
+
+def test_a_note_of_the_newest_segment_that_cannot_be_read_is_made_again() -> None:
+    class Unreadable(Watched):
+        def open(self, path: Path, *, write: bool = False) -> int:
+            if path.name == NEWEST:
+                raise OSError(errno.EIO, "Input/output error")
+            return self.inner.open(path, write=write)
+
+    disk = written(b"x").disk.restart()
+    files = Unreadable(disk)
+    assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, files)] == [(NEWEST, False)]
+    again = Opened(files)
+    assert again.replayed == [(1, 1, b"x")]
+    assert len(again.reports) == 1
+    assert "Input/output error; it was made again" in again.reports[0]
 
 
 def test_a_directory_in_use_is_refused_until_it_is_let_go(tmp_path: Path) -> None:
