@@ -190,15 +190,20 @@ class _Puller(Subscription, Generic[T]):
 
     def _limit_clean_up(self) -> None:
         """The clean-up begins now, and has `CLEAN_UP_TIMEOUT`."""
-        task = self._task
-        if self._deadline is None and task is not None:
-            deadline = self._deadline = self._m.loop.call_later(materialize.CLEAN_UP_TIMEOUT, self._clean_up_hangs)
-            task.add_done_callback(lambda _task: deadline.cancel())
+        if self._deadline is None and self._task is not None:
+            self._deadline = self._m.loop.call_later(materialize.CLEAN_UP_TIMEOUT, self._clean_up_hangs)
+            self._task.add_done_callback(self._cleaned_up)
+
+    def _cleaned_up(self, _task: asyncio.Task[None]) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
 
     def _clean_up_hangs(self) -> None:
         if self._task is None:
             return
         self._overdue = True
+        # An iterator that hung at its interruption may hang at its ``aclose`` as well.
+        self._deadline = self._m.loop.call_later(materialize.CLEAN_UP_TIMEOUT, self._clean_up_hangs)
         self._m.report(
             "the clean-up of an asynchronous iterable was cancelled: it had not ended "
             f"{materialize.CLEAN_UP_TIMEOUT:g} s after the stream wanted no more of it",

@@ -189,6 +189,38 @@ def test_a_clean_up_that_hangs_has_a_deadline_and_is_reported(where: str, loop_r
     assert "clean-up" in loop_reports[0]
 
 
+def test_an_iterator_that_hangs_when_interrupted_and_when_closed_is_let_go_of(loop_reports: list[str]) -> None:
+    class Hanging:
+        def __aiter__(self) -> Hanging:
+            return self
+
+        async def __anext__(self) -> int:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            await asyncio.Event().wait()
+            return 0
+
+        async def aclose(self) -> None:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        from streams import GraphBuilder
+
+        builder = GraphBuilder()
+        queue = builder.add(Sink.queue())
+        builder.connect(builder.add(Source.from_async_iterable(Hanging)), queue)
+        builder.connect(builder.add(Source.never()), builder.add(Sink.ignore()))
+        running = builder.build().run()
+        await elapse(SOON)
+        async with asyncio.timeout(3 * materialize.CLEAN_UP_TIMEOUT):
+            await running.value.aclose()
+        await running.stop()
+
+    run_in_virtual_time(main())
+    assert len(loop_reports) == 2
+    assert all("clean-up" in report for report in loop_reports)
+
+
 def test_a_loop_that_shuts_down_interrupts_a_source_once() -> None:
     resource = Resource()
 
