@@ -14,8 +14,8 @@ from spark_bridge.options import SourceOptions
 from transport.subscription_client import SubscriptionState
 
 WAIT_SECONDS = 150.0
-"""For a broker that the query cannot do without. The client gives up after a minute and the attempt it is in; this is for an answer that
-would never come."""
+"""For a broker that the query cannot do without, beside ``ownerWait``. The client gives up after a minute and the attempt it is in;
+this is for an answer that would never come."""
 DOWN_AFTER_SECONDS = 1.0
 """With ``brokerDown=continue``: a broker that has not answered for so long is planned without, until it has. Being wrong about a slow one
 costs nothing: what it reserved is in the next batch."""
@@ -38,7 +38,8 @@ class Ledgers:
         client_id = f"{this_program()}/{secrets.token_hex(4)}"
         self._client_id = client_id
         self._ledgers = {broker: Ledger(options, broker, client_id) for broker in sorted(options.brokers)}
-        self._patience = DOWN_AFTER_SECONDS if options.broker_down == "continue" else WAIT_SECONDS
+        self._longest = WAIT_SECONDS + options.owner_wait_ms / 1000
+        self._patience = DOWN_AFTER_SECONDS if options.broker_down == "continue" else self._longest
         self.down: set[str] = set()
 
     def __iter__(self) -> Iterator[Ledger]:
@@ -66,16 +67,16 @@ class Ledgers:
         """The subscription at ``broker``, which is waited for whatever ``brokerDown`` says.
 
         Raises:
-            BrokerUnreachableError: it did not answer within WAIT_SECONDS, or its client has given up.
+            BrokerUnreachableError: it did not answer in time, or its client has given up.
         """
         ledger = self._ledgers[broker]
         if ledger.state is None:
             if not ledger.busy:
                 ledger.request()
             assert ledger.future is not None
-            wait([ledger.future], WAIT_SECONDS)
+            wait([ledger.future], self._longest)
             if not ledger.answered:
-                raise BrokerUnreachableError(broker, self._options.queue, f"no answer within {WAIT_SECONDS:g} s")
+                raise BrokerUnreachableError(broker, self._options.queue, f"no answer within {self._longest:g} s")
             self.collect(ledger, needed=True)
         assert ledger.state is not None
         return ledger.state

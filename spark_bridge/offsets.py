@@ -40,7 +40,8 @@ class Origin:
 
     def differs(self, other: Origin) -> bool:
         """Whether positions of the two are certainly of two queues."""
-        return self.made is not None and other.made is not None and self.made != other.made
+        names, ids = {self.queue, other.queue} - {None}, {self.made, other.made} - {None}
+        return len(names) > 1 or len(ids) > 1
 
     def __str__(self) -> str:
         return described(self.queue or "?", self.made)

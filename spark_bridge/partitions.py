@@ -50,7 +50,9 @@ def parallelism() -> int:
     """
     said = os.environ.get(PARALLELISM_VARIABLE, "").strip()
     if not said:
-        return max(LEAST_PARALLELISM, len(os.sched_getaffinity(0)))
+        # Not every system tells the cores of a process.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return max(LEAST_PARALLELISM, cores)
     if not (said.isascii() and said.isdigit()) or int(said) < 1:
         raise OptionError(f"{PARALLELISM_VARIABLE} is {said!r}: expected a whole number of at least 1")
     return int(said)

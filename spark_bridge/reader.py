@@ -101,13 +101,13 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         ledgers = self._driven()
         starts = self._last_ends() if start is None else self._begin_at(start)
-        if self._held_back(starts, limit):
-            self._ends = starts
-            return self._format.encode(starts, self._ids() | self._made)
         if self._options.ack_on == "poll":
             # Spark asks for the next batch only when it has logged that the last is complete.
             for broker, position in starts.items():
                 ledgers[broker].acknowledge(position)
+        if self._held_back(starts, limit):
+            self._ends = starts
+            return self._format.encode(starts, self._ids() | self._made)
         rows, size = self._limits(limit)
         plan = MicroBatchPlan(ledgers, starts, rows=rows, size=size, below=self._below, turn=self._turn)
         self._turn += 1

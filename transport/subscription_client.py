@@ -209,7 +209,8 @@ class SubscriptionClient(ClosedOnExit):
                 connection = SubscriptionConnection(address, hello, self._clock)
                 break
             except BrokerError as error:
-                if error.code != "subscription-owned" or self._is_mine(error):
+                # The owner may be this client itself: by a connection that broke, which the broker has yet to notice.
+                if error.code != "subscription-owned":
                     raise
                 now = self._clock()
                 if refused_at is None:
@@ -224,10 +225,6 @@ class SubscriptionClient(ClosedOnExit):
                 self._link.pause(pause)
         self._opened(connection)
         return connection
-
-    def _is_mine(self, error: BrokerError) -> bool:
-        """Whether the owner has this client's name, and would be waited for in vain."""
-        return bool(self._client_id) and f"({self._client_id})" in error.text
 
     def _opened(self, connection: SubscriptionConnection) -> None:
         """Go on with what WELCOME said, if it is still about the same."""

@@ -416,7 +416,8 @@ def test_the_progress_carries_sums_and_each_brokers_figures(two: list[Restartabl
 
 def test_two_names_of_one_broker_are_an_error_that_says_so(two: list[Restartable], make_reader: Make) -> None:
     port = two[0].address.rpartition(":")[2]
-    options = {"queue": "q", "subscription": "s", "brokers": f"{two[0].address},localhost:{port}"}
+    brokers = f"{two[0].address},localhost:{port}"
+    options = {"queue": "q", "subscription": "s", "brokers": brokers, "ownerWait": "100ms"}
     reader = PenstockDataSource(options).streamReader(source_schema(include_headers=False))
     with pytest.raises(OptionError, match="another address of the same broker; list each once"):
         reader.initialOffset()

@@ -89,6 +89,10 @@ def test_positions_are_of_a_queue_by_its_name_and_by_its_id_as_far_as_they_are_k
     assert Origin("q", bytes(8)).is_other("q", b"\xff" * 8)
     assert Origin("q").is_other("r", bytes(8))
     assert not Origin("q").is_other("q", bytes(8))
+    assert Origin("q").differs(Origin("r", bytes(8)))
+    assert Origin("q", bytes(8)).differs(Origin("q", b"\xff" * 8))
+    assert not Origin("q", bytes(8)).differs(Origin("q"))
+    assert not Origin(None).differs(Origin("q", bytes(8)))
 
 
 def test_the_offset_of_another_subscription_is_refused() -> None:

@@ -131,6 +131,31 @@ def test_a_restarted_query_waits_for_what_lingers_of_the_killed_one(
         assert begun.result(DEADLINE) == Place(0)
 
 
+def test_a_connection_of_its_own_that_the_broker_has_not_given_up_yet_is_waited_for(
+    broker: Any, waits: threading.Event
+) -> None:
+    """As where a connection broke between HELLO and WELCOME: the one that follows has no epoch to resume."""
+    broken, again = broker.client(client_id="mine"), broker.client(client_id="mine", owner_wait=DEADLINE)
+    epoch = broken.open().epoch
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(again.open)
+        assert waits.wait(DEADLINE)
+        assert not begun.done()
+        broken.close()
+        assert begun.result(DEADLINE).epoch == epoch + 1
+    again.close()
+
+
+def test_an_owner_is_waited_for_longer_than_a_broker_that_does_not_answer(
+    broker: Any, make_reader: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bridge.ledgers.WAIT_SECONDS", 0.25)
+    make_reader().initialOffset()
+    for call in (PenstockStreamReader.initialOffset, PenstockStreamReader.prepareForTriggerAvailableNow):
+        with pytest.raises(SubscriptionInUseError):
+            call(make_reader(**IMPATIENT))
+
+
 def test_a_worker_that_lingers_without_its_jvm_lets_its_subscription_go(
     make_broker: Callable[..., Any], make_reader: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

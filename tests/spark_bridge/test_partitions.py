@@ -111,6 +111,9 @@ def test_what_runs_at_a_time_is_said_by_the_environment_or_is_this_machines_core
     monkeypatch.delenv(PARALLELISM_VARIABLE, raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(6)))
     assert parallelism() == 6
+    monkeypatch.delattr("os.sched_getaffinity")
+    monkeypatch.setattr("os.cpu_count", lambda: 5)
+    assert parallelism() == 5, "not every system has the other"
     monkeypatch.setenv(PARALLELISM_VARIABLE, " 48 ")
     assert parallelism() == 48
     for wrong in ("0", "many", "-1"):

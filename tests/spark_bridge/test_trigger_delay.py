@@ -80,6 +80,16 @@ def test_what_is_put_off_is_not_reserved(broker: Any, make_reader: Any) -> None:
     assert (report["pos"], report["backlog"]) == (1, 3)
 
 
+def test_what_is_done_with_is_acknowledged_while_a_batch_is_put_off(broker: Any, make_reader: Any) -> None:
+    reader = make_reader(broker, ackOn="poll")
+    broker.send("q", numbers(0, 1))
+    end = reader.latestOffset(reader.initialOffset(), MANY)
+    assert reader.latestOffset(end, MANY) == end
+    reader.stop()
+    with broker.client(owner_wait=30.0) as after:
+        assert after.open().base == 1
+
+
 def test_what_an_earlier_query_reserved_counts(broker: Any, make_reader: Any) -> None:
     with broker.client() as killed:
         broker.send("q", numbers(0, 6))
