@@ -294,9 +294,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._decoder.go_on()
         self._settle()
 
-    def is_read(self) -> bool:
-        """Whether what the peer sends is taken from the socket."""
-        return self._reading
+    def is_up_to_peer(self) -> bool:
+        """Whether what the peer sends is taken from the socket, or is not only because it does not read."""
+        return self._reading or self._blocked == _UNREAD
 
     def too_slow(self) -> None:
         """Others wait for the memory that the frame takes which the peer has begun."""

@@ -40,8 +40,8 @@ class Owner(Protocol):
     def room_found(self) -> None:
         """It may ask again for what it was refused."""
 
-    def is_read(self) -> bool:
-        """Whether what the peer sends is taken from its socket."""
+    def is_up_to_peer(self) -> bool:
+        """Whether it is for the peer to go on, and not for this side."""
 
     def too_slow(self) -> None:
         """End: others wait, and the peer does not go on with the frame that it has begun."""
@@ -136,7 +136,7 @@ class PartialFrames:
         slow = []
         for room, before in self._large.items():
             now = room.owner.bytes_in
-            if room in self.line or not room.owner.is_read():
+            if room in self.line or not room.owner.is_up_to_peer():
                 self._large[room] = None
                 continue
             self._large[room] = now

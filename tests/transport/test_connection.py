@@ -31,6 +31,7 @@ from transport.errors import (
 )
 from transport.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
 from transport.liveness import HANDSHAKE_TIMEOUT
+from transport.partial_frames import IN_TURN, PartialFrames
 from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.turns import TURN_WORK
 from transport.wire import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
@@ -130,12 +131,12 @@ class RecordingHandler:
 class Bench:
     """A broker's end of a connection between a recording transport and a recording handler."""
 
-    def __init__(self, heartbeat: float = 5.0, side: Side = Side.BROKER) -> None:
+    def __init__(self, heartbeat: float = 5.0, side: Side = Side.BROKER, partial: PartialFrames | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
         self.handler = RecordingHandler()
         roles = SENDING_ROLES if side is Side.BROKER else frozenset({"sender"})
-        self.connection = FrameConnection(Protocol(side, roles), self.handler, self.loop, heartbeat)
+        self.connection = FrameConnection(Protocol(side, roles), self.handler, self.loop, heartbeat, partial=partial)
         self.transport = RecordingTransport(self.connection)
 
     def connect(self) -> None:
@@ -811,5 +812,34 @@ def test_what_waits_is_dropped_when_the_connection_ends() -> None:
         assert bench.handler.frames == [HELLO]
         assert bench.transport.reading, "what it still sends is read and dropped, so that it can read why"
         bench.lose()
+
+    run(main)
+
+
+@pytest.mark.parametrize("cause", ["deaf", "held"])
+def test_who_keeps_memory_that_others_wait_for_and_does_not_read_is_ended_but_not_who_is_held(cause: str) -> None:
+    async def main() -> None:
+        everybody = PartialFrames(limit=1)
+        begun = b"".join(bytes(part) for part in encode(Send(0, None, MessageBatch.from_payloads([bytes(200_000)]))))
+        benches = [Bench(partial=everybody) for _ in range(IN_TURN)]
+        for bench in benches:
+            bench.open()
+            bench.receive_bytes(begun[:100_000])
+            if cause == "deaf":
+                bench.connection.pause_writing()
+            else:
+                bench.connection.pause_reading()
+            assert not bench.transport.reading
+        honest = Bench(partial=everybody)
+        honest.open()
+        honest.receive_bytes(begun[:100])
+        assert everybody.waiting == 1
+        for _ in range(3):
+            everybody.look()
+        assert honest.transport.reading is (cause == "deaf")
+        assert [bench.over()[0] for bench in benches] == [cause == "deaf"] * IN_TURN
+        for bench in [*benches, honest]:
+            bench.lose()
+        assert everybody.bytes == everybody.waiting == 0
 
     run(main)

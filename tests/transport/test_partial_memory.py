@@ -128,7 +128,7 @@ class Holder:
     def room_found(self) -> None:
         raise AssertionError("it does not wait")
 
-    def is_read(self) -> bool:
+    def is_up_to_peer(self) -> bool:
         return True
 
     def too_slow(self) -> None:
