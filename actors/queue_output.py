@@ -61,7 +61,7 @@ class QueueOutput:
         durable: what the queue is told when more of what happened is durable.
 
     Attributes:
-        ended: connections that could not be told; whoever empties it detaches them.
+        ended: connections that do not take what they are told; whoever empties it detaches them.
     """
 
     def __init__(
@@ -145,7 +145,10 @@ class QueueOutput:
     def _hand_over(self, connection: Any, message: Any) -> None:
         try:
             connection.tell(message)
-        except (pykka.ActorDeadError, InboxOverflowError):
+        except pykka.ActorDeadError:
+            # The queue watches it, and hears of its end behind all that it said: an acknowledgement may still be on its way.
+            pass
+        except InboxOverflowError:
             # Detaching it now would change the state under whoever reads its effects.
             self.ended.append(connection)
 

@@ -257,6 +257,36 @@ async def test_a_dead_receiver_found_while_delivering_costs_no_message() -> None
 
 
 @virtual
+async def test_what_a_receiver_acknowledged_before_it_ended_is_done_though_a_delivery_found_it_dead() -> None:
+    queue = start_queue()
+    sender, dead = await sender_of(queue), await receiver_of(queue, 10)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await dead.expect(ReceivedMessages)
+    stopped = dead.ref.stop(block=False)
+    queue.tell(ReturnMessages(dead.ref, [(0, 1)]))
+    # What was given back has just been delivered to it again, in vain.
+    queue.tell(DeleteMessages(dead.ref, [(1, 1)]))
+    await stopped
+    other = await receiver_of(queue, 10)
+    received = await other.expect(ReceivedMessages)
+    assert (received.first, len(received.batch)) == (0, 1)
+    assert (await statistics(queue)).stored_messages == 1
+    other.assert_nothing()
+
+
+@virtual
+async def test_what_a_sender_sent_before_it_ended_is_stored_though_a_confirmation_found_it_dead() -> None:
+    queue = start_queue()
+    sender = await sender_of(queue)
+    stopped = sender.ref.stop(block=False)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(GetStatistics())
+    queue.tell(SendMessages(sender.ref, 1, batch(b"y")))
+    await stopped
+    assert (await statistics(queue)).stored_messages == 2
+
+
+@virtual
 async def test_a_connection_that_does_not_keep_up_is_detached() -> None:
     class Narrow(Connection):
         max_inbox = 1
