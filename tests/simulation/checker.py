@@ -102,6 +102,7 @@ class _Stored:
 
     message: str
     holder: int | None = None
+    left: tuple[float, int] | None = None
     lease_until: float = 0.0
     not_before: float = 0.0
     acknowledged_at: float | None = None
@@ -194,7 +195,7 @@ class Checker:
                     if self._is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
-                    self._let_go(event.queue, sequence, stored)
+                    self._let_go(event.queue, sequence, stored, event.time)
             case Extended():
                 for _, stored in self._held(event.queue, event.connection, event.ranges):
                     if self._is_leased(stored, event.time):
@@ -236,7 +237,7 @@ class Checker:
             if not flagged:
                 self._check_first_delivery(queue, event, sequence, message)
             self._check_times(event, sequence, stored)
-            self._let_go(event.queue, sequence, stored)
+            self._let_go(event.queue, sequence, stored, event.time)
             if not is_held:
                 continue
             stored.holder = event.connection
@@ -337,12 +338,12 @@ class Checker:
                 stored = queue.stored.get(sequence)
                 if stored is None or stored.acknowledged_at is not None:
                     continue
-                if stored.holder in (event.connection, None):
+                if stored.holder == event.connection or (stored.holder is None and not _just_left(stored, event)):
                     # Too late or in time: nobody else holds it, so it is done.
                     stored.acknowledged_at = event.time
                     queue.recent.append(sequence)
                     answered.append(stored)
-                    self._let_go(event.queue, sequence, stored)
+                    self._let_go(event.queue, sequence, stored, event.time)
                 else:
                     # Somebody else has it, or had it until just now.
                     stored.maybe_acknowledged = True
@@ -358,7 +359,7 @@ class Checker:
                 stored.maybe_acknowledged = True
         for name, queue in self._queues.items():
             for sequence in list(queue.held.get(connection, ())):
-                self._let_go(name, sequence, queue.stored[sequence])
+                self._let_go(name, sequence, queue.stored[sequence], event.time)
             queue.held.pop(connection, None)
             if queue.receiver == connection:
                 queue.receiver = None
@@ -396,8 +397,9 @@ class Checker:
         """Whether its receiver has it for certain; near the end of the lease it depends on when the broker began to count."""
         return now < stored.lease_until - self._timing.commit - TOLERANCE
 
-    def _let_go(self, name: str, sequence: int, stored: _Stored) -> None:
+    def _let_go(self, name: str, sequence: int, stored: _Stored, now: float) -> None:
         if stored.holder is not None:
+            stored.left = now, stored.holder
             self._queues[name].held.get(stored.holder, {}).pop(sequence, None)
             stored.holder = None
 
@@ -451,6 +453,11 @@ class Checker:
 
     def _find(self, kind: str, time: float, text: str) -> None:
         self.findings.append(Finding(kind, time, text))
+
+
+def _just_left(stored: _Stored, event: Acknowledged) -> bool:
+    """Whether somebody else let go of it in this very instant: in what order the queue heard of that and of the answer is not known."""
+    return stored.left is not None and stored.left[0] == event.time and stored.left[1] != event.connection
 
 
 def check(events: Sequence[Event], rules: Mapping[str, QueueRules], timing: Timing | None = None) -> list[Finding]:

@@ -131,6 +131,15 @@ GOOD: dict[str, list[Event]] = {
         delivered(21, 0, "a", "b", to=1, count=3, replayed=True),
         done(22, 0, 2, by=1),
     ],
+    "a late acknowledgement in the instant in which somebody else ends who holds it": [
+        *SENT,
+        delivered(1, 0, "a", "b"),
+        delivered(11, 0, "a", "b", to=2, count=2, replayed=True),
+        Released(12, 2, "aborted"),
+        done(12, 0, 2, by=1),
+        delivered(13, 0, "a", "b", to=1, count=3, replayed=True),
+        done(14, 0, 2, by=1),
+    ],
     "a late acknowledgement, said twice, of what somebody else holds": [
         *SENT,
         delivered(1, 0, "a", "b"),
@@ -215,6 +224,17 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "delivered after a late acknowledgement": (
         RESURRECTED,
         [*SENT, delivered(1, 0, "a", "b"), done(20, 0, 2), delivered(21, 0, "a", to=2, count=2, replayed=True)],
+    ),
+    "delivered after a late acknowledgement behind the end of who held it": (
+        RESURRECTED,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            delivered(11, 0, "a", "b", to=2, count=2, replayed=True),
+            Released(12, 2, "aborted"),
+            done(12.1, 0, 2, by=1),
+            delivered(13, 0, "a", to=1, count=3, replayed=True),
+        ],
     ),
     "redelivered before the lease is over": (
         EARLY,
