@@ -169,10 +169,13 @@ class Materialization:
 
     def shut_down(self) -> None:
         """Cancels a run whose loop shuts down, and has cancelled its tasks already."""
+        self._loop_shuts_down()
+        self.cancel()
+
+    def _loop_shuts_down(self) -> None:
         self._shutting_down = True
         for part in tuple(self._parts):
-            part._shutting_down = True
-        self.cancel()
+            part._loop_shuts_down()
 
     def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
         """Begins a part of the run that may end before it: one life of a source that is restarted, or one substream.

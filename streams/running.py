@@ -255,7 +255,9 @@ def _resolve(
     if interrupted and isinstance(failure, asyncio.CancelledError):
         result.cancel()  # a stage's task was cancelled by the same shutdown: no failure to be reported
         return
-    failure = _too_deep(failure, name) or failure
+    if (too_deep := _too_deep(failure, name)) is not None:
+        too_deep.__cause__ = failure  # it may be a function of the user's that recurses
+        failure = too_deep
     m._failure = failure
     failure = storable(failure)
     add_place(failure, f"in the stream {name}")

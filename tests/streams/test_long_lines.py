@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import traceback
 from typing import Any
 
 import pytest
@@ -54,6 +55,17 @@ def test_a_users_own_recursion_is_told_as_it_is() -> None:
     with pytest.raises(RecursionError) as raised:
         Source.of(1).map(endless).to(Sink.ignore()).run_blocking()
     assert type(raised.value) is RecursionError
+
+
+def test_a_users_own_recursion_in_a_long_line_is_the_cause() -> None:
+    def endless(n: int) -> int:
+        return endless(n)
+
+    with pytest.raises(StreamTooDeepError) as raised:
+        line(SURE_OPERATORS + 1, Source.of(1)).map(endless).to(Sink.ignore()).run_blocking()
+    cause = raised.value.__cause__
+    assert type(cause) is RecursionError
+    assert any(frame.name == "endless" for frame in traceback.extract_tb(cause.__traceback__, -3))
 
 
 @pytest.mark.parametrize(

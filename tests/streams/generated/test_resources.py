@@ -221,11 +221,18 @@ def test_an_iterator_that_hangs_when_interrupted_and_when_closed_is_let_go_of(lo
     assert all("clean-up" in report for report in loop_reports)
 
 
-def test_a_loop_that_shuts_down_interrupts_a_source_once() -> None:
+@pytest.mark.parametrize("nested", [0, 1, 2, 3])
+def test_a_loop_that_shuts_down_interrupts_a_source_once(nested: int) -> None:
     resource = Resource()
 
+    def within(source: Source[int]) -> Source[int]:
+        return Source.of(1).flat_map_concat(lambda _: source)
+
     async def main() -> None:
-        resource.source().to(Sink.ignore()).run()
+        source = resource.source()
+        for _ in range(nested):
+            source = within(source)
+        source.to(Sink.ignore()).run()
         await elapse(SOON)
 
     run_in_virtual_time(main())
