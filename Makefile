@@ -10,7 +10,7 @@ BENCH ?= throughput single latency durable group_commit durable_latency backlog 
 	spark_backpressure streams operators
 TESTS ?=
 LOCK ?=
-SOAK ?= simulation power_loss damages turns kill_broker strict_order many_clients idle_senders spark_kills query_outage
+SOAK ?= simulation power_loss damages turns attackers kill_broker strict_order many_clients idle_senders spark_kills query_outage
 export PYTHON INPUT TESTS
 
 RUN := .venv/bin/python
