@@ -14,6 +14,8 @@ from journal.durable import read_exactly, read_whole
 from journal.errors import FormatError, JournalDamagedError, JournalLockedError
 from journal.files import Files
 from journal.format import (
+    COMPACTED,
+    FIRST_LSN,
     GROUP_UNKNOWN,
     LOG,
     SEGMENT_HEADER_BYTES,
@@ -131,6 +133,21 @@ class Survey:
         if self.newest is not None and self.newest.is_missing(there):
             gone.append((self.newest.first_lsn, self.newest.segment_id))
         return [self.directory / segment_name(stem_of(*named)) for named in dict.fromkeys(gone)]
+
+    @property
+    def unlisted(self) -> list[Path]:
+        """The combined segments that a start would take for the log. They were made before a later checkpoint, which is gone."""
+        base = self.base
+        listed = {facts.segment_id for facts in base.segments} if base else set()
+        start = base.lsn if base else FIRST_LSN
+        return [
+            file.path
+            for file in self.segments
+            if file.header is not None
+            and file.header.kind == COMPACTED
+            and file.segment_id not in listed
+            and file.first_lsn >= start
+        ]
 
     @property
     def base(self) -> Checkpoint | None:

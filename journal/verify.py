@@ -44,6 +44,10 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
         yield Finding(directory / NEWEST, 0, f"this is no whole note: {survey.note_problem}", fatal=False)
     for path in survey.gone:
         yield Finding(path, 0, "the file is gone, and what is in it is needed", fatal=True)
+    for path in survey.unlisted:
+        yield Finding(
+            path, 0, "it was combined from others, and no checkpoint lists it: a later one is gone", fatal=True
+        )
     yield from _segments(survey, files)
 
 

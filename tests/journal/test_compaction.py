@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal import JournalOptions
+from journal import JournalDamagedError, JournalOptions, repair, verify
 from journal.format import COMPACTED, unpack_segment_header
 from tests.journal.harness import DIRECTORY, Opened, SimulatedDisk, segments
 
@@ -88,6 +88,24 @@ def test_a_crash_between_the_copy_and_the_checkpoint_loses_nothing() -> None:
     again.checkpoint(live=wanted)
     assert again.journal.statistics().segments <= 3
     verify_found(again, wanted)
+
+
+def test_a_combined_segment_whose_checkpoint_is_gone_is_found_and_set_aside_and_nothing_is_lost() -> None:
+    opened, wanted = filled(), sparse()
+    opened.checkpoint(live=wanted)
+    disk = opened.disk.restart()
+    newest = max(name for name in disk.names(DIRECTORY) if name.startswith("checkpoint-"))
+    (combined,) = [name for name, kind in zip(segments(disk), kinds(disk), strict=True) if kind == COMPACTED]
+    disk.unlink(DIRECTORY / newest)
+    disk.sync_directory(DIRECTORY)
+    with pytest.raises(JournalDamagedError):
+        Opened(disk.restart(), OPTIONS)
+    assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, disk)] == [(combined, True)]
+    (said,) = repair(DIRECTORY, disk)
+    assert combined in said
+    assert f"damaged-{combined}" in disk.names(DIRECTORY)
+    assert verify(DIRECTORY, disk) == []
+    verify_found(Opened(disk, OPTIONS), wanted)
 
 
 def test_records_are_copied_whole_and_in_order_of_their_lsn() -> None:
