@@ -284,7 +284,9 @@ def opener(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Callable[[], It
         TypeError: it is neither iterable nor callable.
     """
     if isinstance(iterable, Iterable):
-        if iterable is iter(iterable):
+        if isinstance(
+            iterable, Iterator
+        ):  # without opening it: that is for the run, and for its thread where it may block
             return _Once(iterable).open
         return lambda: iterable
     if callable(iterable):

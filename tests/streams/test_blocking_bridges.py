@@ -44,6 +44,24 @@ def test_a_blocking_iterable_is_gone_through_in_a_thread_and_closed_there() -> N
     assert threading.get_ident() not in threads
 
 
+def test_an_iterable_is_opened_once_a_run_and_in_the_thread_alone() -> None:
+    opened: list[int] = []
+
+    class Rows:
+        def __iter__(self) -> Iterator[int]:
+            opened.append(threading.get_ident())
+            return iter([1, 2])
+
+    async def main() -> None:
+        source = Source.from_blocking_iterable(Rows())
+        assert opened == []
+        assert await source.to(Sink.collect()).run() == [1, 2]
+
+    in_time(main())
+    assert len(opened) == 1
+    assert threading.get_ident() not in opened
+
+
 def test_the_loop_goes_on_while_the_iterable_blocks() -> None:
     gate = threading.Event()
 
