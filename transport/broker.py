@@ -33,7 +33,7 @@ from transport.wire import Command, Error, Result, encode
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
 RELEASE_SECONDS = 2.0
-"""Seconds after which memory is given back to the operating system: some milliseconds' work, so not after each large frame."""
+"""Seconds after which memory is given back to the operating system: some milliseconds' work at least, so not after each large frame."""
 SHUTTING_DOWN = ("shutting-down", "the broker is stopping; connect again later")
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
