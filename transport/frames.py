@@ -26,6 +26,9 @@ CONTROL_FRAME_BYTES = 8 * 1024
 """Largest frame of a peer whose role sends no bodies: twice the largest header."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
 """Bytes of a batch's columns that fit a frame whatever its header: what was sent must also fit the frame that delivers it."""
+LITTLE_HEADER_BYTES = 1024
+"""A body keeps a header in memory that is no longer than this, or than itself, where both came alone: what a queue counts for a batch
+covers it."""
 MAX_HEADER_ITEMS = 1024
 """Elements of one array or map in a header."""
 MIN_FRAME_BYTES = 7
@@ -165,7 +168,7 @@ class FrameDecoder:
                     header = _unpack_header(bytes(view[start + PREFIX_BYTES : body_at]))
                     body = view[body_at : start + length]
                     # A frame that came in pieces has its memory to itself; another is copied out of what it shares.
-                    alone = self._kept and length == len(view)
+                    alone = self._kept and length == len(view) and header_length <= max(LITTLE_HEADER_BYTES, len(body))
                     body = body.toreadonly() if alone else memoryview(bytes(body))
                     self._start = start + length
                     if self._start == end:

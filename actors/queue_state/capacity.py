@@ -65,9 +65,9 @@ class Capacity:
     def __init__(self, max_messages: int, max_bytes: int, unlimited: bool = False) -> None:
         self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
         self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
-        # Who has used permits in this turn, and in the one before.
-        self._now: set[Permits] = set()
-        self._before: set[Permits] = set()
+        # Who has used permits in this turn, and in the one before; in an order that is the same each time.
+        self._now: dict[Permits, None] = {}
+        self._before: dict[Permits, None] = {}
         self._turn_ends = 0.0
         self.waiting: OrderedDict[Permits, None] = OrderedDict()
         # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
@@ -113,7 +113,7 @@ class Capacity:
         self._messages.granted -= count
         self._bytes.granted -= min(size, have)
         self._note_use(permits, count, size)
-        if permits.messages * 2 <= permits.message_window or permits.bytes * 2 <= permits.byte_window:
+        if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
 
     def give_back(self, permits: Permits) -> None:
@@ -123,8 +123,8 @@ class Capacity:
         if permits.idle:
             self._messages.idle -= permits.messages
             self._bytes.idle -= max(0, permits.bytes)
-        self._now.discard(permits)
-        self._before.discard(permits)
+        self._now.pop(permits, None)
+        self._before.pop(permits, None)
         self.waiting.pop(permits, None)
         self._stuck.pop(permits, None)
 
@@ -168,8 +168,9 @@ class Capacity:
             room, byte_room = self._room(stored_messages, stored_bytes)
             others = len(self.waiting)
             share, byte_share = max(1, room // others), max(1, byte_room // others)
-            for _ in range(others):
-                room, byte_room = self._room(stored_messages, stored_bytes)
+            for number in range(others):
+                if number:
+                    room, byte_room = self._room(stored_messages, stored_bytes)
                 if room <= 0 or byte_room <= 0:
                     return
                 permits = next(iter(self.waiting))
@@ -183,16 +184,17 @@ class Capacity:
         if permits.idle:
             # By what others who are idle hold now.
             self._set_windows(permits)
+        held, debt = permits.bytes, 0
+        if held < 0:
+            # What the last message led beyond its permit is stored and counted there: making it good takes no room.
+            held, debt = 0, -held
         if not self._unlimited:
-            messages = min(messages, max(0, permits.message_window - permits.messages))
-            size = min(size, max(0, permits.byte_window - max(0, permits.bytes)))
-        messages = min(messages, permits.wanted_messages)
-        # What the last message led beyond its permit is stored and counted there: making it good takes no room.
-        debt = max(0, -permits.bytes)
-        size = min(size + debt, permits.wanted_bytes)
+            messages = min(messages, permits.message_window - permits.messages)
+            size = min(size, permits.byte_window - held)
+        messages = min(max(0, messages), permits.wanted_messages)
+        size = min(max(0, size) + debt, permits.wanted_bytes)
         permits.messages += messages
         permits.wanted_messages -= messages
-        held = max(0, permits.bytes)
         permits.bytes += size
         permits.wanted_bytes -= size
         more = max(0, permits.bytes) - held
@@ -203,7 +205,8 @@ class Capacity:
             self._bytes.idle += more
         self._stuck.pop(permits, None)
         self.waiting.pop(permits, None)
-        self._place(permits)
+        if permits.wanted_messages or permits.wanted_bytes:
+            self._place(permits)
         effects.append(GrantCapacity(permits.connection, messages, size))
 
     def _set_windows(self, permits: Permits) -> None:
@@ -228,20 +231,22 @@ class Capacity:
         if permits.used_bytes >= permits.byte_window:
             permits.used_bytes = 0
             permits.byte_window = nbytes.grown(permits.byte_window, max(0, permits.bytes))
-        self._now.add(permits)
+        self._now[permits] = None
 
     def pass_time(self, now: float) -> None:
         """It is ``now``, seconds, while something is sent. Whoever has sent nothing for a whole turn is idle, and begins small again."""
         if now < self._turn_ends:
             return
         self._turn_ends = now + TURN_SECONDS
-        for permits in self._before - self._now:
+        for permits in self._before:
+            if permits in self._now:
+                continue
             permits.idle = True
             self._messages.idle += permits.messages
             self._bytes.idle += max(0, permits.bytes)
             self._set_windows(permits)
             self._place(permits)
-        self._before, self._now = self._now, set()
+        self._before, self._now = self._now, {}
 
     def _place(self, permits: Permits) -> None:
         """Have a sender wait where it belongs; one that waits there keeps its turn."""

@@ -88,7 +88,9 @@ def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
 def joined(group: list[Incoming]) -> MessageBatch:
     """One batch of all that a group stores; a batch alone stays what it is, unless it is a small part of what came."""
     if len(group) == 1:
-        return group[0].stored.compact()
+        item = group[0]
+        # What is known of it is cut off, and would stay in memory with the rest. A frame's memory is its batch's alone.
+        return item.stored.compact() if item.known else item.batch
     batches = [item.stored for item in group]
     ids = (
         None

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from actors.queue_state.entry_table import Extent, MemoryEntryTable
+from actors.queue_state.entry_table import MemoryEntryTable
 from actors.queue_state.events import (
     Event,
     MessagesAcknowledged,
@@ -304,7 +304,7 @@ class QueueLog:
         """Acknowledge ranges; returns how many of their messages were still stored."""
         removed = 0
         acknowledged, table = self.acknowledged, self.table
-        last = Extent(0, 0, 0)
+        first = after = size = 0
         for start, end in ranges:
             # What a repair has lost may be acknowledged all the same.
             stop = min(end, self.next_sequence)
@@ -318,9 +318,8 @@ class QueueLog:
             counted = -1
             for part_start, part_stop in parts:
                 # Pieces of one batch come in a row: it is looked up once.
-                within = last.first <= part_start and part_stop <= last.stop
-                for last in (last,) if within else table.extents(part_start, part_stop):  # noqa: B020 - the last of them stays
-                    first, after, size = last
+                within = first <= part_start and part_stop <= after
+                for first, after, size in ((first, after, size),) if within else table.extents(part_start, part_stop):  # noqa: B020 - the last stays
                     if first > counted and acknowledged.reach(first) >= after:
                         counted = first
                         self.stored_batches -= 1

@@ -56,7 +56,7 @@ class Unit:
     def room(self, stored: int) -> int:
         """What may be granted now. What idle senders hold counts only towards what may be granted at all."""
         lent = self.idle if self._lends else 0
-        return min(self.limit - stored - self.granted + lent, self.most - self.granted)
+        return min(self.limit - stored + lent, self.most) - self.granted
 
     def first_window(self) -> int:
         """What a sender may hold that has sent nothing lately."""

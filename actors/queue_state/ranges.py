@@ -186,9 +186,13 @@ class RangeSet:
 
     def reach(self, position: int) -> int:
         """The end of the range that holds ``position``; ``position`` itself if none does."""
-        which, index = self._locate(position)
-        if which < len(self._lows) and self._starts[which][index] <= position:
-            return self._stops[which][index]
+        # Asked for with each batch, so without asking for the place first.
+        which = bisect_right(self._lows, position) - 1
+        if which >= 0:
+            stops = self._stops[which]
+            index = bisect_right(stops, position)
+            if index < len(stops) and self._starts[which][index] <= position:
+                return stops[index]
         return position
 
     def count_within(self, start: int, stop: int) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import (
     InvalidRequestError,
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from actors.queue_state.effects import Connection
     from actors.queue_state.events import StageKey
     from actors.queue_state.settings import QueueSettings
+
+    Producers: TypeAlias = tuple[tuple[str, int], ...]
 
 
 def attach_sender(core: QueueCore, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
@@ -169,16 +171,16 @@ def _store_groups(
 
 def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
     log = core.log
-    producers: dict[str, int] = {}
-    temporary: dict[str, int] = {}
-    for item in group:
-        if (producer := item.sender.producer) is not None:
-            (temporary if item.sender.temporary else producers)[producer] = item.up_to
+    if len(group) == 1:
+        sender = group[0].sender
+        named: Producers = () if sender.producer is None else ((sender.producer, group[0].up_to),)
+        known, passing = ((), named) if sender.temporary else (named, ())
+    else:
+        known, passing = _producers(group)
     delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    known, passing = tuple(producers.items()), tuple(temporary.items())
     core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, None, stage, passing))
     count = log.next_sequence - first
     if stage is not None:
@@ -191,6 +193,16 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
         core.ready.add(log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
+
+
+def _producers(group: list[Incoming]) -> tuple[Producers, Producers]:
+    """The producers of a group with the number after the last message of each, those whose name was made up for one run apart."""
+    known: dict[str, int] = {}
+    passing: dict[str, int] = {}
+    for item in group:
+        if (producer := item.sender.producer) is not None:
+            (passing if item.sender.temporary else known)[producer] = item.up_to
+    return tuple(known.items()), tuple(passing.items())
 
 
 def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:

@@ -168,6 +168,15 @@ def test_bodies_own_their_memory_whatever_arrives_later() -> None:
     assert [bytes(frame.body) for frame in frames] == [b"first", b"second"]
 
 
+@pytest.mark.parametrize(("name", "body"), [(4_000, 1), (4_000, 900), (900, 1), (20, 10_000), (3_000, 100_000)])
+def test_a_body_that_is_kept_keeps_little_beside_itself_in_however_many_pieces_it_came(name: int, body: int) -> None:
+    data = wire([1, "n" * name], b"b" * body)
+    target = decoder()
+    frames = target.receive_data(data[:50]) + target.receive_data(data[50:])
+    assert plain(frames) == [([1, "n" * name], b"b" * body)]
+    assert memoryview(frames[0].body.obj).nbytes <= body + max(1_100, body)
+
+
 def test_two_decoders_of_one_thread_do_not_mix_their_frames() -> None:
     one, other = decoder(), decoder()
     first, second = wire([65, 1], b"a" * 5000), wire([65, 2], b"b" * 5000)
