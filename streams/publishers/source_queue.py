@@ -331,15 +331,22 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
                     waiting = self._wait_for_room(element)
                     waiting.room.add_done_callback(lambda room: self._room_for_thread(room, element, context, told))
                     return
+                self._heard(told)  # what makes room by failing the stream refuses the others
                 if not self._make_room():
                     told.set_result(QueueOfferResult.DROPPED)
                     return
             self._check(element)
-            self._take(element, context)
         except FAILURES as error:  # told to the thread that has offered
             told.set_exception(error)
         else:
-            told.set_result(QueueOfferResult.ENQUEUED)
+            self._take_from_thread(element, context, told)
+
+    def _take_from_thread(
+        self, element: T, context: Context | None, told: concurrent.futures.Future[QueueOfferResult]
+    ) -> None:
+        # Told first: this element may be the one that ends the stream, and what is not told by then is refused.
+        told.set_result(QueueOfferResult.ENQUEUED)
+        self._take(element, context)
 
     def _room_for_thread(
         self,
@@ -352,9 +359,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
             self._kept -= 1
         if self._over or self._error is not None:
             self._refuse(told)
-            return
-        self._take(element, context)
-        told.set_result(QueueOfferResult.ENQUEUED)
+        else:
+            self._take_from_thread(element, context, told)
 
     def _refuse(self, told: concurrent.futures.Future[QueueOfferResult]) -> None:
         if not told.done() and (told.running() or told.set_running_or_notify_cancel()):

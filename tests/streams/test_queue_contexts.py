@@ -10,9 +10,20 @@ from typing import Any
 
 import pytest
 
-from streams import Flow, Keep, KillSwitches, Sink, Source, SourceQueue, StreamClosedError, TooManyWaitersError
+from streams import (
+    BufferOverflowError,
+    Flow,
+    Keep,
+    KillSwitches,
+    OverflowStrategy,
+    Sink,
+    Source,
+    SourceQueue,
+    StreamClosedError,
+    TooManyWaitersError,
+)
 from streams.materialize import Materialization
-from streams.testkit import elapse, run_in_virtual_time, settle
+from streams.testkit import TestSink, elapse, run_in_virtual_time, settle
 
 REQUEST: ContextVar[str] = ContextVar("REQUEST", default="nobody's")
 
@@ -182,6 +193,43 @@ def test_offers_of_other_threads_are_bounded_refused_at_the_end_and_may_be_taken
         after = await asyncio.to_thread(queue.offer_threadsafe, 6)
         with pytest.raises(Exception, match="has ended"):
             after.result(10)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_the_offer_whose_element_ends_the_stream_was_taken(waiting: bool) -> None:
+    """A thread that is told otherwise would offer it again, elsewhere."""
+
+    async def main() -> None:
+        sink = TestSink[int]()
+        running = Source.queue(1, of=int).take(2).run_with(sink, Keep.left)
+        queue = running.materialized(SourceQueue[int])
+        if not waiting:
+            sink.request(2)
+        offers = [await asyncio.to_thread(queue.offer_threadsafe, n) for n in range(3 if waiting else 2)]
+        await settle()
+        if waiting:
+            sink.request(2)
+        assert [await sink.expect_next() for _ in range(2)] == [0, 1]
+        for offer in offers[:2]:
+            assert await asyncio.wrap_future(offer)
+        for offer in offers[2:]:
+            with pytest.raises(StreamClosedError):
+                await asyncio.wrap_future(offer)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_an_offer_from_another_thread_that_overflows_its_queue_is_told_so() -> None:
+    async def main() -> None:
+        running = Source.queue(1, OverflowStrategy.FAIL, of=int).run_with(TestSink[int](), Keep.left)
+        queue = running.materialized(SourceQueue[int])
+        offers = [await asyncio.to_thread(queue.offer_threadsafe, n) for n in range(2)]
+        assert await asyncio.wrap_future(offers[0])
+        with pytest.raises(BufferOverflowError):
+            await asyncio.wrap_future(offers[1])
+        await running.stop()
 
     asyncio.run(asyncio.wait_for(main(), 30))
 
