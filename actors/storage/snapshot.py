@@ -4,7 +4,7 @@ A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [que
 queue its number, name, settings (nil for the broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
-``temporary`` came later than the rest, and may be missing.
+A queue's ``temporary`` and ``deleted`` and the last item of a ledger came later than the rest, and may be missing.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 

@@ -38,6 +38,7 @@ def facts(log: QueueLog) -> dict[str, Any]:
         "stages",
         "total_discarded",
         "deleted_epoch",
+        "deleted_position",
     )
     return {name: getattr(log, name) for name in (*COUNTERS, *names)}
 

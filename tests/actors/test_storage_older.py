@@ -1,0 +1,82 @@
+"""A directory that an older version has left behind is read, with all that it holds: here one is recorded."""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from actors.queue_state.stage import Stage
+from actors.storage import Storage, verify_storage
+
+RECORDED = """
+/Td6WFoAAATm1rRGAgAhARwAAAAQz1jM4E//BiRdADGbCkOX8BK99tnqTf3WB+ouoAUWHCCM3rqPmNSavashYWVriFFGXW5KWrKSHkGJd1ZWiXPlr1uh
+djZ+3Xwt6TupsTE2PskR+QtYsD9XklQTbdnw6UCe2rG83WP1dJtdd/Z1+CpTeG6zrYpEZg4IWw1UGbZ2KAbh86ukF9Hzgo2DtU8wiqvlYbA4bKFIQbzi
+94aSF0p5mWjZxvrtV1A/qBCHaVxYzXC0t7gmpXC36v2V69ReqRbZxTNNyCsiZ/k2Ik8IzfJJB3GeVQVqY9peDAXvHIsFJjSO9vWponSZkk92ScQlaPkA
+Zf4yKB8BDDfcwTvU6HHt+JblreTne7CmWJ3gwgLQiiUPgUb5UZo1nbhj+iOTuLvQsiTNWwuQ6AIZvbOo3TWba91rUMBf1CbLf6zyjT3g+3YXBCqPSbHt
+FQ5X7/m52jkQ/MPF+LATw+HFPs4Qkv9pffgJyvYHaoscdcuzzdHhqc540EVXoPsV5n4ElVNVHykeuhZCbk50ZfuEJujU10wa3kmPtIQQ3ogumWzNpap8
+HmVxU6aQZUYCEn/lxE3QPK7xHVaZtPoXvEFy+UfIEh36dqXLlQdTedaifBkDAqo41FPKZrmRu4+GPImGo858xk2VLbR7ym1Y/nODKdMx2KaSB2V5iMtr
+/qzHGuBjVnQwRVw6JVyVHXnx8On+uUFEoIWcQ8iY7OkHsRZdV/EIS56+feQGm5U0LNTIiDTPXyMATNisxmDULNb5MzXRxrKkT+mZGBqhhuMnUp7EmZEy
+gZFDVybRBLDPP1MuqmddzhQoMIlhFNyehWi4BYW4AD+S07u89m6fIjq3XPSqe06OqKhdOYSlt2qrt61Rz/Plc4Rq0pdBfaa7cqsJfCGKIQxGNnMOAFkh
+BCkuBmcY+iKD976x0tV4ayWjPQ8yDcQVqShnbvKIMdUHtd6NDgxeZTFeSnmnsYff1p8oT94O3CaOEAs5L34Qr6+3hpanJniGGAYClMYHMI7piYnfB4TO
+H3gBEJ3iE6VsoryZbYP6ABamSChuVz7OsYHYkjRa1unFsaz2000XhyD4oHxyrQzNb3AKPu22+Je4ZraNUXoBuPqT7/yEk0yrrV+gq0P7EIcoI6r9K2t8
+2Zp2Bx9hkgRZ+GhsBxpeFYCCRrekbG3DlCK/AombIQTMsWf22/c6hxko/Bo2fF5wn+fQpZyg+LjNlcjbJctvVbjndrOM6EzliUM69+0CQrQbrOS0uuTo
+v3Y1CWT5Gt9AoSg7D8spbvx9xKaVL4szOUnuETiLpU/9hKp5zwuNrLacUkU4eCilD62VXSS0cmfdoSNgpGk4ek62a0qEY9YOD8kf5/dhxlorWXsc2ON9
+4qmGH5yoK8VwFRwqUJ25gUmA2vcSDIsDTfkL9N0wInLTEb/IGu98nIkHux9U3/8fbSrKITldmuBheKFRnzEI2Xi58O77at+p78Y5RFPfZFxbMJOOTHvW
+Ug1+Ocol9fhLAA/lG/2eH4NF0sQx6BhzcopiieZa39X/9zc5ou1Px/13YjXlxShYd74UdR1bkBouYoKqwrORv1R2aEMotZVBI6WOGEh77BkwSwgZ8Jyf
+CzlzCm6I6QH4ksIx/Vs617ju5oynp6MjGONGT+ACZuW+t3f+avfl2AOQ3eTkX3sEmdkoE91NMqjS6zS3NbW4dJxXviaf6IEhQcE50Gk5r4HEdNxDl2fl
+nLtjapgwa2albACpW0etNuxG/mV/O8ZtN03lYe3n30zd+3solFa+9A00NGQMg+siwVYtK7wrVg8TmIPNSGjZqFuoDK1Q3e+XX/r6iIaVTAAgqDdROllR
+TVpJJxTQ1yOsAv6oK9ozVmcwpkcMfbUW7vEmlER20N/UE7ZcSrKnBIvbOqDSpBF96PTqYpIUURSjuDxsgO6nuhY0UtBYaltq+yz5O7VWNDxIm6JjpBj2
+5FnRbNb/RCiR7EKZ5FrNSPiVKQWV2BbKdyikiMc1qPa06RdznxkLxYeaGkzfph9bz1rqS3IfjTvcn/galGZv1ONL9upXyeEq32CpVjBlwGDUXXdHhaxi
+gscdRmmZVoM2xxX4TGe5BUN2eVf67pt3CxuoI3sQbxREAQwDAADu1K/iWAyS/AABwAyAoAEAcv13OrHEZ/sCAAAAAARZWg==
+"""
+"""A tar archive of two directories, packed by xz, that the version before temporary producers, deleted subscriptions and the note of the
+newest segment has written: ``killed``, which has only the log, and ``closed``, the same with a checkpoint at its end. A queue of 12
+batches of 4 messages and a delayed one of 2, some acknowledged, some given back, some reserved; a transaction that was committed, and one
+that is open; and a queue for dead letters."""
+
+
+@pytest.mark.parametrize("how", ["killed", "closed"])
+def test_a_directory_of_an_older_version_is_read(how: str, tmp_path: Path) -> None:
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(RECORDED)), mode="r:xz") as archive:
+        for member in archive:
+            content = archive.extractfile(member)
+            if content is not None:
+                (tmp_path / member.name).parent.mkdir(exist_ok=True)
+                (tmp_path / member.name).write_bytes(content.read())
+    assert verify_storage(tmp_path / how) == []
+    for _ in range(2):
+        storage = Storage.open(tmp_path / how)
+        assert [(queue.number, queue.name) for queue in storage.queues] == [(0, "q"), (1, "dead")]
+        assert list(storage.versions) == [("w", 1)]
+        assert storage.store_id != 0
+        queue, dead = storage.queues
+        assert queue.settings is not None
+        assert (queue.settings.max_receives, queue.settings.dead_letter_queue) == (3, "dead")
+        assert dead.settings is None
+        log = queue.log
+        assert log.next_sequence == 57
+        assert list(log.acknowledged) == [(0, 7), (9, 10), (52, 54)]
+        assert log.stored() == [(7, 9), (10, 52)]
+        assert (log.stored_messages, log.stored_batches, log.stored_bytes) == (44, 13, 1292)
+        assert (log.total_in, log.total_acknowledged, log.total_discarded) == (52, 8, 2)
+        assert list(log.producers.items()) == [("producer", 50)]
+        assert not log.temporary
+        assert list(log.returns) == [(11, 13, 1)]
+        assert log.delayed == {48: (50, 3_600_003_000)}
+        ledger = log.ledgers["sub"]
+        assert ledger.facts() == ["sub", 1, 2, 0, 30.0]
+        assert (ledger.high, ledger.opened_us) == (6, 0)
+        assert [segment[1:3] for segment in ledger.all_segments()] == [(20, 24)]
+        assert (log.deleted_epoch, log.deleted_position) == (0, 0)
+        ((key, stage),) = log.stages.items()
+        held = Stage()
+        held.add(54, 57, 92)
+        assert (tuple(key), stage) == (("w", 2, "c"), held)
+        entry = log.table.at(20)
+        assert entry is not None
+        assert [bytes(payload) for payload in entry.batch.payloads] == [b"m20", b"m21", b"m22", b"m23"]
+        storage._journal.abandon()
