@@ -282,6 +282,65 @@ def test_in_any_order_every_stream_is_the_frames_that_were_sent(
     assert everybody.bytes == everybody.waiting == 0
 
 
+class HeldPeer(Peer):
+    """One whose frames are handled one at a time, and which may be held: what has come waits as bytes."""
+
+    held = False
+
+    @property
+    def reads(self) -> bool:
+        return not (self.held or self.decoder.stalled or self.decoder.waiting)
+
+    def handle(self, most: int) -> None:
+        while not self.held and most and (raw := self.decoder.next_frame()) is not None:
+            self.frames.append(raw)
+            most -= 1
+        self.decoder.keep()
+
+    def take(self, most: int, handled: int) -> None:
+        """One receive, which may come though it should not."""
+        buffer = self.decoder.get_buffer()
+        taken = min(len(buffer), len(self.stream), most)
+        buffer[:taken] = self.stream[:taken]
+        self.stream = self.stream[taken:]
+        self.bytes_in += taken
+        self.decoder.received(taken)
+        self.handle(handled)
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([0, 3, 100, 5_000, 70_000, 150_000, 300_000]), min_size=1, max_size=4),
+        min_size=2,
+        max_size=8,
+    ),
+    st.sampled_from([1, 60_000, 200_000, 500_000]),
+    st.integers(0, 2**32),
+)
+def test_in_any_order_every_stream_is_what_was_sent_though_peers_are_held_and_handled_bit_by_bit(
+    streams: list[list[int]], limit: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    everybody = PartialFrames(limit)
+    peers = [
+        HeldPeer(everybody, b"".join(frame(size, number) for number, size in enumerate(sizes))) for sizes in streams
+    ]
+    while unfinished := [peer for peer in peers if peer.stream or peer.decoder.waiting]:
+        able = [peer for peer in unfinished if peer.held or peer.decoder.waiting or peer.reads]
+        assert able, "everybody waits for everybody"
+        peer = chance.choice(able)
+        peer.held = chance.random() < 0.2
+        if peer.decoder.waiting:
+            if peer.stream and chance.random() < 0.05:
+                peer.take(chance.choice([1, 7, 70_000]), 0)
+            peer.handle(chance.randint(1, 3))
+        elif peer.reads:
+            peer.take(chance.choice([1, 100, 10_000, SHARED_BUFFER_BYTES]), chance.choice([0, 1, 99]))
+    for sizes, peer in zip(streams, peers, strict=True):
+        assert [(raw.header[1], len(raw.body)) for raw in peer.frames] == list(enumerate(sizes))
+    assert everybody.bytes == everybody.waiting == 0
+
+
 @pytest.mark.parametrize(
     ("memory", "limit"),
     [(2**28, LEAST_PARTIAL_BYTES), (2**29, 2**26), (2**31, MOST_PARTIAL_BYTES), (2**40, MOST_PARTIAL_BYTES)],
