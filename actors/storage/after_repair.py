@@ -57,8 +57,13 @@ def without_record(files: Files, directory: Path, queue: str, sequence: int) -> 
     )
 
 
-def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
-    """Have a queue's log forget the stored messages that the journal has no record of, and all that is staged; returns how many."""
+def drop_lost(journal: Journal, number: int, log: QueueLog) -> tuple[int, StagesDiscarded]:
+    """Have a queue's log forget the stored messages that the journal has no record of, and all that is staged.
+
+    Returns:
+        how many messages that is, and what the journal has to be told before anything else: a stage may be begun anew under its old name,
+        and be committed, before a checkpoint has forgotten what it held.
+    """
     overhead = log.table.overhead
     lost, batches, size = _compared(journal, number, log.stored())
     if lost:
@@ -68,8 +73,9 @@ def drop_lost(journal: Journal, number: int, log: QueueLog) -> int:
     # Which stage lost what nobody can tell where the loss is in the log's tail, and a sender would go on behind a hole in its stage.
     # So every transaction that is open begins anew: its commit is refused, its senders are told that the stage is gone.
     discarded = log.total_discarded
-    log.apply(StagesDiscarded(tuple(log.stages), log.next_sequence))
-    return sum(stop - start for start, stop in lost) + log.total_discarded - discarded
+    event = StagesDiscarded(tuple(log.stages), log.next_sequence)
+    log.apply(event)
+    return sum(stop - start for start, stop in lost) + log.total_discarded - discarded, event
 
 
 def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[list[Range], int, int]:

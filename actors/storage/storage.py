@@ -77,6 +77,7 @@ class Storage:
         self._checkpoints = Checkpoints(journal, self._snapshot, self._live, self.fail)
         self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule)
         self._next_queue = 0
+        self._given_up: list[tuple[int, Event]] = []
         self.store_id = 0
         self.durable = 0
         self.versions = CommittedVersions()
@@ -125,6 +126,8 @@ class Storage:
         if not self.store_id:
             self.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
             self._append(codec.STORE_CREATED, codec.encode_number(self.store_id))
+        for number, event in self._given_up:
+            self._append(*codec.encode(number, event))
         if is_marked(self._files, self.directory):
             self._checkpoints.make(partial(remove_mark, self._files, self.directory))
         return self
@@ -373,7 +376,10 @@ class Storage:
             table.replaying = False
         if is_marked(self._files, self.directory):
             for queue in self._queues.values():
-                lost[queue.number] += drop_lost(self._journal, queue.number, queue.log)
+                count, discarded = drop_lost(self._journal, queue.number, queue.log)
+                lost[queue.number] += count
+                if discarded.stages:
+                    self._given_up.append((queue.number, discarded))
         for queue in self._queues.values():
             if lost[queue.number]:
                 logger.warning(LOST, lost[queue.number], queue.name)

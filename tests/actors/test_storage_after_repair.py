@@ -1,0 +1,66 @@
+"""What a start gives up after a repair stays given up, though it is killed before its first checkpoint is durable."""
+
+from __future__ import annotations
+
+from actors.batch import MessageBatch
+from actors.errors import StorageError
+from actors.queue_state import QueueState, StageKey
+from actors.storage import ManualCommitter, Storage
+from actors.storage.after_repair import set_mark
+from streams.testkit import run_in_virtual_time
+from tests.fault.disk import ROOT, SimulatedDisk
+
+DATA = ROOT / "data"
+KEY = StageKey("writer", 1, "stage")
+
+
+class Life:
+    """One process over a disk: a storage of one queue."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self.committer = ManualCommitter()
+        self.storage = Storage.open(DATA, files=disk, committer=self.committer)
+        self.failures: list[StorageError] = []
+        self.storage.start(self.failures.append)
+        stored = self.storage.queues[0] if self.storage.queues else self.storage.declare("q", None)
+        self.queue = QueueState(
+            "q",
+            stored.number,
+            log=stored.log,
+            record=lambda event: self.storage.record(stored.number, event),
+            versions=self.storage.versions,
+        )
+
+    def stage(self, *payloads: bytes) -> None:
+        """Send them to the stage, which must be empty."""
+        assert self.queue.attach_stage("c", KEY, 0.0).messages == 0
+        self.queue.request_capacity("c", 100, 10**9)
+        self.queue.send("c", 0, MessageBatch.from_payloads(list(payloads)), 0.0, 1)
+
+    def killed(self) -> SimulatedDisk:
+        """The disk, with every record and no further checkpoint."""
+        writer = self.committer._writer
+        assert writer is not None
+        while writer.queue:
+            writer.commit()
+        assert self.failures == []
+        self.storage._journal.abandon()
+        return self.disk.restart()
+
+
+def test_a_stage_that_begins_anew_after_a_repair_is_committed_without_what_it_held_before() -> None:
+    async def main() -> None:
+        before = Life(SimulatedDisk())
+        before.stage(b"old", b"old")
+        disk = before.killed()
+        set_mark(disk, DATA)
+        after = Life(disk)
+        after.stage(b"new", b"new")
+        after.storage.commit_transaction(KEY.writer, KEY.version, {0: [KEY.name]})
+        assert after.queue.log.stored() == [(2, 4)]
+        log = Life(after.killed()).queue.log
+        assert log.stored() == [(2, 4)]
+        assert (log.stored_messages, log.total_discarded) == (2, 2)
+
+    run_in_virtual_time(main())
