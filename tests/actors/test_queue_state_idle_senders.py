@@ -7,8 +7,10 @@ from random import Random
 import pytest
 
 from actors.batch import MessageBatch
+from actors.errors import DiskBehindError
 from actors.queue_state import GrantCapacity, QueueSettings, QueueState
 from actors.queue_state.effects import Connection
+from actors.queue_state.events import Event, MessagesAdded
 from actors.queue_state.permits import LENT_SHARE, WINDOWED_MESSAGES
 
 LIMIT = 10_000
@@ -158,6 +160,64 @@ def test_however_senders_come_send_and_rest_the_limit_is_exceeded_by_no_more_tha
     assert units.messages == sum(one.messages for one in held)
     assert units._messages.idle == sum(one.messages for one in held if one.idle)
     assert units._bytes.idle == sum(max(0, one.bytes) for one in held if one.idle)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_permit_is_lost_or_counted_twice_when_senders_end_are_superseded_resend_and_are_refused(seed: int) -> None:
+    random = Random(seed)
+    disk_behind = False
+
+    def record(event: Event) -> int:
+        if isinstance(event, MessagesAdded) and disk_behind:
+            raise DiskBehindError(2, 1)
+        return 1
+
+    settings = QueueSettings(random.choice([255, 256, LIMIT]), random.choice([10_000, LARGE]))
+    queue = QueueState("q", 0, settings, record=record)
+    queue.attach_receiver("r")
+    queue.receive("r", LARGE, LARGE * 1000, 0.0)
+    senders, capacity = queue._core.senders, queue._core.capacity
+    now, refused = 0.0, 0
+    for step in range(600):
+        now += random.choice([0.0, 0.001, 0.3])
+        disk_behind = random.random() < 0.2
+        choice = random.random()
+        if choice < 0.1 and len(senders) < 40:
+            queue.attach_sender(step, random.choice([None, f"p{random.randint(0, 9)}"]), random.random() < 0.5)
+            queue.request_capacity(step, random.choice([1, WINDOW]), random.choice([1, WINDOW_BYTES]))
+        elif choice < 0.15 and senders:
+            queue.detach(random.choice(list(senders)), now)
+        elif choice < 0.85 and senders:
+            name, sender = random.choice(list(senders.items()))
+            batch = MessageBatch.from_payloads([b"x" * random.choice([0, 1_000])] * random.randint(1, 50))
+            count = min(batch.count_within(max(0, sender.permits.bytes)), sender.permits.messages)
+            if count > 0:
+                number = sender.expected or 0
+                # Now and then a part of it was sent before.
+                number -= random.randint(0, min(number, count)) if random.random() < 0.2 else 0
+                part = batch.slice(0, count)
+                queue.accept(name, number, part)
+                if random.random() < 0.8:
+                    before = len(senders)
+                    queue.store(now, 1)
+                    refused += before - len(senders)
+                if name in senders:
+                    queue.request_capacity(name, count, part.nbytes)
+        elif (oldest := queue.log.acknowledged.reach(0)) < queue.log.next_sequence:
+            queue.acknowledge("r", [(oldest, random.randint(1, queue.log.next_sequence - oldest))])
+        queue.take_effects()
+        held = [sender.permits for sender in senders.values()]
+        assert capacity.messages == sum(one.messages for one in held)
+        assert capacity.bytes == sum(max(0, one.bytes) for one in held)
+        assert capacity._messages.idle == sum(one.messages for one in held if one.idle)
+        assert capacity._bytes.idle == sum(max(0, one.bytes) for one in held if one.idle)
+        assert all(one in capacity.waiting for one in held if one.is_stuck())
+        assert set(capacity.waiting) <= set(held)
+    assert refused
+    for name in list(senders):
+        queue.detach(name, now)
+    assert capacity.messages == capacity.bytes == capacity._messages.idle == capacity._bytes.idle == 0
+    assert not any((capacity.waiting, capacity._stuck, capacity._now, capacity._before))
 
 
 def test_a_queue_for_one_message_goes_round_among_many_senders() -> None:
