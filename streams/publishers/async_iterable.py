@@ -49,6 +49,7 @@ class _Puller(Subscription, Generic[T]):
     """One subscription: a task that waits for demand, awaits an element, and passes it on."""
 
     __slots__ = (
+        "_begun",
         "_deadline",
         "_demand",
         "_done",
@@ -69,6 +70,7 @@ class _Puller(Subscription, Generic[T]):
         self._name = name
         self._subscriber = subscriber
         self._opened = opened
+        self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
         self._demand = 0
         self._done = False
@@ -78,8 +80,8 @@ class _Puller(Subscription, Generic[T]):
         self._wanted: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        """Begins, unless the subscriber has cancelled at once."""
-        if not self._done:
+        """Begins; where the subscriber has cancelled at once, only to close what is open already."""
+        if not self._done or isinstance(self._opened, _Given):
             self._task = self._m.spawn(self._run(), "async iterable")
 
     def request(self, n: int) -> None:
@@ -103,14 +105,16 @@ class _Puller(Subscription, Generic[T]):
         self._subscriber = NOBODY
         if self._task is not None:
             self._limit_clean_up()
-            # From within on_next the task is the one that is running: it looks at ``_done`` when that returns.
-            if not self._pushing:
+            # From within on_next the task is the one that is running: it looks at ``_done`` when that returns. So it does at its
+            # beginning, which it must not miss where there is something to close.
+            if not self._pushing and (self._begun or not isinstance(self._opened, _Given)):
                 self._m.interrupt(self._task)
 
     async def _run(self) -> None:
         """Pulls, closes the iterable, and only then tells the end: whoever hears of it finds nothing of the source at work."""
         iterator: AsyncIterator[T] | None = None
         failure: BaseException | None = None
+        self._begun = True
         try:
             iterator = aiter(self._opened())
             await self._pull(iterator)
@@ -212,6 +216,22 @@ class _Puller(Subscription, Generic[T]):
         self._task.cancel()
 
 
+class _Given(Generic[T]):
+    """Opens an iterator of the caller's, which is open already: once, for the run closes it, even one that takes nothing of it."""
+
+    __slots__ = ("_iterator", "_used")
+
+    def __init__(self, iterator: AsyncIterator[T]) -> None:
+        self._iterator = iterator
+        self._used = False
+
+    def __call__(self) -> AsyncIterable[T]:
+        if self._used:
+            raise used_up(self._iterator)
+        self._used = True
+        return self._iterator
+
+
 def async_opener(
     iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]],
 ) -> Callable[[], AsyncIterable[T]]:
@@ -221,14 +241,7 @@ def async_opener(
         TypeError: it is neither an asynchronous iterable nor callable.
     """
     if isinstance(iterable, AsyncIterator):
-        left = [iterable]
-
-        def once() -> AsyncIterable[T]:
-            if not left:
-                raise used_up(iterable)
-            return left.pop()
-
-        return once
+        return _Given(iterable)
     if isinstance(iterable, AsyncIterable):
         return lambda: iterable
     if callable(iterable):

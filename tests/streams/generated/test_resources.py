@@ -116,6 +116,24 @@ def test_an_iterator_with_an_aclose_of_its_own_is_closed_whole(end: str) -> None
     run_in_virtual_time(main())
 
 
+@pytest.mark.parametrize("how", ["takes nothing", "cancelled at once"])
+def test_an_iterator_that_is_open_is_closed_by_a_run_that_takes_nothing_of_it(how: str) -> None:
+    resource = Resource()
+
+    async def main() -> None:
+        source = Source.from_async_iterable(Consumer(resource, 3))
+        if how == "takes nothing":
+            assert await source.take(0).to(Sink.collect()).run() == []
+        else:
+            running = source.to(Sink.ignore()).run()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        assert resource.opened == resource.closed == 1
+
+    run_in_virtual_time(main())
+
+
 def test_a_completion_is_passed_on_once_the_iterator_is_closed() -> None:
     """A source that follows must find the place of the first one free."""
     resource = Resource()
