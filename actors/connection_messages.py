@@ -39,10 +39,18 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The client gives these messages back, to be receivable after ``delay`` seconds."""
+    """The client gives these messages back, to be receivable after ``delay`` seconds; ``failed`` unless nobody tried them."""
 
     ranges: Ranges
     delay: float
+    failed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """The client takes its leave; ``failed`` says whether what it has not answered counts as tried and failed."""
+
+    failed: bool
 
 
 @dataclass(frozen=True, slots=True)

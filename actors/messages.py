@@ -98,11 +98,16 @@ class DeleteMessages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnMessages:
-    """Give messages back, receivable again after ``delay`` in their old place. No reply but Refused."""
+    """Give messages back, receivable again after ``delay`` in their old place. No reply but Refused.
+
+    Attributes:
+        failed: whether somebody tried to handle them, which counts towards ``max_receives``.
+    """
 
     connection: Ref
     ranges: Pairs
     delay: float = 0.0
+    failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +131,13 @@ class Detach:
     """A connection ends, whatever it was; what it held is receivable again at once. No reply.
 
     A connection whose actor stops is detached without it.
+
+    Attributes:
+        failed: whether what it held counts as tried and failed, as it does if nothing is known of it.
     """
 
     connection: Ref
+    failed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

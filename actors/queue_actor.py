@@ -219,7 +219,10 @@ class QueueActor(LoopActor):
                 output.carry_out(effect)
             if not output.ended:
                 break
-            self._detach(output.ended.pop())
+            connection = output.ended.pop()
+            # One that has stopped is about to be detached by its own last word, or its watch: only that says what has failed.
+            if connection.is_alive() or connection not in self._watches:
+                self._detach(connection)
         deadline = state.next_deadline()
         if deadline is not None and (self._timer is None or deadline < self._timer.when):
             if self._timer is not None:
@@ -245,9 +248,9 @@ class QueueActor(LoopActor):
         self._detach(connection)
         self._carry_out()
 
-    def _detach(self, connection: Ref) -> None:
+    def _detach(self, connection: Ref, failed: bool = True) -> None:
         self._unwatch(connection)
-        self._state.detach(connection, self.loop.time())
+        self._state.detach(connection, self.loop.time(), failed)
 
     # --- handlers: senders
 
@@ -319,7 +322,8 @@ class QueueActor(LoopActor):
         self._state.acknowledge(message.connection, message.ranges)
 
     def _return(self, message: ReturnMessages) -> None:
-        self._state.negative_acknowledge(message.connection, message.ranges, message.delay, self.loop.time())
+        now = self.loop.time()
+        self._state.negative_acknowledge(message.connection, message.ranges, message.delay, now, message.failed)
 
     def _extend(self, message: ExtendVisibility) -> None:
         self._state.extend(message.connection, message.ranges, message.seconds, self.loop.time())
@@ -328,7 +332,7 @@ class QueueActor(LoopActor):
         self._state.cancel_demand(message.connection)
 
     def _detached(self, message: Detach) -> None:
-        self._detach(message.connection)
+        self._detach(message.connection, message.failed)
 
     def _mark(self, message: Mark) -> None:
         self._output.tell(message.connection, MarkReached(), self._state.last_event if message.answered else 0)

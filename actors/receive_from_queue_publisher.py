@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from actors.connection_messages import Acknowledged, CaughtUp, DemandSignalled, Extended, Rejected, Writable
+from actors.connection_messages import Acknowledged, CaughtUp, DemandSignalled, Extended, Left, Rejected, Writable
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
@@ -67,6 +67,7 @@ class ReceiveFromQueuePublisher(LoopActor):
         self._asked_bytes = 0
         self._writable = True
         self._ended = False
+        self._failed = True
 
     def on_start(self) -> None:
         """Make the receiver known to the queue."""
@@ -75,7 +76,7 @@ class ReceiveFromQueuePublisher(LoopActor):
     def on_stop(self) -> None:
         """The connection is gone: everything it holds goes back at once."""
         if self._queue.is_alive():
-            self._queue.tell(Detach(self.actor_ref))
+            self._queue.tell(Detach(self.actor_ref, self._failed))
 
     def on_failure(self, *_args: object) -> None:
         """A defect of ours ends this connection only."""
@@ -97,7 +98,7 @@ class ReceiveFromQueuePublisher(LoopActor):
             self._writable = message.writable
             self._ask()
         elif kind is Rejected:
-            self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay))
+            self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay, message.failed))
         elif kind is Extended:
             self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
         elif kind is ReceiverAttached:
@@ -108,7 +109,14 @@ class ReceiveFromQueuePublisher(LoopActor):
             self._queue.tell(Mark(self.actor_ref))
         elif kind is MarkReached:
             self._port.caught_up()
-        elif kind is QueueDeleted:
+        else:
+            self._on_end(message)
+
+    def _on_end(self, message: Any) -> None:
+        """What comes once at most."""
+        if type(message) is Left:
+            self._failed = message.failed
+        elif type(message) is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
         else:
             super().on_receive(message)

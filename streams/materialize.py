@@ -43,6 +43,7 @@ class Materialization:
         "_handed_over",
         "_hands_over",
         "_interrupted",
+        "_left",
         "_outcome",
         "_over",
         "_parts",
@@ -68,6 +69,7 @@ class Materialization:
         self._failure: BaseException | None = None
         self._handed_over: BaseException | None = None
         self._hands_over = False
+        self._left = False
         self._interrupted: set[asyncio.Task[Any]] = set()
         """Tasks that were cancelled, and may be at their clean-up therefore: a second time would cut that short."""
         self._outcome: asyncio.Future[Any] | None = None
@@ -201,6 +203,20 @@ class Materialization:
     def ended(self) -> bool:
         """The sink is done: the run's tasks are being cancelled, or gone."""
         return self._ended
+
+    @property
+    def cancelled(self) -> bool:
+        """The program has ended the run by cancelling it, and nothing in it had failed."""
+        return self._cancelled and not self._has_failed()
+
+    def left_at_work(self) -> None:
+        """Says that whoever took the elements has gone while at work on one, which may be why: that is no `cancelled`."""
+        self._left = True
+
+    def _has_failed(self) -> bool:
+        sink = self._sink
+        failed = sink is not None and sink.done() and not sink.cancelled() and sink.exception() is not None
+        return failed or self._left or self._failure is not None
 
     def supervised(self, decider: Decider) -> Materialization:
         """This run as the stages see it that ``decider`` holds for."""
@@ -347,14 +363,22 @@ class Part(Materialization):
     def fail(self, error: BaseException) -> None:
         """Cancels the part, and tells whoever began it."""
         if not self._ended and not self._cancelled:
+            self._failure = error
             self.cancel()
             self._on_failure(error)
+
+    def _has_failed(self) -> bool:
+        return super()._has_failed() or self._run._has_failed()
 
     async def left_by(self, sink: asyncio.Future[Any]) -> None:
         """As the run's, and waits for what cleans up here."""
         if under_way := self.clean_ups() - {asyncio.current_task()}:
             await asyncio.wait(under_way)
         await self._run.left_by(sink)
+
+    def left_at_work(self) -> None:
+        """As the run's."""
+        self._run.left_at_work()
 
     def will_hand_over(self) -> None:
         """As the run's."""
@@ -412,6 +436,11 @@ class _Supervised(Materialization):
         """As the run's."""
         return self._run.ended
 
+    @property
+    def cancelled(self) -> bool:
+        """As the run's."""
+        return self._run.cancelled
+
     def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
         """As the run's, under the same decider."""
         part = self._run.part(on_failure)
@@ -429,6 +458,10 @@ class _Supervised(Materialization):
     def fail(self, error: BaseException) -> None:
         """As the run's."""
         self._run.fail(error)
+
+    def left_at_work(self) -> None:
+        """As the run's."""
+        self._run.left_at_work()
 
     def will_hand_over(self) -> None:
         """As the run's."""

@@ -121,7 +121,7 @@ class Administration:
             max_bytes: bytes it stores.
             visibility_timeout: seconds until an unacknowledged message is receivable again.
             overflow: ``block`` or ``reject``.
-            max_receives: deliveries of a message until it is dead-lettered; 0 for never.
+            max_receives: failures of a message until it is dead-lettered; 0 for never.
             dead_letter_queue: where dead letters go; empty for the queue's own.
             delay: seconds until a sent message is receivable.
             ttl: seconds after which a message nobody received is dropped; 0 for never.

@@ -20,6 +20,7 @@ from actors import (
     FetchedMessages,
     FetchRequested,
     InboxOverflowError,
+    Left,
     LoopActorRef,
     MessagesReserved,
     ReceivedMessages,
@@ -219,10 +220,11 @@ class ReceivingPort(Port):
             case wire.Request():
                 self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
-                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms")))
+                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed))
             case wire.Extend():
                 self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms")))
             case wire.Cancel():
+                self.actor.tell(Left(frame.failed))
                 self._connection.finished()
 
     def attached(self, waiting: bool) -> None:

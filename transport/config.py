@@ -61,7 +61,7 @@ class BrokerConfig:
         max_connections: connections at one time; fewer where the limit of open files (``ulimit -n``) allows fewer.
         max_queues: queues at one time.
         overflow: what a queue at its limit does, unless declared otherwise; as in `QueueSettings`, like the next five.
-        max_receives: deliveries of a message until it goes to the dead-letter queue; None for no such limit.
+        max_receives: failures of a message until it goes to the dead-letter queue; None for no such limit.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a sent message is receivable.
         ttl: seconds after which a message nobody received is of no use; None for never.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol as TypingProtocol
 
 from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
@@ -19,8 +20,8 @@ class Settlement(TypingProtocol):
     def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
         """These are done."""
 
-    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float) -> None:
-        """These are to come again after ``delay`` seconds."""
+    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
+        """These are to come again after ``delay`` seconds; ``failed`` unless nobody tried to handle them."""
 
     def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
         """These need ``seconds`` from now."""
@@ -38,12 +39,14 @@ class DeliveredBatch:
         possibly_replayed: whether they may have been delivered before.
         generation: the connection they came on; answers on a later one are void.
         unsettled: how many of them are not answered yet.
+        answered: a byte for each, 1 where it is answered by itself.
     """
 
     __slots__ = (
         "_count",
         "_id_prefix",
         "_settlement",
+        "answered",
         "batch",
         "delivery_count",
         "enqueued_us",
@@ -67,6 +70,7 @@ class DeliveredBatch:
         self.generation = generation
         self.nbytes = frame.batch.nbytes
         self.unsettled = self._count = len(frame.batch)
+        self.answered = bytearray(self._count)
         self._settlement = settlement
         self._id_prefix = id_prefix
 
@@ -100,6 +104,22 @@ class DeliveredBatch:
             self.unsettled = 0
             self._settlement.reject(self, self.first, self._count, delay)
 
+    def give_back(self, start: int = 0) -> None:
+        """The messages from index ``start`` on, none of which is answered, are to come again: nobody has tried to handle them."""
+        count = self._count - start
+        self.unsettled -= count
+        self.answered[start:] = b"\1" * count
+        self._settlement.reject(self, self.first + start, count, 0.0, False)
+
+    def __untaken__(self) -> None:
+        """It was handed on, and nobody has taken it."""
+        if self.unsettled:
+            self.give_back()
+
+    def unanswered(self) -> list[tuple[int, int]]:
+        """First number and count of each run of messages that are not answered."""
+        return [(self.first + run.start(), len(run[0])) for run in re.finditer(b"\0+", self.answered)]
+
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before."""
         if self.unsettled:
@@ -119,38 +139,45 @@ class Delivery:
         payload: the bytes that were sent.
     """
 
-    __slots__ = ("_batch", "_index", "_settled", "payload")
+    __slots__ = ("_batch", "_index", "payload")
 
     def __init__(self, batch: DeliveredBatch, index: int, payload: bytes) -> None:
         self.payload = payload
         self._batch = batch
         self._index = index
-        self._settled = False
 
     def __repr__(self) -> str:
         return f"Delivery({self._batch.queue!r}, {self.sequence}, {self.payload!r:.60})"
 
     def acknowledge(self) -> None:
         """It is done and is never delivered again; without effect the second time."""
-        if not self._settled:
-            self._settled = True
-            batch = self._batch
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
             batch.unsettled -= 1
-            batch._settlement.acknowledge(batch, batch.first + self._index, 1)
+            batch._settlement.acknowledge(batch, batch.first + index, 1)
 
     def reject(self, delay: float = 0.0) -> None:
-        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone."""
-        if not self._settled:
-            self._settled = True
-            batch = self._batch
+        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone. That counts as a failure."""
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
             batch.unsettled -= 1
-            batch._settlement.reject(batch, batch.first + self._index, 1, delay)
+            batch._settlement.reject(batch, batch.first + index, 1, delay)
+
+    def __untaken__(self) -> None:
+        """It was handed on, and nobody has taken it: it goes back, and that is no failure."""
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
+            batch.unsettled -= 1
+            batch._settlement.reject(batch, batch.first + index, 1, 0.0, False)
 
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before."""
-        if not self._settled:
-            batch = self._batch
-            batch._settlement.extend(batch, batch.first + self._index, 1, seconds)
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch._settlement.extend(batch, batch.first + index, 1, seconds)
 
     @property
     def queue(self) -> str:

@@ -36,6 +36,7 @@ class ReceiverSession:
         "_acks",
         "_extends",
         "_free_bytes",
+        "_held",
         "_limit",
         "_max_bytes",
         "_nacks",
@@ -76,7 +77,9 @@ class ReceiverSession:
         self._requested_bytes = 0
         self._free_bytes = 0
         self._acks: Ranges = []
-        self._nacks: dict[int, Ranges] = {}
+        self._nacks: dict[tuple[int, bool], Ranges] = {}
+        # Batches of which something is not answered.
+        self._held: dict[DeliveredBatch, None] = {}
         self._extends: dict[int, Ranges] = {}
         self._ack_first = 0
         self._ack_next = 0
@@ -103,7 +106,9 @@ class ReceiverSession:
             raise RemoteProtocolError(f"{count} messages delivered, {self._requested - self.received} were requested")
         self.received += count
         self.in_flight += count
-        return DeliveredBatch(frame, self.queue, self, self.generation, self.id_prefix)
+        batch = DeliveredBatch(frame, self.queue, self, self.generation, self.id_prefix)
+        self._held[batch] = None
+        return batch
 
     def demand(self) -> Request | None:
         """The REQUEST that is due now, by the strategy and the limits; None when none is."""
@@ -129,8 +134,8 @@ class ReceiverSession:
         frames: list[Frame] = []
         for ms, ranges in self._extends.items():
             frames += [Extend(part, ms) for part in split_ranges(ranges)]
-        for delay_ms, ranges in self._nacks.items():
-            frames += [Nack(part, delay_ms) for part in split_ranges(ranges)]
+        for (delay_ms, failed), ranges in self._nacks.items():
+            frames += [Nack(part, delay_ms, failed) for part in split_ranges(ranges)]
         self._extends, self._nacks = {}, {}
         if self._ack_next > self._ack_first:
             self._acks.append((self._ack_first, self._ack_next - self._ack_first))
@@ -157,21 +162,28 @@ class ReceiverSession:
         self._acknowledged_unsaid += count
         self.in_flight -= count
         if not batch.unsettled:
-            self._free_bytes += batch.nbytes
+            self._settled(batch)
         if not self._pending:
             self._pending = True
             self._notify()
 
-    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float) -> None:
-        """Give ``count`` messages back."""
+    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
+        """Give ``count`` messages back; ``failed`` unless nobody tried to handle them."""
         if batch.generation != self.generation:
             return
         delay_ms = min(MAX_EXTENSION_MS, max(0, round(delay * 1000)))
-        self._nacks.setdefault(delay_ms, []).append((first, count))
+        self._nacks.setdefault((delay_ms, failed), []).append((first, count))
         self.in_flight -= count
         if not batch.unsettled:
-            self._free_bytes += batch.nbytes
+            self._settled(batch)
         self._note_pending()
+
+    def reject_all(self, failed: bool) -> None:
+        """Give everything back that is not answered, at the end."""
+        for batch in list(self._held):
+            for first, count in batch.unanswered():
+                batch.unsettled -= count
+                self.reject(batch, first, count, 0.0, failed)
 
     def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
         """Ask for more time."""
@@ -180,6 +192,10 @@ class ReceiverSession:
         ms = min(MAX_EXTENSION_MS, max(1, round(seconds * 1000)))
         self._extends.setdefault(ms, []).append((first, count))
         self._note_pending()
+
+    def _settled(self, batch: DeliveredBatch) -> None:
+        self._free_bytes += batch.nbytes
+        self._held.pop(batch, None)
 
     def _note_pending(self) -> None:
         if not self._pending:
@@ -190,4 +206,5 @@ class ReceiverSession:
         self._requested = self._requested_bytes = self._free_bytes = 0
         self.received = self.in_flight = 0
         self._acks, self._nacks, self._extends = [], {}, {}
+        self._held = {}
         self._ack_first = self._ack_next = self._acknowledged_unsaid = 0

@@ -77,10 +77,6 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     def _elements(self, batch: DeliveredBatch) -> list[T]:
         """The elements of ``batch``, in order."""
 
-    @abstractmethod
-    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:
-        """Give back the last ``rest`` elements of ``batch``, at once: cancel has to be quick (3.5)."""
-
     # Publisher and Subscription
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
@@ -125,8 +121,11 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
             return
         self._ended = True
         if self.link.is_open:
+            # What was handed on and is not answered has failed, unless the program has just ended the stream. What is still on its
+            # way here nobody has tried.
+            self.session.reject_all(failed=not self._m.cancelled)
             self._send_answers()
-            self.link.send(Cancel())
+            self.link.send(Cancel(failed=False))
             self.link.finish()
         else:
             self.link.abort()
@@ -163,7 +162,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         if self._waits:
             self._note_waiting(False)
         if self._downstream is None:
-            batch.reject()
+            batch.give_back()
         else:
             self._waiting.append(batch)
         self._schedule_turn()
@@ -298,10 +297,9 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
 
     def _give_back(self) -> None:
         for batch in self._waiting:
-            batch.reject()
-        rest = len(self._current) - self._position
-        if self._batch is not None and rest > 0:
-            self._reject_rest(self._batch, rest)
+            batch.give_back()
+        if self._batch is not None and self._position < len(self._current):
+            self._batch.give_back(self._position)
         self._drop_waiting()
 
     def _drop_waiting(self) -> None:
@@ -333,16 +331,9 @@ class DeliveryStage(ReceiverStage[Delivery]):
     def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
         return [Delivery(batch, index, payload) for index, payload in enumerate(batch.split())]
 
-    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:
-        batch.unsettled -= rest
-        self.session.reject(batch, batch.first + len(batch) - rest, rest, 0.0)
-
 
 class BatchStage(ReceiverStage[DeliveredBatch]):
     """One element a delivered batch."""
 
     def _elements(self, batch: DeliveredBatch) -> list[DeliveredBatch]:
         return [batch]
-
-    def _reject_rest(self, batch: DeliveredBatch, rest: int) -> None:  # noqa: ARG002 - a batch is one element
-        batch.reject()

@@ -168,7 +168,7 @@ OPTIONS: tuple[Option, ...] = (
         "queue_defaults", "visibility_timeout", DURATION, "After which an unacknowledged message is delivered again."
     ),
     _option("queue_defaults", "overflow", OVERFLOW, "What a full queue does: let senders wait, or refuse."),
-    _option("queue_defaults", "max_receives", COUNT_OR_NEVER, "Deliveries of a message until it is dead-lettered."),
+    _option("queue_defaults", "max_receives", COUNT_OR_NEVER, "Failures of a message until it is dead-lettered."),
     _option("queue_defaults", "dead_letter_queue", QUEUE_NAME, "Where dead letters go; each queue's own by default."),
     _option("queue_defaults", "delay", DURATION, "Until a sent message can be received."),
     _option("queue_defaults", "ttl", DURATION_OR_NEVER, "After which a message that nobody received is dropped."),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from actors.batch import MessageBatch
@@ -34,6 +34,10 @@ Name = str
 Options = dict[str, Any]
 Ranges = list[tuple[int, int]]
 """(first sequence number, count) pairs."""
+
+
+MAY_LACK = {"may lack": True}
+"""The metadata of a field that older peers do not know: it stands last, and one that has its default is not written."""
 
 
 class Frame:
@@ -154,11 +158,12 @@ class Ack(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Nack(Frame):
-    """These messages are to be receivable again after ``delay_ms``."""
+    """These messages are to be receivable again after ``delay_ms``; ``failed`` unless nobody tried to handle them."""
 
     TYPE: ClassVar[int] = 35
     ranges: Ranges
     delay_ms: int
+    failed: bool = field(default=True, metadata=MAY_LACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +177,10 @@ class Extend(Frame):
 
 @dataclass(frozen=True, slots=True)
 class Cancel(Frame):
-    """The receiver wants no more; the broker takes everything back and closes."""
+    """The receiver wants no more; the broker takes everything back, as NACK would with ``failed``, and closes."""
 
     TYPE: ClassVar[int] = 37
+    failed: bool = field(default=True, metadata=MAY_LACK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +319,8 @@ def encode(frame: Frame) -> list[Part]:
     """
     header: list[Any] = [frame.TYPE]
     body: list[Part] = []
-    for name in _LAYOUT[frame.TYPE].names:
+    layout = _LAYOUT[frame.TYPE]
+    for name in layout.names:
         value = getattr(frame, name)
         if name == "batch":
             header += value.descriptor()
@@ -324,6 +331,11 @@ def encode(frame: Frame) -> list[Part]:
             header.append([number for pair in value for number in pair])
         else:
             header.append(value)
+    # What later versions added is said where it says something: the rest is what it always was.
+    for _, _, usual in reversed(layout.optional):
+        if header[-1] != usual:
+            break
+        header.pop()
     return encode_frame(header, body)
 
 
@@ -344,6 +356,11 @@ def decode(raw: RawFrame) -> Frame:
     values: list[Any] = []
     for index, (name, check) in enumerate(layout.checks, 1):
         value = header[index]
+        if not check(value):
+            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
+        values.append(value)
+    for index, (name, check, usual) in enumerate(layout.optional, layout.header_items):
+        value = header[index] if index < len(header) else usual
         if not check(value):
             raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
         values.append(value)
@@ -392,17 +409,21 @@ def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: b
 class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
-    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names")
+    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names", "optional")
 
     def __init__(self, frame: type[Any]) -> None:
         self.frame = frame
-        self.names = [field.name for field in fields(frame)]
+        self.names = [each.name for each in fields(frame)]
         self.has_batch = "batch" in self.names
         self.has_ranges = "ranges" in self.names
-        plain = [field for field in fields(frame) if field.name not in ("batch", "json")]
+        plain = [each for each in fields(frame) if each.name not in ("batch", "json")]
         # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
-        self.checks: list[tuple[str, Check]] = [(field.name, check_of(field.name, str(field.type))) for field in plain]
-        self.header_items = 1 + len(plain) + (5 if self.has_batch else 0)
+        checks = {each.name: check_of(each.name, str(each.type)) for each in plain}
+        always = [each for each in plain if not each.metadata]
+        self.checks: list[tuple[str, Check]] = [(each.name, checks[each.name]) for each in always]
+        # They stand last.
+        self.optional = [(each.name, checks[each.name], each.default) for each in plain[len(always) :]]
+        self.header_items = 1 + len(always) + (5 if self.has_batch else 0)
 
 
 FRAMES: tuple[type[Frame], ...] = (

@@ -130,8 +130,8 @@ def _history(core: QueueCore, start: int, stop: int) -> list[ReservedRange]:
     if core.log.returns:
         known.sort()
         held = RangeSet((low, high) for low, high, _, _ in known)
-        for part, deliveries in core.log.returns.within(start, stop):
-            known += [ReservedRange(low, high, deliveries, True) for low, high in held.gaps(*part)]
+        for part, failures in core.log.returns.within(start, stop):
+            known += [ReservedRange(low, high, failures, True) for low, high in held.gaps(*part)]
     known.sort()
     return known
 

@@ -97,18 +97,20 @@ class Span:
 
     Attributes:
         deliveries: how often these messages have been delivered.
+        failures: how often they came back because somebody failed to handle them, as far as that is known.
         replayed: whether they may have been delivered before.
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
     """
 
-    __slots__ = ("deadline", "deliveries", "entry", "heap", "holder", "replayed", "start", "stop")
+    __slots__ = ("deadline", "deliveries", "entry", "failures", "heap", "holder", "replayed", "start", "stop")
 
-    def __init__(self, start: int, stop: int, entry: Entry, deliveries: int, replayed: bool) -> None:
+    def __init__(self, start: int, stop: int, entry: Entry, deliveries: int, replayed: bool, failures: int = 0) -> None:
         self.start = start
         self.stop = stop
         self.entry = entry
         self.deliveries = deliveries
+        self.failures = failures
         self.replayed = replayed
         self.deadline: float | None = None
         self.heap: object | None = None
@@ -122,7 +124,7 @@ class Span:
 
     def part(self, start: int, stop: int) -> Span:
         """A new span of some of its messages with the same history, in no structure yet."""
-        return Span(start, stop, self.entry, self.deliveries, self.replayed)
+        return Span(start, stop, self.entry, self.deliveries, self.replayed, self.failures)
 
     def continues(self, other: Span) -> bool:
         """Whether it begins where ``other`` ends and the two can be delivered as one."""
@@ -130,6 +132,7 @@ class Span:
             self.start == other.stop
             and self.entry is other.entry
             and self.deliveries == other.deliveries
+            and self.failures == other.failures
             and self.replayed == other.replayed
         )
 
@@ -142,11 +145,13 @@ def stored_entry(table: EntryTable, sequence: int) -> Entry:
     return entry
 
 
-def spans_of(table: EntryTable, start: int, stop: int, deliveries: int = 0, replayed: bool = False) -> Iterator[Span]:
+def spans_of(
+    table: EntryTable, start: int, stop: int, deliveries: int = 0, replayed: bool = False, failures: int = 0
+) -> Iterator[Span]:
     """Spans of all the messages of a range, which are stored, with one history, batch by batch."""
     position = start
     while position < stop:
         entry = stored_entry(table, position)
         end = min(stop, entry.stop)
-        yield Span(position, end, entry, deliveries, replayed)
+        yield Span(position, end, entry, deliveries, replayed, failures)
         position = end

@@ -78,9 +78,10 @@ class MessagesAcknowledged:
 
 @dataclass(frozen=True, slots=True)
 class MessagesReturned:
-    """Messages came back unacknowledged: ``returns`` has ranges, each with how often it has been delivered.
+    """Messages came back that somebody failed to handle: ``returns`` has ranges, each with how often that has happened.
 
-    Happens only to queues that count deliveries (``max_receives``); others remember nothing of a delivery.
+    Happens only to queues that count failures (``max_receives``); others remember nothing of a delivery. In journals from before there
+    were two counters it is how often they were delivered, for every delivery was taken for a failure.
     """
 
     returns: tuple[tuple[int, int, int], ...]

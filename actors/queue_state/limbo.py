@@ -80,10 +80,10 @@ class Limbo:
         return sum(len(span) * span.entry.size // (span.entry.stop - span.entry.first) for span in self.sent)
 
 
-def is_worn_out(core: QueueCore, deliveries: int) -> bool:
-    """Whether messages that have been delivered so often may not be delivered again."""
+def is_worn_out(core: QueueCore, failures: int) -> bool:
+    """Whether messages that have failed so often may not be delivered again."""
     limit = core.settings.max_receives
-    return limit is not None and deliveries >= limit
+    return limit is not None and failures >= limit
 
 
 def hand_over(core: QueueCore, now: float) -> None:
@@ -97,7 +97,7 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
 
     Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
     """
-    reason = MAX_RECEIVES if is_worn_out(core, span.deliveries) else EXPIRED
+    reason = MAX_RECEIVES if is_worn_out(core, span.failures) else EXPIRED
     entry = span.entry
     batch = entry.part(span.start, span.stop)
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)

@@ -55,7 +55,7 @@ class QueueLog:
         deleted_epoch: the greatest epoch that a deleted subscription had; ``deleted_position`` likewise.
         producers: producer to the number after the last one stored, the least recently heard of first.
         temporary: the same of producers whose name was made up for one run.
-        returns: how often what was given back has been delivered.
+        returns: how often what was given back has failed.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
         stages: what is held back for transactions that are not committed; ``staged_messages``, ``staged_batches`` and
@@ -238,9 +238,9 @@ class QueueLog:
         self.total_acknowledged += self._remove(event.ranges)
 
     def _returned(self, event: MessagesReturned, _number: int) -> None:
-        for start, stop, deliveries in event.returns:
+        for start, stop, failures in event.returns:
             for part_start, part_stop in self.acknowledged.gaps(start, stop):
-                self.returns.note(part_start, part_stop, deliveries)
+                self.returns.note(part_start, part_stop, failures)
 
     def _expired(self, event: MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)

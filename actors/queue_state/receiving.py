@@ -70,7 +70,12 @@ def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[i
 
 
 def negative_acknowledge(
-    core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float
+    core: QueueCore,
+    connection: Connection,
+    pairs: Sequence[tuple[int, int]],
+    delay: float,
+    now: float,
+    failed: bool = True,
 ) -> None:
     """Give messages back; see ``QueueState.negative_acknowledge``."""
     _check_seconds("a delay", delay)
@@ -86,7 +91,7 @@ def negative_acknowledge(
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay)
+    give_back(core, returned, now, delay, failed)
     dispatch(core, now)
 
 
@@ -111,13 +116,13 @@ def cancel_demand(core: QueueCore, connection: Connection) -> None:
     receiver.byte_credit = min(0, receiver.byte_credit)
 
 
-def detach_receiver(core: QueueCore, connection: Connection, now: float) -> None:
+def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool = True) -> None:
     """Forget a receiver, if it is one; what it holds is ready again at once, in its old place."""
     receiver = core.receivers.pop(connection, None)
     if receiver is None:
         return
     core.ring.leave(receiver)
-    give_back(core, core.leases.take_all(receiver), now)
+    give_back(core, core.leases.take_all(receiver), now, failed=failed)
     pass_on(core)
     dispatch(core, now)
 

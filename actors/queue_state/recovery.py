@@ -38,9 +38,9 @@ def restore(core: QueueCore, now: float) -> None:
             _restore_part(core, part, due)
     if core.settings.max_receives is not None:
         # Where nobody counts, a history is that of settings that are no more.
-        for start, stop, deliveries in list(log.returns):
+        for start, stop, failures in list(log.returns):
             for part in core.ready.carve(start, stop):
-                _restore_range(core, part, deliveries, None)
+                _restore_range(core, part, failures, None)
 
 
 def _remaining_delays(core: QueueCore, now: float) -> list[tuple[int, float]]:
@@ -72,19 +72,14 @@ def _enqueued_us(core: QueueCore, first: int) -> int:
 
 def _restore_part(core: QueueCore, part: Range, due: float) -> None:
     """Restore a range that waits for a delay, some of which may have been delivered before a time of day that came twice."""
-    position, stop = part
-    for (low, high), deliveries in core.log.returns.within(position, stop):
-        if position < low:
-            _restore_range(core, (position, low), 0, due)
-        _restore_range(core, (low, high), deliveries, due)
-        position = high
-    if position < stop:
-        _restore_range(core, (position, stop), 0, due)
+    for piece, failures in core.log.returns.over(*part):
+        _restore_range(core, piece, failures, due)
 
 
-def _restore_range(core: QueueCore, part: Range, deliveries: int, due: float | None) -> None:
-    for span in spans_of(core.log.table, *part, deliveries, replayed=True):
-        if is_worn_out(core, deliveries):
+def _restore_range(core: QueueCore, part: Range, failures: int, due: float | None) -> None:
+    # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
+    for span in spans_of(core.log.table, *part, failures, replayed=True, failures=failures):
+        if is_worn_out(core, failures):
             core.limbo.add(span)
         elif due is not None:
             core.ready.delay(span, due)

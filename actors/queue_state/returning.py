@@ -12,20 +12,23 @@ if TYPE_CHECKING:
     from actors.queue_state.entry import Span
 
 
-def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0) -> None:
-    """Make spans receivable again, after ``delay`` seconds; those received ``max_receives`` times leave for the dead-letter queue.
+def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0, failed: bool = True) -> None:
+    """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
 
-    Every delivery counts as a receive, also one to a receiver that went away before it said anything: it may be what the
-    message did to it.
+    What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
+    it said anything: that may be what the message did to it.
     """
     if not spans:
         return
     counts = core.settings.max_receives is not None
-    if counts:
-        remember(core, [(span.start, span.stop, span.deliveries) for span in spans])
+    if failed:
+        for span in spans:
+            span.failures += 1
+        if counts:
+            remember(core, [(span.start, span.stop, span.failures) for span in spans])
     for span in spans:
         span.replayed = True
-        if counts and is_worn_out(core, span.deliveries):
+        if counts and is_worn_out(core, span.failures):
             core.limbo.add(span)
         elif delay > 0:
             core.ready.delay(span, now + delay)
@@ -36,11 +39,11 @@ def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0
 
 
 def remember(core: QueueCore, returns: list[tuple[int, int, int]]) -> None:
-    """Have it survive a restart how often ranges have been delivered."""
+    """Have it survive a restart how often ranges have failed."""
     joined: list[tuple[int, int, int]] = []
-    for start, stop, deliveries in sorted(returns):
-        if joined and joined[-1][1:] == (start, deliveries):
-            joined[-1] = (joined[-1][0], stop, deliveries)
+    for start, stop, failures in sorted(returns):
+        if joined and joined[-1][1:] == (start, failures):
+            joined[-1] = (joined[-1][0], stop, failures)
         else:
-            joined.append((start, stop, deliveries))
+            joined.append((start, stop, failures))
     core.commit(MessagesReturned(tuple(joined)))

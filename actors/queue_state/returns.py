@@ -1,4 +1,4 @@
-"""How often messages that came back have been delivered, for queues that count."""
+"""How often messages that came back have failed, for queues that count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Returns:
-    """Ranges of messages by delivery count; what is in none was never given back.
+    """Ranges of messages by how often they have failed; what is in none never did.
 
     A few range sets, one for each count up to the queue's ``max_receives``: what comes back together is one range.
     """
@@ -34,30 +34,41 @@ class Returns:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Every range with its count: start, stop, deliveries."""
-        for deliveries, ranges in sorted(self._ranges.items()):
+        """Every range with its count: start, stop, failures."""
+        for failures, ranges in sorted(self._ranges.items()):
             for start, stop in ranges:
-                yield start, stop, deliveries
+                yield start, stop, failures
 
     def frozen(self) -> list[tuple[int, FrozenRanges]]:
         """A picture of it as it is: ranges by count."""
-        return [(deliveries, ranges.frozen()) for deliveries, ranges in sorted(self._ranges.items())]
+        return [(failures, ranges.frozen()) for failures, ranges in sorted(self._ranges.items())]
 
-    def note(self, start: int, stop: int, deliveries: int) -> None:
-        """The messages of a range have been delivered so often."""
+    def note(self, start: int, stop: int, failures: int) -> None:
+        """The messages of a range have failed so often."""
         self.forget(start, stop)
-        self._ranges.setdefault(deliveries, RangeSet()).add(start, stop)
+        self._ranges.setdefault(failures, RangeSet()).add(start, stop)
 
     def forget(self, start: int, stop: int) -> None:
         """The messages of a range are gone."""
-        for deliveries, ranges in list(self._ranges.items()):
+        for failures, ranges in list(self._ranges.items()):
             ranges.remove(start, stop)
             if not ranges:
-                del self._ranges[deliveries]
+                del self._ranges[failures]
 
     def within(self, start: int, stop: int) -> list[tuple[Range, int]]:
-        """The parts of a range that were given back, ascending, each with its count."""
+        """The parts of a range that have failed, ascending, each with its count."""
         found: list[tuple[Range, int]] = []
-        for deliveries, ranges in self._ranges.items():
-            found += [((max(start, low), min(stop, high)), deliveries) for low, high in ranges.meeting(start, stop)]
+        for failures, ranges in self._ranges.items():
+            found += [((max(start, low), min(stop, high)), failures) for low, high in ranges.meeting(start, stop)]
         return sorted(found)
+
+    def over(self, start: int, stop: int) -> Iterator[tuple[Range, int]]:
+        """All of a range in parts, ascending, each with its count: 0 for what was never given back."""
+        position = start
+        for (low, high), failures in self.within(start, stop):
+            if position < low:
+                yield (position, low), 0
+            yield (low, high), failures
+            position = high
+        if position < stop:
+            yield (position, stop), 0

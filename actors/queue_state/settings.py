@@ -76,7 +76,7 @@ class QueueSettings:
         max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
         visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
         overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
-        max_receives: a message that was received so often without being acknowledged goes to the dead-letter queue; None for never.
+        max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
         dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
         delay: seconds until a message that was sent can be received, unless its sender says otherwise.
         ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.

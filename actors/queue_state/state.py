@@ -254,16 +254,21 @@ class QueueState:
         receiving.acknowledge(self._core, connection, pairs)
 
     def negative_acknowledge(
-        self, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float
+        self,
+        connection: Connection,
+        pairs: Sequence[tuple[int, int]],
+        delay: float,
+        now: float,
+        failed: bool = True,
     ) -> None:
         """Make messages receivable again after ``delay`` seconds, in their old place; errors as ``acknowledge``.
 
-        Where they have been received ``max_receives`` times, they leave for the dead-letter queue instead.
+        Where they have ``failed`` ``max_receives`` times, they leave for the dead-letter queue instead.
 
         Raises:
             QueueLimitError: too much waits for a delay already.
         """
-        receiving.negative_acknowledge(self._core, connection, pairs, delay, now)
+        receiving.negative_acknowledge(self._core, connection, pairs, delay, now, failed)
 
     def extend(self, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float) -> None:
         """Move the visibility deadline to ``seconds`` from now; too late for what has expired. Errors as ``acknowledge``."""
@@ -273,10 +278,13 @@ class QueueState:
         """Deliver nothing more to a receiver; what it holds it keeps until it detaches."""
         receiving.cancel_demand(self._core, connection)
 
-    def detach(self, connection: Connection, now: float) -> None:
-        """Forget a connection, known or not: permits and unacknowledged messages return at once, reservations stay."""
+    def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
+        """Forget a connection, known or not: permits and unacknowledged messages return at once, reservations stay.
+
+        What a receiver held counts as ``failed`` unless it says otherwise.
+        """
         staging.detach_stage(self._core, connection, now)
-        receiving.detach_receiver(self._core, connection, now)
+        receiving.detach_receiver(self._core, connection, now, failed)
         subscribing.detach_subscriber(self._core, connection, now)
 
     # --- subscriptions

@@ -26,7 +26,6 @@ from actors.queue_state.events import (
     SubscriptionReleased,
 )
 from actors.queue_state.ledger import FetchedRanges, Ledger
-from actors.queue_state.returning import remember
 from actors.queue_state.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
 
 if TYPE_CHECKING:
@@ -197,13 +196,11 @@ def _give_back(core: QueueCore, ledger: Ledger, event: Event, now: float) -> int
     segments = ledger.segments(ledger.base, ledger.high)
     released = ledger.high - ledger.base
     core.commit(event)
-    limit = core.settings.max_receives
-    if limit is not None and limit > 1:
-        # Not dead letters, not even after a restart: whoever releases a subscription wants its messages received.
-        remember(core, [(start, stop, min(count, limit - 1)) for _, start, stop, count, _ in segments])
     for segment in segments:
-        for span in spans_of(core.log.table, segment.start, segment.stop, segment.delivery_count, replayed=True):
-            core.ready.put_back(span)
+        # A reservation is no failure; those from before it are known.
+        for (start, stop), failures in core.log.returns.over(segment.start, segment.stop):
+            for span in spans_of(core.log.table, start, stop, segment.delivery_count, True, failures):
+                core.ready.put_back(span)
     dispatch(core, now)
     return released
 

@@ -176,8 +176,8 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     log.acknowledged = _unpack_ranges(fields["acknowledged"])
     log.producers = OrderedDict((name, number) for name, number in fields["producers"])
     log.temporary = OrderedDict((name, number) for name, number in fields.get("temporary", ()))
-    for start, stop, deliveries in fields["returns"]:
-        log.returns.note(start, stop, deliveries)
+    for start, stop, failures in fields["returns"]:
+        log.returns.note(start, stop, failures)
     log.delayed = {first: (stop, due) for first, stop, due in fields["delayed"]}
     for snapshot in fields["ledgers"]:
         ledger = Ledger.restored(snapshot)

@@ -33,7 +33,13 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
     try:
         while await prefetched.more():
             while prefetched.elements:
-                yield prefetched.take()
+                try:
+                    yield prefetched.take()
+                except GeneratorExit:
+                    # The loop was left, by itself or by a failure, with this one in its hands.
+                    prefetched.m.left_at_work()
+                    prefetched.drop()
+                    raise
         await running
     finally:
         await running.stop()

@@ -65,7 +65,15 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         if not self.future.done():
             self._finish(None)
             self.m.in_context(self._subscription.cancel)
-        self.elements.clear()
+        self.drop()
+
+    def drop(self) -> None:
+        """Lets go of what nobody has taken, and says so to each that wants to know it."""
+        while self.elements:
+            element = self.elements.popleft()
+            untaken = getattr(type(element), "__untaken__", None)
+            if untaken is not None:
+                untaken(element)
 
     def take(self) -> T:
         """The oldest; asks for as much again in steps of half."""

@@ -318,6 +318,35 @@ async def test_a_detached_receiver_is_let_go_and_may_attach_again() -> None:
     receiver.assert_nothing()
 
 
+class Leaving(Connection):
+    """Gives something back as it goes, and says that nothing of what it holds has failed."""
+
+    def __init__(self, queue: Ref) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def on_stop(self) -> None:
+        self._queue.tell(ReturnMessages(self.actor_ref, [(0, 1)], failed=False))
+        self._queue.tell(Detach(self.actor_ref, failed=False))
+
+
+@virtual
+async def test_only_a_connections_own_last_word_says_whether_what_it_held_has_failed() -> None:
+    """What it gives back is delivered to it once more, and then it is dead already."""
+    queue = start_queue(QueueState("q", 3, QueueSettings(max_receives=1)))
+    ref: Ref = Leaving.start(queue)
+    receiver = Probe(ref, await ref.ask(INBOX, block=False))
+    queue.tell(AttachReceiver(ref))
+    queue.tell(ReceiveMessages(ref, 10))
+    sender = await sender_of(queue)
+    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    await receiver.expect(ReceiverAttached)
+    await receiver.expect(ReceivedMessages)
+    await ref.stop(block=False)
+    facts = await statistics(queue)
+    assert (facts.ready, facts.in_flight, facts.leaving) == (2, 0, 0)
+
+
 @virtual
 async def test_a_refusal_goes_to_who_caused_it_and_the_queue_lives() -> None:
     queue = start_queue()

@@ -76,6 +76,7 @@ class Stored:
     holder: str = ""
     until: float = 0.0
     deliveries: int = 0
+    failures: int = 0
     replayed: bool = False
     counted: int = 0
     expires: float | None = None
@@ -240,8 +241,8 @@ class QueueMachine(RuleBasedStateMachine):
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT
 
-    def is_worn_out(self, deliveries: int) -> bool:
-        return self.settings.max_receives is not None and deliveries >= self.settings.max_receives
+    def is_worn_out(self, failures: int) -> bool:
+        return self.settings.max_receives is not None and failures >= self.settings.max_receives
 
     def check_expired(self, number: int) -> None:
         message = self.stored[number]
@@ -264,7 +265,7 @@ class QueueMachine(RuleBasedStateMachine):
         for number, payload in enumerate(effect.batch.payloads, start):
             message = self.stored[number]
             assert message.payload == payload
-            assert (effect.reason != EXPIRED) == self.is_worn_out(message.deliveries)
+            assert (effect.reason != EXPIRED) == self.is_worn_out(message.failures)
             if message.where == READY:
                 self.check_expired(number)
                 self.late.append(number)
@@ -337,13 +338,14 @@ class QueueMachine(RuleBasedStateMachine):
     def held_by(self, name: str) -> list[int]:
         return [number for number, m in self.stored.items() if m.where == LEASED and m.holder == name]
 
-    def give_back(self, number: int, delay: float = 0.0) -> None:
-        """A delivery came to nothing."""
+    def give_back(self, number: int, delay: float = 0.0, failed: bool = True) -> None:
+        """A delivery came to nothing; ``failed`` unless nobody tried to handle it."""
         message = self.stored[number]
         message.holder, message.replayed = "", True
+        message.failures += failed
         if self.settings.max_receives is not None:
-            message.counted = message.deliveries
-        if self.is_worn_out(message.deliveries):
+            message.counted = message.failures
+        if self.is_worn_out(message.failures):
             message.where, message.until = LEAVING, 0.0
         elif delay:
             message.where, message.until = DELAYED, self.now + delay
@@ -513,8 +515,10 @@ class QueueMachine(RuleBasedStateMachine):
             with pytest.raises(UnknownAcknowledgementError):
                 self.queue.acknowledge(name, [(first, count)])
 
-    @operation(3, lambda self: self.somebody_knows_something(), delay=st.sampled_from([0.0, 3.0, 15.0]))
-    def negative_acknowledge(self, data: st.DataObject, delay: float) -> None:
+    @operation(
+        3, lambda self: self.somebody_knows_something(), delay=st.sampled_from([0.0, 3.0, 15.0]), failed=st.booleans()
+    )
+    def negative_acknowledge(self, data: st.DataObject, delay: float, failed: bool) -> None:
         name = self.somebody(data)
         pairs = self.pick(data, name, late=True)
         if not pairs:
@@ -523,10 +527,10 @@ class QueueMachine(RuleBasedStateMachine):
         for first, count in pairs:
             for number in range(first, first + count):
                 if number in held:
-                    self.give_back(number, delay)
+                    self.give_back(number, delay, failed)
                 else:
                     self.receivers[name].answers_late(number)
-        self.queue.negative_acknowledge(name, pairs, delay, self.now)
+        self.queue.negative_acknowledge(name, pairs, delay, self.now, failed)
         self.settle()
 
     @operation(2, lambda self: self.somebody_knows_something(), seconds=st.sampled_from([1.0, 30.0]))
@@ -546,16 +550,16 @@ class QueueMachine(RuleBasedStateMachine):
         receiver.demand = 0
         receiver.credit = min(0, receiver.credit)
 
-    @operation(1, None, name=st.sampled_from((*RECEIVERS, *SENDERS, "owner", "stranger")))
-    def detach(self, name: str) -> None:
+    @operation(1, None, name=st.sampled_from((*RECEIVERS, *SENDERS, "owner", "stranger")), failed=st.booleans())
+    def detach(self, name: str, failed: bool) -> None:
         for number in self.held_by(name):
-            self.give_back(number)
+            self.give_back(number, failed=failed)
         self.receivers.pop(name, None)
         self.senders.pop(name, None)
         if name == "owner":
             self.owned = False
             self.reserving = None
-        self.queue.detach(name, self.now)
+        self.queue.detach(name, self.now, failed)
         self.settle()
 
     # --- rules: the subscription
@@ -624,8 +628,8 @@ class QueueMachine(RuleBasedStateMachine):
         for number in self.ledger:
             message = self.stored[number]
             message.where, message.replayed = READY, True
-            if self.settings.max_receives is not None and self.settings.max_receives > 1:
-                message.counted = min(message.deliveries, self.settings.max_receives - 1)
+            # A reservation is no failure.
+            message.failures = message.counted
         self.base += len(self.ledger)
         released = len(self.ledger)
         self.ledger = []
@@ -698,7 +702,8 @@ class QueueMachine(RuleBasedStateMachine):
         for message in self.stored.values():
             if message.where == RESERVED:
                 continue
-            message.holder, message.replayed, message.deliveries = "", True, message.counted
+            message.holder, message.replayed = "", True
+            message.deliveries = message.failures = message.counted
             if self.is_worn_out(message.counted):
                 message.where, message.until = LEAVING, 0.0
             elif message.sent_until > self.now:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
 from transport.names import MAX_NAME_BYTES, check_name
 from transport.wire import (
     Ack,
+    Cancel,
     Deliver,
     Fetched,
     Frame,
@@ -187,7 +188,19 @@ def test_encoding_then_decoding_gives_the_frame_back(frame: type[Frame], data: s
 def test_additional_trailing_header_fields_are_ignored(frame: type[Frame]) -> None:
     value = example(frame)
     header, body = raw(value)
-    assert decode(RawFrame([*header, "later", [1, 2], None], body)) == value
+    # What older peers do not know is left out where it says what they take for granted.
+    unsaid = [field.default for field in fields(frame) if field.metadata]
+    assert decode(RawFrame([*header, *unsaid, "later", [1, 2], None], body)) == value
+
+
+def test_what_older_peers_do_not_know_is_said_only_where_it_says_something_else() -> None:
+    for frame, header in ((Nack([(3, 2)], 5), [35, [3, 2], 5]), (Cancel(), [37])):
+        assert raw(frame)[0] == header
+        assert decode(RawFrame(header, memoryview(b""))) == frame
+        assert frame.failed
+        assert raw(replace(frame, failed=False))[0] == [*header, False]
+        with pytest.raises(RemoteProtocolError, match="field failed"):
+            decode(RawFrame([*header, 0], memoryview(b"")))
 
 
 @pytest.mark.parametrize("frame", NUMBERS, ids=lambda frame: frame.__name__)
