@@ -98,11 +98,7 @@ class DeleteMessages(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReturnMessages:
-    """Give messages back, receivable again after ``delay`` in their old place. No reply but Refused.
-
-    Attributes:
-        failed: whether somebody tried to handle them, which counts towards ``max_receives``.
-    """
+    """Give messages back, receivable again after ``delay``; they have ``failed`` unless nobody tried. No reply but Refused."""
 
     connection: Ref
     ranges: Pairs
@@ -130,10 +126,7 @@ class CancelDemand:
 class Detach:
     """A connection ends, whatever it was; what it held is receivable again at once. No reply.
 
-    A connection whose actor stops is detached without it.
-
-    Attributes:
-        failed: whether what it held counts as tried and failed, as it does if nothing is known of it.
+    A connection whose actor stops is detached without it. What it held has ``failed`` unless it says otherwise.
     """
 
     connection: Ref

@@ -220,7 +220,9 @@ class Materialization:
 
     def supervised(self, decider: Decider) -> Materialization:
         """This run as the stages see it that ``decider`` holds for."""
-        return _Supervised(self, decider)
+        from streams.supervised_run import SupervisedRun  # noqa: PLC0415 - it is a run, and runs make it
+
+        return SupervisedRun(self, decider)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Registers what stops a part of the graph: called once if the run is cancelled or fails, at once if it already is."""
@@ -401,76 +403,3 @@ class Part(Materialization):
         else:
             self._ended = True
             self._cancel_hooks.clear()
-
-
-class _Supervised(Materialization):
-    """A run seen by stages under supervision: everything is the run's but the decider."""
-
-    __slots__ = ("_run",)
-
-    def __init__(self, run: Materialization, decider: Decider) -> None:
-        super().__init__(run.loop, run.context)
-        self._run = run
-        self.decider = decider
-
-    def spawner(
-        self, name: str, on_done: Callable[[asyncio.Task[M]], None] | None = None
-    ) -> Callable[[Coroutine[Any, Any, M]], asyncio.Task[M]]:
-        """As the run's."""
-        return self._run.spawner(name, on_done)
-
-    def interrupt(self, task: asyncio.Task[Any]) -> None:
-        """As the run's."""
-        self._run.interrupt(task)
-
-    def cleaning_up(self) -> None:
-        """As the run's."""
-        self._run.cleaning_up()
-
-    async def left_by(self, sink: asyncio.Future[Any]) -> None:
-        """As the run's."""
-        await self._run.left_by(sink)
-
-    @property
-    def ended(self) -> bool:
-        """As the run's."""
-        return self._run.ended
-
-    @property
-    def cancelled(self) -> bool:
-        """As the run's."""
-        return self._run.cancelled
-
-    def part(self, on_failure: Callable[[BaseException], None] | None = None) -> Part:
-        """As the run's, under the same decider."""
-        part = self._run.part(on_failure)
-        part.decider = self.decider
-        return part
-
-    def on_cancel(self, callback: Callable[[], None]) -> None:
-        """As the run's."""
-        self._run.on_cancel(callback)
-
-    def on_end(self, finish: Callable[[], Awaitable[None] | None], name: str | None = None) -> None:
-        """As the run's."""
-        self._run.on_end(finish, name)
-
-    def fail(self, error: BaseException) -> None:
-        """As the run's."""
-        self._run.fail(error)
-
-    def left_at_work(self) -> None:
-        """As the run's."""
-        self._run.left_at_work()
-
-    def will_hand_over(self) -> None:
-        """As the run's."""
-        self._run.will_hand_over()
-
-    def hand_over(self, error: BaseException) -> None:
-        """As the run's."""
-        self._run.hand_over(error)
-
-    def cancel(self) -> None:
-        """As the run's."""
-        self._run.cancel()

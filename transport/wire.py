@@ -13,7 +13,6 @@ from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.field_checks import (
     MAX_RANGES_PER_FRAME,
-    Check,
     check_of,
     is_boolean,
     is_uint,
@@ -34,10 +33,7 @@ Name = str
 Options = dict[str, Any]
 Ranges = list[tuple[int, int]]
 """(first sequence number, count) pairs."""
-
-
-MAY_LACK = {"may lack": True}
-"""The metadata of a field that older peers do not know: it stands last, and one that has its default is not written."""
+MAY_LACK = {"may lack": True}  # older peers do not know it: it stands last, and its default is not written
 
 
 class Frame:
@@ -331,7 +327,6 @@ def encode(frame: Frame) -> list[Part]:
             header.append([number for pair in value for number in pair])
         else:
             header.append(value)
-    # What later versions added is said where it says something: the rest is what it always was.
     for _, _, usual in reversed(layout.optional):
         if header[-1] != usual:
             break
@@ -354,12 +349,7 @@ def decode(raw: RawFrame) -> Frame:
     if len(header) < layout.header_items:
         raise RemoteProtocolError(f"{cls.__name__.upper()} has {len(header)} header fields, not {layout.header_items}")
     values: list[Any] = []
-    for index, (name, check) in enumerate(layout.checks, 1):
-        value = header[index]
-        if not check(value):
-            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
-        values.append(value)
-    for index, (name, check, usual) in enumerate(layout.optional, layout.header_items):
+    for index, (name, check, usual) in enumerate((*layout.checks, *layout.optional), 1):
         value = header[index] if index < len(header) else usual
         if not check(value):
             raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
@@ -420,8 +410,7 @@ class _Layout:
         # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
         checks = {each.name: check_of(each.name, str(each.type)) for each in plain}
         always = [each for each in plain if not each.metadata]
-        self.checks: list[tuple[str, Check]] = [(each.name, checks[each.name]) for each in always]
-        # They stand last.
+        self.checks = [(each.name, checks[each.name], None) for each in always]
         self.optional = [(each.name, checks[each.name], each.default) for each in plain[len(always) :]]
         self.header_items = 1 + len(always) + (5 if self.has_batch else 0)
 

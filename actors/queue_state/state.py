@@ -254,12 +254,7 @@ class QueueState:
         receiving.acknowledge(self._core, connection, pairs)
 
     def negative_acknowledge(
-        self,
-        connection: Connection,
-        pairs: Sequence[tuple[int, int]],
-        delay: float,
-        now: float,
-        failed: bool = True,
+        self, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float, failed: bool = True
     ) -> None:
         """Make messages receivable again after ``delay`` seconds, in their old place; errors as ``acknowledge``.
 
@@ -279,10 +274,7 @@ class QueueState:
         receiving.cancel_demand(self._core, connection)
 
     def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
-        """Forget a connection, known or not: permits and unacknowledged messages return at once, reservations stay.
-
-        What a receiver held counts as ``failed`` unless it says otherwise.
-        """
+        """Forget a connection, known or not: permits and unacknowledged messages return at once, reservations stay."""
         staging.detach_stage(self._core, connection, now)
         receiving.detach_receiver(self._core, connection, now, failed)
         subscribing.detach_subscriber(self._core, connection, now)
