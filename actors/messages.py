@@ -124,10 +124,7 @@ class CancelDemand:
 
 @dataclass(frozen=True, slots=True)
 class Detach:
-    """A connection ends, whatever it was; what it held is receivable again at once. No reply.
-
-    A connection whose actor stops is detached without it. What it held has ``failed`` unless it says otherwise.
-    """
+    """A connection ends, with its actor at the latest. What it held is receivable again, and may have ``failed``. No reply."""
 
     connection: Ref
     failed: bool = True

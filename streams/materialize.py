@@ -170,7 +170,9 @@ class Materialization:
             await asyncio.wait(under_way)
 
     def shut_down(self) -> None:
-        """Cancels a run whose loop shuts down, and has cancelled its tasks already."""
+        """Cancels a run whose loop shuts down, and has cancelled its tasks already. Why its program left it nobody can say."""
+        if not self._cancelled:
+            self._left = True
         self._loop_shuts_down()
         self.cancel()
 
@@ -212,6 +214,11 @@ class Materialization:
     def left_at_work(self) -> None:
         """Says that whoever took the elements has gone while at work on one, which may be why: that is no `cancelled`."""
         self._left = True
+
+    @property
+    def left(self) -> bool:
+        """Whether it was `left_at_work`: nobody will take what waits."""
+        return self._left
 
     def _has_failed(self) -> bool:
         sink = self._sink
@@ -381,6 +388,11 @@ class Part(Materialization):
     def left_at_work(self) -> None:
         """As the run's."""
         self._run.left_at_work()
+
+    @property
+    def left(self) -> bool:
+        """As the run's."""
+        return self._run.left
 
     def will_hand_over(self) -> None:
         """As the run's."""

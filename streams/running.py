@@ -91,6 +91,8 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
         block's is reported, as any that nobody awaits: it may be why the block has failed.
         """
         if exception is not None:
+            if not issubclass(exception, asyncio.CancelledError):
+                self._m.left_at_work()
             self.cancel()
             await asyncio.wait((self._result,))
             return

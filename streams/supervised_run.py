@@ -74,6 +74,11 @@ class SupervisedRun(Materialization):
         """As the run's."""
         self._run.left_at_work()
 
+    @property
+    def left(self) -> bool:
+        """As the run's."""
+        return self._run.left
+
     def will_hand_over(self) -> None:
         """As the run's."""
         self._run.will_hand_over()

@@ -20,9 +20,9 @@ class Receiver(Source[Delivery]):
 
     Every run is a connection of its own with its own demand: at most ``max_in_flight`` messages are delivered and not yet
     acknowledged. A message that is not acknowledged within the broker's visibility timeout after it was handed on is delivered again.
-    When the run ends, whatever way, its acknowledgements are sent and everything unacknowledged goes back to the queue at once. Where it
-    fails, what it had handed on and nobody acknowledged has failed, which counts towards the queue's ``max_receives``; what still waited
-    here has not. Where the program cancels it, nothing has failed.
+    When the run ends, whatever way, its acknowledgements are sent and everything unacknowledged goes back to the queue at once. What it
+    had handed on has failed then, which counts towards the queue's ``max_receives``; what still waited here has not. Where the
+    program cancels the run, nothing has failed.
 
     Args:
         addresses: the broker's receiving address ``host:port``, or several to try in turn.

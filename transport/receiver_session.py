@@ -162,7 +162,8 @@ class ReceiverSession:
         self._acknowledged_unsaid += count
         self.in_flight -= count
         if not batch.unsettled:
-            self._settled(batch)
+            self._free_bytes += batch.nbytes
+            self._held.pop(batch, None)
         if not self._pending:
             self._pending = True
             self._notify()

@@ -116,6 +116,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
     async def finish(self) -> None:
         """Send the answers that wait, give back everything else and wait until the broker has taken note."""
         self._downstream = None
+        self._give_back()
         self._stop_extending()
         if not self._started or self._closed.done():
             return

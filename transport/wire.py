@@ -327,10 +327,9 @@ def encode(frame: Frame) -> list[Part]:
             header.append([number for pair in value for number in pair])
         else:
             header.append(value)
-    for _, _, usual in reversed(layout.optional):
-        if header[-1] != usual:
-            break
-        header.pop()
+    if layout.usual:
+        while len(header) > layout.header_items and header[-1] == layout.usual[len(header) - layout.header_items - 1]:
+            header.pop()
     return encode_frame(header, body)
 
 
@@ -349,8 +348,10 @@ def decode(raw: RawFrame) -> Frame:
     if len(header) < layout.header_items:
         raise RemoteProtocolError(f"{cls.__name__.upper()} has {len(header)} header fields, not {layout.header_items}")
     values: list[Any] = []
-    for index, (name, check, usual) in enumerate((*layout.checks, *layout.optional), 1):
-        value = header[index] if index < len(header) else usual
+    if len(header) <= len(layout.checks):
+        header = [*header, *layout.usual[len(header) - layout.header_items :]]
+    for index, (name, check) in enumerate(layout.checks, 1):
+        value = header[index]
         if not check(value):
             raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
         values.append(value)
@@ -399,7 +400,7 @@ def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: b
 class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
-    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names", "optional")
+    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names", "usual")
 
     def __init__(self, frame: type[Any]) -> None:
         self.frame = frame
@@ -408,11 +409,9 @@ class _Layout:
         self.has_ranges = "ranges" in self.names
         plain = [each for each in fields(frame) if each.name not in ("batch", "json")]
         # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
-        checks = {each.name: check_of(each.name, str(each.type)) for each in plain}
-        always = [each for each in plain if not each.metadata]
-        self.checks = [(each.name, checks[each.name], None) for each in always]
-        self.optional = [(each.name, checks[each.name], each.default) for each in plain[len(always) :]]
-        self.header_items = 1 + len(always) + (5 if self.has_batch else 0)
+        self.checks = [(each.name, check_of(each.name, str(each.type))) for each in plain]
+        self.usual = [each.default for each in plain if each.metadata]
+        self.header_items = 1 + len(plain) - len(self.usual) + (5 if self.has_batch else 0)
 
 
 FRAMES: tuple[type[Frame], ...] = (

@@ -80,7 +80,7 @@ def negative_acknowledge(
     """Give messages back; see ``QueueState.negative_acknowledge``."""
     _check_seconds("a delay", delay)
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs)
+    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
     core.leases.check(receiver, ranges)
     if delay > 0 and len(core.ready.delayed) + len(ranges) > MAX_DELAYED:
         raise QueueLimitError(
@@ -101,7 +101,7 @@ def extend(
     """Move deadlines; see ``QueueState.extend``."""
     _check_seconds("an extension", seconds)
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs)
+    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
     core.leases.check(receiver, ranges)
     for start, stop in ranges:
         for span in core.leases.take(receiver, start, stop):

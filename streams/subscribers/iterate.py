@@ -35,8 +35,9 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
             while prefetched.elements:
                 try:
                     yield prefetched.take()
-                except GeneratorExit:
-                    # The loop was left, by itself or by a failure, with this one in its hands.
+                except BaseException:
+                    # The loop was left, by itself or by a failure, with this one in its hands: GeneratorExit says so, or the
+                    # cancellation of a task that was to close this, by an event loop that shuts down.
                     prefetched.m.left_at_work()
                     prefetched.drop()
                     raise

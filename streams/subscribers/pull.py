@@ -43,6 +43,7 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         """Those who wait for an element, the next one first. Each stays until it has looked, so that nobody overtakes it."""
         self._prefetch = prefetch
         self._taken = 0
+        m.on_cancel(self._abandon)
 
     def on_next(self, element: T) -> None:
         """Keeps one."""
@@ -74,6 +75,11 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
             untaken = getattr(type(element), "__untaken__", None)
             if untaken is not None:
                 untaken(element)
+
+    def _abandon(self) -> None:
+        """The run is cancelled; where its program has left it to its end, nobody comes for what waits."""
+        if self.m.left:
+            self.drop()
 
     def take(self) -> T:
         """The oldest; asks for as much again in steps of half."""

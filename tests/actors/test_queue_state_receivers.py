@@ -374,6 +374,19 @@ def test_both_answers_may_come_in_one_acknowledgement() -> None:
         queue.acknowledge("r", [(0, 1)])
 
 
+def test_both_answers_may_be_returns_or_extensions_of_one_frame() -> None:
+    queue = queue_with(1)
+    receive(queue, "r", 1)
+    queue.tick(10.0)
+    receive(queue, "r", 1, now=10.0)
+    queue.extend("r", [(0, 1), (0, 1)], 50.0, 10.0)
+    assert queue.next_deadline() == 60.0
+    queue.negative_acknowledge("r", [(0, 1), (0, 1)], 0.0, 10.0)
+    assert queue.statistics(10.0).ready == 1
+    with pytest.raises(UnknownAcknowledgementError):
+        queue.negative_acknowledge("r", [(0, 1)], 0.0, 10.0)
+
+
 def test_returning_what_has_expired_gives_it_up() -> None:
     queue = queue_with(1)
     receive(queue, "r", 1)

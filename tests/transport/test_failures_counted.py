@@ -172,6 +172,42 @@ def test_a_loop_that_is_left_counts_what_it_had_in_its_hands(run: Any, serve: An
     run(main)
 
 
+async def left_to_its_loop(address: str) -> None:
+    """As most write it: nothing closes the generator but the end of the program."""
+    async for delivery in Receiver(address, queue="orders"):
+        handle(delivery)
+
+
+async def queue_left_to_its_loop(address: str) -> None:
+    running = Receiver(address, queue="orders").to(Sink.queue()).run()
+    async for delivery in running.value:
+        handle(delivery)
+
+
+async def queue_of_a_block(address: str) -> None:
+    async with Receiver(address, queue="orders").to(Sink.queue()).run() as running:
+        async for delivery in running.value:
+            handle(delivery)
+
+
+@pytest.mark.parametrize("program", [left_to_its_loop, queue_left_to_its_loop, queue_of_a_block])
+def test_a_program_that_ends_with_a_failure_of_its_loop_has_failed_on_that_message_alone(
+    run: Any, serve: Any, program: Callable[[str], Awaitable[None]]
+) -> None:
+    """Its run is cancelled as the event loop shuts down, before anybody closes what it was read from."""
+
+    async def main() -> None:
+        async with serve() as broker:
+            await filled(broker)
+            for _ in range(MAX_RECEIVES):
+                with pytest.raises(PoisonError):
+                    await asyncio.to_thread(asyncio.run, program(broker.receive_address))
+            others = MESSAGES - 1 - int(POISON)
+            assert await counts(broker) == (others, 0, 1)
+
+    run(main)
+
+
 def test_an_explicit_reject_is_a_failure(run: Any, serve: Any, until: Any) -> None:
     async def main() -> None:
         async with serve() as broker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,10 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=100),
     "Options": options,
     "Options | None": st.none() | options,
-    "Ranges": st.lists(pairs, min_size=1, max_size=20),
+    # None goes on where the one before it ends: those are decoded as one (test_work.py).
+    "Ranges": st.lists(pairs, min_size=1, max_size=20).filter(
+        lambda ranges: all(first + count != then for (first, count), (then, _) in pairwise(ranges))
+    ),
     "MessageBatch": batches,
 }
 WRONG: dict[str, list[object]] = {
@@ -311,7 +315,9 @@ def test_ranges_are_refused_or_name_only_numbers_that_can_be(flat: list[tuple[in
     except RemoteProtocolError:
         return
     assert isinstance(frame, Ack)
-    assert frame.ranges == flat * repeat
+    # Neighbours are one range then (test_work.py).
+    assert sum(count for _, count in frame.ranges) == sum(count for _, count in flat * repeat)
+    assert {first for first, _ in frame.ranges} <= {first for first, _ in flat}
     assert all(first + count <= MAX_INTEGER for first, count in frame.ranges)
 
 
