@@ -138,6 +138,8 @@ def _choose(
     sources: list[Segment] = []
     wanted: list[dict[int, StreamRows]] = []
     for segment in run:
+        # Its rows may have to be read: those of one segment in one step, not of all of them.
+        yield
         chosen: dict[int, StreamRows] = {}
         try:
             all_rows = catalog.rows(segment)

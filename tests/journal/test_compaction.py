@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
 import pytest
 
 from journal import JournalDamagedError, JournalOptions, repair, verify
+from journal.catalog import Catalog
 from journal.format import COMPACTED, unpack_segment_header
+from journal.segment import Segment
 from tests.journal.harness import DIRECTORY, Opened, SimulatedDisk, segments
 
 OPTIONS = JournalOptions(segment_bytes=8192, spare_segments=0)
@@ -75,6 +78,17 @@ def test_sparse_neighbours_become_one_segment_and_give_their_disk_back() -> None
         verify_found(again, wanted)
         assert again.journal.statistics().segments <= 3
         assert COMPACTED in kinds(again.disk)
+
+
+def test_no_step_of_a_preparation_reads_the_rows_of_more_than_one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, wanted = filled(), sparse()
+    read: list[Segment] = []
+    rows = Catalog.rows
+    monkeypatch.setattr(Catalog, "rows", lambda self, segment: read.append(segment) or rows(self, segment))
+    counts = [len(read) for _ in opened.journal.prepare_checkpoint(wanted)]
+    counts.append(len(read))
+    assert len(read) > 4
+    assert all(after - before <= 1 for before, after in pairwise([0, *counts]))
 
 
 def test_a_crash_between_the_copy_and_the_checkpoint_loses_nothing() -> None:
