@@ -48,16 +48,22 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
 
 def iterate_blocking(source: SourceLike[T], prefetch: int) -> Generator[T, None, None]:
     """`iterate` on an event loop of its own, which runs whenever the next element is waited for."""
+    _refuse_to_block_a_loop()
+    return _iterate_blocking(source, prefetch)
+
+
+def _refuse_to_block_a_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _iterate_blocking(source, prefetch)
+        return
     raise RuntimeError(
         "iterate_blocking() would block the event loop that runs in this thread: use async for over the source instead"
     )
 
 
 def _iterate_blocking(source: SourceLike[T], prefetch: int) -> Generator[T, None, None]:
+    _refuse_to_block_a_loop()  # it may be begun elsewhere than it was made
     with asyncio.Runner() as runner:
         elements = iterate(source, prefetch)
 

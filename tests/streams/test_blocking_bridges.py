@@ -164,6 +164,16 @@ def test_a_failure_comes_after_the_elements_before_it() -> None:
         next(elements)
 
 
+def test_elements_for_synchronous_code_are_not_begun_within_a_loop_either() -> None:
+    elements = Source.of(1).iterate_blocking()
+
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="would block the event loop"):
+            next(elements)
+
+    in_time(main())
+
+
 def test_iterating_would_block_a_loop_and_is_refused_there() -> None:
     async def main() -> None:
         with pytest.raises(RuntimeError, match="async for"):
