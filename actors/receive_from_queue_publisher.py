@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any
 from typing import Protocol as TypingProtocol
 
+from pykka import ActorDeadError
+
 from actors.connection_messages import Acknowledged, CaughtUp, DemandSignalled, Extended, Left, Rejected, Writable
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
@@ -83,34 +85,39 @@ class ReceiveFromQueuePublisher(LoopActor):
         self._port.refused("internal-error", "the receiving connection's actor failed; connect again")
         self.on_stop()
 
-    def on_receive(self, message: Any) -> None:
+    def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
         """Dispatch by type, the frequent ones first."""
         kind = type(message)
-        if kind is ReceivedMessages:
-            self._received(message)
-        elif kind is Acknowledged:
-            self._queue.tell(DeleteMessages(self.actor_ref, message.ranges))
-        elif kind is DemandSignalled:
-            self._wanted_messages += message.messages
-            self._wanted_bytes += message.bytes
-            self._ask()
-        elif kind is Writable:
-            self._writable = message.writable
-            self._ask()
-        elif kind is Rejected:
-            self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay, message.failed))
-        elif kind is Extended:
-            self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
-        elif kind is ReceiverAttached:
-            self._port.attached(message.waiting)
-        elif kind is Refused:
-            self._end(message.code, message.text)
-        elif kind is CaughtUp:
-            self._queue.tell(Mark(self.actor_ref))
-        elif kind is MarkReached:
-            self._port.caught_up()
-        else:
-            self._on_end(message)
+        try:
+            if kind is ReceivedMessages:
+                self._received(message)
+            elif kind is Acknowledged:
+                self._queue.tell(DeleteMessages(self.actor_ref, message.ranges))
+            elif kind is DemandSignalled:
+                self._wanted_messages += message.messages
+                self._wanted_bytes += message.bytes
+                self._ask()
+            elif kind is Writable:
+                self._writable = message.writable
+                self._ask()
+            elif kind is Rejected:
+                self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay, message.failed))
+            elif kind is Extended:
+                self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
+            elif kind is ReceiverAttached:
+                self._port.attached(message.waiting)
+            elif kind is Refused:
+                self._end(message.code, message.text)
+            elif kind is CaughtUp:
+                self._queue.tell(Mark(self.actor_ref))
+            elif kind is MarkReached:
+                self._port.caught_up()
+            else:
+                self._on_end(message)
+        except ActorDeadError:
+            if self._queue.is_alive():
+                raise
+            # Its word on why is behind this message: it tells all its connections as it ends.
 
     def _on_end(self, message: Any) -> None:
         """What comes once at most."""

@@ -11,6 +11,8 @@ from collections import deque
 from typing import Any
 from typing import Protocol as TypingProtocol
 
+from pykka import ActorDeadError
+
 from actors.connection_messages import CaughtUp, OfferBatch
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
@@ -149,27 +151,32 @@ class SendToQueueSubscriber(LoopActor):
     def on_receive(self, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""
         kind = type(message)
-        if kind is OfferBatch:
-            self._offer(message)
-        elif kind is SentMessages:
-            self._sent(message)
-        elif kind is CapacityGranted:
-            self._port.demand(message.messages, message.bytes)
-        elif kind is SenderAttached:
-            self._port.attached(message.last_sequence, message.committed)
-            self._request()
-        elif kind is Refused:
-            self._end(message.code, message.text)
-        elif kind is Superseded:
-            self._end("taken-over", "a newer connection carries this client id")
-        elif kind is CaughtUp:
-            self._queue.tell(Mark(self.actor_ref))
-        elif kind is MarkReached:
-            self._port.caught_up()
-        elif kind is QueueDeleted:
-            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
-        else:
-            super().on_receive(message)
+        try:
+            if kind is OfferBatch:
+                self._offer(message)
+            elif kind is SentMessages:
+                self._sent(message)
+            elif kind is CapacityGranted:
+                self._port.demand(message.messages, message.bytes)
+            elif kind is SenderAttached:
+                self._port.attached(message.last_sequence, message.committed)
+                self._request()
+            elif kind is Refused:
+                self._end(message.code, message.text)
+            elif kind is Superseded:
+                self._end("taken-over", "a newer connection carries this client id")
+            elif kind is CaughtUp:
+                self._queue.tell(Mark(self.actor_ref))
+            elif kind is MarkReached:
+                self._port.caught_up()
+            elif kind is QueueDeleted:
+                self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+            else:
+                super().on_receive(message)
+        except ActorDeadError:
+            if self._queue.is_alive():
+                raise
+            # Its word on why is behind this message: it tells all its connections as it ends.
 
     def _offer(self, message: OfferBatch) -> None:
         if self._ended:

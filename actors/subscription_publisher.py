@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as TypingProtocol
 
+from pykka import ActorDeadError
+
 from actors.connection_messages import (
     CaughtUp,
     CommitRequested,
@@ -156,56 +158,61 @@ class SubscriptionPublisher(LoopActor):
 
     def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
         """Dispatch by type."""
-        match message:
-            case DemandSignalled():
-                self._wanted_messages += message.messages
-                self._wanted_bytes += message.bytes
-                self._stream()
-            case Writable():
-                self._writable = message.writable
-                self._stream()
-            case ReserveRequested() | CommitRequested() if self._browses:
-                self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
-            case ReserveRequested():
-                self._queue.tell(
-                    ReserveMessages(
-                        self.actor_ref,
-                        message.request,
-                        message.start,
-                        message.messages,
-                        message.bytes,
-                        message.wait,
-                        message.below,
+        try:
+            match message:
+                case DemandSignalled():
+                    self._wanted_messages += message.messages
+                    self._wanted_bytes += message.bytes
+                    self._stream()
+                case Writable():
+                    self._writable = message.writable
+                    self._stream()
+                case ReserveRequested() | CommitRequested() if self._browses:
+                    self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
+                case ReserveRequested():
+                    self._queue.tell(
+                        ReserveMessages(
+                            self.actor_ref,
+                            message.request,
+                            message.start,
+                            message.messages,
+                            message.bytes,
+                            message.wait,
+                            message.below,
+                        )
                     )
-                )
-            case CommitRequested():
-                self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
-            case _StreamOn():
-                self._pausing = False
-                self._stream()
-            case FetchRequested():
-                self._fetch(message)
-            case BrowsedMessages():
-                self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
-            case FetchedRanges():
-                self._step(message.ranges, message.rest)
-            case MessagesReserved():
-                self._port.reserved(message)
-            case ReservationCommitted():
-                self._port.committed(message)
-            case SubscriptionOpened():
-                self._opened = True
-                self._port.opened(message)
-            case Refused():
-                self._refused(message)
-            case CaughtUp():
-                self._queue.tell(Mark(self.actor_ref, answered=True))
-            case MarkReached():
-                self._port.caught_up()
-            case QueueDeleted():
-                self._end("queue-deleted", "the queue was deleted, and the subscription with it")
-            case _:
-                super().on_receive(message)
+                case CommitRequested():
+                    self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
+                case _StreamOn():
+                    self._pausing = False
+                    self._stream()
+                case FetchRequested():
+                    self._fetch(message)
+                case BrowsedMessages():
+                    self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
+                case FetchedRanges():
+                    self._step(message.ranges, message.rest)
+                case MessagesReserved():
+                    self._port.reserved(message)
+                case ReservationCommitted():
+                    self._port.committed(message)
+                case SubscriptionOpened():
+                    self._opened = True
+                    self._port.opened(message)
+                case Refused():
+                    self._refused(message)
+                case CaughtUp():
+                    self._queue.tell(Mark(self.actor_ref, answered=True))
+                case MarkReached():
+                    self._port.caught_up()
+                case QueueDeleted():
+                    self._end("queue-deleted", "the queue was deleted, and the subscription with it")
+                case _:
+                    super().on_receive(message)
+        except ActorDeadError:
+            if self._queue.is_alive():
+                raise
+            # Its word on why is behind this message: it tells all its connections as it ends.
 
     def _fetch(self, message: FetchRequested) -> None:
         if self._fetching is not None:

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from actors import QueueSettings
+from actors import (
+    Acknowledged,
+    CaughtUp,
+    CommitRequested,
+    DemandSignalled,
+    OfferBatch,
+    QueueSettings,
+)
+from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport import Broker
 from transport.address import parse_address
@@ -76,5 +84,30 @@ def test_a_broker_that_could_not_start_leaves_nothing_running(
         assert broker.watermarks._timer is None
         await settle()
         assert [queue for queue in broker.queues.values() if queue.is_alive()] == []
+
+    run(main)
+
+
+@pytest.mark.parametrize("role", ["receiver", "sender", "subscription"])
+def test_a_client_whose_words_meet_a_queue_that_was_just_deleted_is_told_so_and_not_of_a_defect(
+    run: Any, serve: Any, peers: Any, caplog: pytest.LogCaptureFixture, role: str
+) -> None:
+    words: dict[str, list[Any]] = {
+        "receiver": [Acknowledged([(0, 1)]), DemandSignalled(1, 1), CaughtUp()],
+        "sender": [OfferBatch(0, MessageBatch.from_payloads([b"x"]), None, None), CaughtUp()],
+        "subscription": [CommitRequested(1, 0), CaughtUp()],
+    }
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            address = broker.send_address if role == "sender" else broker.receive_address
+            peer = await opened.open(address, role, subscription="s")
+            [handler] = broker.connections.values()
+            broker.queues.delete("orders")
+            # Behind this the queue ends; what it tells its connections is behind what they have said.
+            for word in words[role]:
+                handler.actor.tell(word)
+            assert (await peer.refusal()).code == "queue-deleted"
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
     run(main)
