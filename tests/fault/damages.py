@@ -223,6 +223,8 @@ async def _begin(disk: SimulatedDisk) -> Start:
         for stored in storage.queues:
             start.numbered[stored.name] = stored.log.next_sequence
             start.received[stored.name] = received(queue_of(storage, stored.number, stored.name, stored.log))
+        # A checkpoint after a repair is made in slices, of which each has its turn.
+        await elapse(0.05)
         committer.run()
         storage._journal.abandon()
     except StorageError as error:
