@@ -352,7 +352,7 @@ def test_what_waits_in_a_stream_that_stands_still_goes_to_others_in_the_end(
     monkeypatch.setattr("transport.receiver_stage.MAX_IDLE_EXTENSIONS", 2)
 
     async def main() -> None:
-        async with serve(visibility_timeout=0.09) as broker:
+        async with serve(visibility_timeout=0.4) as broker:
             await fill(broker, 3)
             stalled: TestSink[Delivery] = TestSink()
             running = Receiver(broker.receive_address, queue="orders").to(stalled).run()
