@@ -83,6 +83,7 @@ class Broker:
         self._loop: asyncio.AbstractEventLoop
         self._turns: Turns
         self._servers: list[Listening] = []
+        self._bound: list[str] = []
         self._accepted: set[int] = set()
         self._ending = False
         self._next_number = 0
@@ -141,7 +142,9 @@ class Broker:
                 (self.config.send_address, SENDING_ROLES),
                 (self.config.receive_address, RECEIVING_ROLES),
             ):
-                self._servers.append(await self._listen(parse_address(address), roles))
+                server = await self._listen(parse_address(address), roles)
+                self._servers.append(server)
+                self._bound.append(str(Address(*server.sockets[0].getsockname()[:2])))
             self._warn_of_strangers()
             undo.pop_all()
         return self
@@ -179,13 +182,13 @@ class Broker:
 
     @property
     def send_address(self) -> str:
-        """Where senders connect, with the port that was really bound."""
-        return self._bound(0)
+        """Where senders connect, with the port that was really bound; still told when the broker has ended."""
+        return self._bound[0]
 
     @property
     def receive_address(self) -> str:
-        """Where receivers connect, with the port that was really bound."""
-        return self._bound(1)
+        """Where receivers connect, with the port that was really bound; still told when the broker has ended."""
+        return self._bound[1]
 
     @property
     def uptime(self) -> float:
@@ -323,10 +326,6 @@ class Broker:
     async def _stop_queues(self) -> None:
         for queue in self.queues.values():
             await queue.stop(block=False)
-
-    def _bound(self, index: int) -> str:
-        host, port = self._servers[index].sockets[0].getsockname()[:2]
-        return str(Address(host, port))
 
 
 def epoch_at(now: float) -> int:
