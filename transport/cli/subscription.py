@@ -29,6 +29,8 @@ COLUMNS = (
 )
 """A broker that was started anew does not know when a subscription was last used: then it is when its owner took it."""
 
+SubscriptionArgument = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)]
+
 app = typer.Typer(no_args_is_help=True, help="See, release and forget named consumers.")
 
 
@@ -51,7 +53,7 @@ def list_subscriptions(
 @app.command("release")
 def release_subscription(
     queue: QueueArgument,
-    subscription: Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)],
+    subscription: SubscriptionArgument,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
 ) -> None:
@@ -59,8 +61,7 @@ def release_subscription(
 
     async def talk(administration: Administration) -> None:
         released = await administration.release_subscription(queue, subscription)
-        returned = "" if released is None else f", {released} messages returned"
-        typer.echo(f"subscription {subscription} of queue {queue} released{returned}")
+        typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
 
     administer("subscription release", address, connect_timeout, talk)
 
@@ -68,7 +69,7 @@ def release_subscription(
 @app.command("delete")
 def delete_subscription(
     queue: QueueArgument,
-    subscription: Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)],
+    subscription: SubscriptionArgument,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
 ) -> None:
@@ -76,10 +77,13 @@ def delete_subscription(
 
     async def talk(administration: Administration) -> None:
         released = await administration.delete_subscription(queue, subscription)
-        returned = "" if released is None else f", {released} messages returned"
-        typer.echo(f"subscription {subscription} of queue {queue} deleted{returned}")
+        typer.echo(f"subscription {subscription} of queue {queue} deleted{_returned(released)}")
 
     administer("subscription delete", address, connect_timeout, talk)
+
+
+def _returned(messages: int | None) -> str:
+    return "" if messages is None else f", {messages} messages returned"
 
 
 def _row(facts: Facts, now: float) -> Facts:
