@@ -23,7 +23,10 @@ help: ## this list
 setup: ## make .venv with the locked packages
 	@scripts/setup
 
-test: lint types pythons pytest ## set up, then lint, types and every test
+# The first three side by side: the last of them mostly waits. Each tells what it has to say as a whole.
+test: setup ## set up, then lint, types and every test
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint types pythons
+	@$(MAKE) --no-print-directory pytest
 
 lint: setup ## ruff's rules and formatting
 	@echo "penstock: lint"

@@ -54,6 +54,9 @@ def checkout(machine: Any, tmp_path: Path) -> Path:
     """A checkout with our script, one Python, and a set-up and a pytest that do as a test says."""
     folder = tmp_path / "checkout"
     (folder / "scripts").mkdir(parents=True)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_loops.py").write_text("@pytest.mark.event_loop\n", "utf-8")
+    (folder / "tests" / "test_other.py").write_text("event_loop\n", "utf-8")
     for name in ("test-pythons", "_apt.sh"):
         shutil.copy(ROOT / "scripts" / name, folder / "scripts" / name)
     machine.executable(folder / "scripts" / "pythons", "echo 3.12.97 /a/python; echo 3.13.96 /b/python")
@@ -67,7 +70,7 @@ PYTEST = """mkdir -p "$2/bin"; printf '#!/usr/bin/env bash\\necho "$@"; echo 5 p
 
 
 def run(machine: Any, checkout: Path) -> Any:
-    for name in ("mkdir", "chmod"):
+    for name in ("mkdir", "chmod", "grep"):
         (machine.bin / name).symlink_to(str(shutil.which(name)))
     return machine.run(checkout / "scripts" / "test-pythons", "--short")
 
@@ -93,3 +96,18 @@ def test_a_test_that_fails_on_one_python_is_shown_and_fails_the_whole(machine: A
     assert "1 failed here" in result.stdout
     assert "Python 3.12.97: failed" in result.stderr
     assert "Python 3.13.96: 5 passed" in result.stderr
+
+
+def test_only_the_files_that_have_such_tests_are_collected(machine: Any, checkout: Path) -> None:
+    machine.executable(checkout / ".venv/bin/python", 'case "$1" in -c) echo 3.11.95 ;; *) echo "$@"; exit 1 ;; esac')
+    machine.executable(checkout / "scripts" / "setup", PYTEST)
+    result = run(machine, checkout)
+    assert result.returncode == 1
+    assert "-m event_loop --loop uvloop tests/test_loops.py\n" in result.stdout
+    assert result.stderr.splitlines()[0] == "penstock: Python 3.11.95, uvloop: failed"
+
+
+def test_without_a_test_of_the_event_loop_nothing_is_run(machine: Any, checkout: Path) -> None:
+    (checkout / "tests" / "test_loops.py").unlink()
+    result = run(machine, checkout)
+    assert (result.returncode, result.stderr) == (1, "penstock: no test is marked event_loop\n")

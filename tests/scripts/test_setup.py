@@ -62,3 +62,24 @@ def test_a_finished_set_up_is_not_repeated_until_what_it_depends_on_changes(mach
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     (checkout / "requirements.lock").write_text("rich==15.0.1\n", "utf-8")
     assert "installing 1 locked packages" in machine.run(checkout / "scripts" / "setup").stderr
+
+
+def test_a_small_environment_needs_no_pip_of_its_own_and_is_given_its_packages_by_ours(
+    machine: Any, checkout: Path
+) -> None:
+    """Where Python lacks ensurepip, too: no package of the system is asked for."""
+    (checkout / "pyproject.toml").write_text("[project]\ndependencies = []\n[dependency-groups]\ndev = []\n", "utf-8")
+    answers = 'case "$*" in *%d.%d*) echo 3.12 ;; *sysconfig*) echo small ;; *) echo rich ;; esac'
+    told = machine.folder / "told"
+    maker = f'mkdir -p small/bin; echo made "$@" >>{told}; ln -s {machine.folder}/inside small/bin/python'
+    machine.executable(machine.folder / "inside", answers)
+    put_python(machine, importing="exit 1", making=maker)
+    machine.executable(checkout / ".venv/bin/python", f'echo pip "$@" >>{told}')
+    for name in ("mkdir", "ln"):
+        (machine.bin / name).symlink_to(str(shutil.which(name)))
+    result = machine.run(checkout / "scripts" / "setup", "--venv", "small", "--small")
+    assert result.returncode == 0, result.stderr
+    _asked, made, installed = told.read_text("utf-8").splitlines()
+    assert made == "made -m venv --clear --without-pip small"
+    assert installed.startswith("pip -m pip --python small/bin/python ")
+    assert installed.endswith(" install --no-compile --constraint requirements.lock rich")
