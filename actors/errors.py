@@ -155,7 +155,7 @@ class UnknownAcknowledgementError(QueueError):
     def __init__(self, first: int, stop: int, unknown: int) -> None:
         super().__init__(
             f"messages {first} to {stop - 1} are named, but {unknown} was not delivered on this connection or was "
-            "acknowledged or returned already: name each delivered message once"
+            "acknowledged or returned already: answer each delivery of a message once"
         )
         self.first = first
         self.stop = stop

@@ -7,6 +7,7 @@ what was held has gone back to the queue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 from streams import RequestStrategy
 from transport.delivery import DeliveredBatch
@@ -80,7 +81,8 @@ class ReceiverSession:
         self._nacks: dict[tuple[int, bool], Ranges] = {}
         # Batches of which something is not answered.
         self._held: dict[DeliveredBatch, None] = {}
-        self._extends: dict[int, Ranges] = {}
+        # Milliseconds by first number and count, in the order in which they were asked for: what is asked for again takes no more room.
+        self._extends: dict[tuple[int, int], int] = {}
         self._ack_first = 0
         self._ack_next = 0
 
@@ -125,24 +127,26 @@ class ReceiverSession:
         return Request(self._requested, self._requested_bytes)
 
     def answers(self) -> list[Frame]:
-        """EXTEND, NACK and ACK frames for everything answered since the last call, runs joined.
+        """EXTEND, ACK and NACK frames for everything answered since the last call, runs joined.
 
-        EXTEND comes first: a message that was extended and then acknowledged is still held when the EXTEND arrives.
+        EXTEND comes first: a message that was extended and then acknowledged is still held when the EXTEND arrives. ACK comes before
+        NACK: of a message that came twice, one acknowledged and the other returned, the first is to count.
         """
         self._pending = False
         self._acknowledged_unsaid = 0
         frames: list[Frame] = []
-        for ms, ranges in self._extends.items():
-            frames += [Extend(part, ms) for part in split_ranges(ranges)]
-        for (delay_ms, failed), ranges in self._nacks.items():
-            frames += [Nack(part, delay_ms, failed) for part in split_ranges(ranges)]
-        self._extends, self._nacks = {}, {}
+        # Runs of the same time: of two that meet in a message the later one counts.
+        for ms, run in groupby(self._extends, key=self._extends.__getitem__):
+            frames += [Extend(part, ms) for part in split_ranges(list(run))]
         if self._ack_next > self._ack_first:
             self._acks.append((self._ack_first, self._ack_next - self._ack_first))
             self._ack_first = self._ack_next = 0
         if self._acks:
             frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
             self._acks = []
+        for (delay_ms, failed), ranges in self._nacks.items():
+            frames += [Nack(part, delay_ms, failed) for part in split_ranges(ranges)]
+        self._extends, self._nacks = {}, {}
         return frames
 
     # Settlement: called by deliveries
@@ -191,7 +195,8 @@ class ReceiverSession:
         if batch.generation != self.generation:
             return
         ms = min(MAX_EXTENSION_MS, max(1, round(seconds * 1000)))
-        self._extends.setdefault(ms, []).append((first, count))
+        self._extends.pop((first, count), None)
+        self._extends[first, count] = ms
         self._note_pending()
 
     def _settled(self, batch: DeliveredBatch) -> None:

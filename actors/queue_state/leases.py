@@ -60,9 +60,13 @@ class LostDeliveries:
             self._levels.pop()
         return taken
 
-    def reach(self, position: int) -> int:
-        """The end of the range that holds ``position``; ``position`` itself if none does."""
-        return self._levels[0].reach(position) if self._levels else position
+    def reach(self, position: int, times: int = 1) -> int:
+        """The end of a range of messages lost so many times that holds ``position``; ``position`` itself if none does."""
+        return self._levels[times - 1].reach(position) if len(self._levels) >= times else position
+
+    def layers(self) -> list[RangeSet]:
+        """What is in it once or more, twice or more, and so on."""
+        return self._levels
 
 
 class Receiver:
@@ -119,9 +123,16 @@ class LeaseTable:
         self._deadlines.push(span, deadline)
 
     def check(self, receiver: Receiver, ranges: Sequence[Range]) -> None:
-        """Raise UnknownAcknowledgementError unless each message is in ``receiver``'s leases or its expired ranges."""
+        """Raise UnknownAcknowledgementError unless each message was delivered to ``receiver`` and is unanswered, as often as it is named.
+
+        ``ranges`` are ascending.
+        """
         held, expired = receiver.held, receiver.expired
+        end = 0
+        overlap = False
         for start, stop in ranges:
+            if start < end:
+                overlap = True
             position = start
             while position < stop:
                 reached = held.reach(position)
@@ -130,6 +141,9 @@ class LeaseTable:
                     if reached == position:
                         raise UnknownAcknowledgementError(start, stop, position)
                 position = reached
+            end = max(end, stop)
+        if overlap:
+            _check_repeated(receiver, ranges)
 
     def take_exactly(self, receiver: Receiver, start: int, stop: int) -> bool:
         """End the lease of just this range, as most acknowledgements do; False, and nothing done, if there is none."""
@@ -182,3 +196,21 @@ class LeaseTable:
         self.in_flight -= count
         receiver.expired.add(span.start, span.stop)
         return receiver, span
+
+
+def _check_repeated(receiver: Receiver, ranges: Sequence[Range]) -> None:
+    """The same where ranges overlap: what is named n times has n unanswered deliveries, of which one may be a lease."""
+    held, expired = receiver.held, receiver.expired
+    named = LostDeliveries()
+    for part in ranges:
+        named.add(*part)
+    for before, layer in enumerate(named.layers()[1:], 1):
+        for start, stop in layer:
+            position = start
+            while position < stop:
+                reached = expired.reach(position, before + 1)
+                if reached == position:
+                    reached = min(held.reach(position), expired.reach(position, before))
+                    if reached == position:
+                        raise UnknownAcknowledgementError(start, stop, position)
+                position = reached

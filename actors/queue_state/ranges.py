@@ -4,34 +4,23 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 
-from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.errors import InvalidRequestError
 
 Range = tuple[int, int]
 
 
-def checked_ranges(pairs: Sequence[tuple[int, int]], twice: bool = False) -> list[Range]:
-    """The protocol's pairs of first and count as ascending ranges.
-
-    Args:
-        pairs: first numbers and counts.
-        twice: whether they may name a message more than once, as answers to several deliveries of it do.
+def checked_ranges(pairs: Sequence[tuple[int, int]]) -> list[Range]:
+    """The protocol's pairs of first and count as ascending ranges; they may overlap, as answers to two deliveries of a message do.
 
     Raises:
         InvalidRequestError: a pair that names no message.
-        UnknownAcknowledgementError: two that name the same one, which is to give it back twice.
     """
     if len(pairs) == 1:
         first, count = pairs[0]
         if first >= 0 and count > 0:
             return [(first, first + count)]
-    ranges = [(first, first + count) for first, count in pairs]
-    if len(ranges) > 1:
-        ranges.sort()
-        for (_, stop), (start, end) in pairwise(ranges):
-            if start < stop and not twice:
-                raise UnknownAcknowledgementError(start, end, start)
+    ranges = sorted((first, first + count) for first, count in pairs)
     for start, stop in ranges:
         if not 0 <= start < stop:
             raise InvalidRequestError(f"a range of {stop - start} messages from {start} on names no message")
@@ -39,11 +28,11 @@ def checked_ranges(pairs: Sequence[tuple[int, int]], twice: bool = False) -> lis
 
 
 def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
-    """Ascending disjoint ``ranges`` with neighbours that touch made one."""
+    """Ascending ``ranges``, those that touch or overlap made one."""
     result: list[Range] = []
     for start, stop in ranges:
-        if result and result[-1][1] == start:
-            result[-1] = (result[-1][0], stop)
+        if result and result[-1][1] >= start:
+            result[-1] = (result[-1][0], max(stop, result[-1][1]))
         else:
             result.append((start, stop))
     return tuple(result)

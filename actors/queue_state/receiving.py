@@ -52,7 +52,7 @@ def receive(core: QueueCore, connection: Connection, messages: int, size: int, n
 def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
     """Remove messages for good; see ``QueueState.acknowledge``."""
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
+    ranges = checked_ranges(pairs)
     if len(ranges) == 1 and core.leases.take_exactly(receiver, *ranges[0]):
         core.commit(MessagesAcknowledged((ranges[0],)))
         core.grant()
@@ -80,7 +80,7 @@ def negative_acknowledge(
     """Give messages back; see ``QueueState.negative_acknowledge``."""
     _check_seconds("a delay", delay)
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
+    ranges = checked_ranges(pairs)
     core.leases.check(receiver, ranges)
     if delay > 0 and len(core.ready.delayed) + len(ranges) > MAX_DELAYED:
         raise QueueLimitError(
@@ -101,7 +101,8 @@ def extend(
     """Move deadlines; see ``QueueState.extend``."""
     _check_seconds("an extension", seconds)
     receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs, twice=bool(receiver.expired))
+    # To ask for time twice is no answer too many: a client may have asked again before the first one has left.
+    ranges = merged(checked_ranges(pairs))
     core.leases.check(receiver, ranges)
     for start, stop in ranges:
         for span in core.leases.take(receiver, start, stop):

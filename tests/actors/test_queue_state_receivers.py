@@ -282,7 +282,7 @@ def test_an_acknowledgement_may_name_any_part_of_what_is_held() -> None:
 
 @pytest.mark.parametrize(
     "pairs",
-    [[(0, 1)], [(2, 3)], [(4, 1)], [(3, 1), (3, 1)], [(2, 2), (3, 1)], [(100, 1)], [(0, 2**63)]],
+    [[(0, 1)], [(2, 3)], [(4, 1)], [(3, 1), (3, 1), (0, 1)], [(2, 2), (3, 2)], [(100, 1)], [(0, 2**63)]],
     ids=["acknowledged", "reaches beyond", "not delivered", "twice", "overlapping", "unknown", "huge"],
 )
 def test_acknowledging_what_is_not_held_is_refused_and_changes_nothing(pairs: list[tuple[int, int]]) -> None:
@@ -300,6 +300,25 @@ def test_acknowledging_what_is_not_held_is_refused_and_changes_nothing(pairs: li
             command()
         assert caught.value.code == "unknown-acknowledgement"
     assert queue.statistics(0.0) == before
+
+
+@pytest.mark.parametrize("pairs", [[(3, 1), (3, 1)], [(2, 2), (3, 1)], [(1, 3), (2, 1)]])
+def test_a_message_is_answered_once_in_a_frame_and_may_be_extended_as_often_as_one_likes(
+    pairs: list[tuple[int, int]],
+) -> None:
+    """To ask for time is no answer: a client that asks again before the first one has left breaks no rule."""
+    queue = queue_with(5)
+    receive(queue, "r", 4)
+    queue.extend("r", pairs, 50.0, 5.0)
+    assert queue.statistics(5.0).in_flight == 4
+    queue.tick(10.0)
+    named = {number for first, count in pairs for number in range(first, first + count)}
+    assert queue.statistics(10.0).in_flight == len(named)
+    assert queue.next_deadline() == 55.0
+    with pytest.raises(UnknownAcknowledgementError):
+        queue.acknowledge("r", pairs)
+    queue.tick(55.0)
+    assert queue.statistics(55.0).in_flight == 0
 
 
 @pytest.mark.parametrize("pairs", [[(-1, 1)], [(0, 0)], [(1, -1)]])
@@ -385,6 +404,31 @@ def test_both_answers_may_be_returns_or_extensions_of_one_frame() -> None:
     assert queue.statistics(10.0).ready == 1
     with pytest.raises(UnknownAcknowledgementError):
         queue.negative_acknowledge("r", [(0, 1)], 0.0, 10.0)
+
+
+def test_a_frame_names_each_message_as_often_as_it_was_delivered_at_most() -> None:
+    """Each of them by itself: that another message came twice is no reason to name this one twice."""
+    queue = queue_with(4)
+    receive(queue, "r", 4)
+    queue.tick(10.0)
+    assert receive(queue, "r", 3, now=10.0) == [range(3)]
+    queue.tick(20.0)
+    assert receive(queue, "r", 2, now=20.0) == [range(2)]
+    before = queue.statistics(20.0)
+    # Delivered 3, 3, 2 and 1 times.
+    for pairs in ([(0, 4), (0, 4)], [(2, 1)] * 3, [(0, 2)] * 4, [(0, 3), (0, 3), (1, 2)]):
+        for refused in (
+            lambda: queue.acknowledge("r", pairs),  # noqa: B023 - called at once
+            lambda: queue.negative_acknowledge("r", pairs, 0.0, 20.0),  # noqa: B023 - called at once
+        ):
+            with pytest.raises(UnknownAcknowledgementError):
+                refused()
+    assert queue.statistics(20.0) == before
+    queue.acknowledge("r", [(0, 4), (1, 2), (0, 2), (0, 1)])
+    assert queue.log.stored_messages == 0
+    for number in range(4):
+        with pytest.raises(UnknownAcknowledgementError):
+            queue.acknowledge("r", [(number, 1)])
 
 
 def test_returning_what_has_expired_gives_it_up() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
-from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.errors import InvalidRequestError
 from actors.queue_state import ranges as queue_ranges
 from actors.queue_state import span_map
 from actors.queue_state.deadlines import MIN_COMPACTED, DeadlineHeap
@@ -194,7 +194,6 @@ def test_ranges_are_checked_before_anything_is_done() -> None:
     assert checked_ranges([(5, 2), (0, 3)]) == [(0, 3), (5, 7)]
     with pytest.raises(InvalidRequestError):
         checked_ranges([(5, 2), (9, 0)])
-    with pytest.raises(UnknownAcknowledgementError) as caught:
-        checked_ranges([(5, 2), (0, 6)])
-    assert caught.value.unknown == 5
+    assert checked_ranges([(5, 2), (0, 6)]) == [(0, 6), (5, 7)]
     assert merged([(0, 2), (2, 5), (6, 7)]) == ((0, 5), (6, 7))
+    assert merged([(0, 9), (2, 5), (8, 10), (10, 11)]) == ((0, 11),)

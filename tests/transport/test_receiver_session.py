@@ -149,7 +149,7 @@ def test_answering_twice_says_it_once() -> None:
     first.extend(5)
     second.reject(1.5)
     second.acknowledge()
-    assert session.answers() == [Nack([(1, 1)], 1500), Ack([(0, 1)])]
+    assert session.answers() == [Ack([(0, 1)]), Nack([(1, 1)], 1500)]
     assert session.in_flight == 0
 
 
@@ -163,6 +163,31 @@ def test_a_whole_batch_is_answered_as_one_range_and_once() -> None:
     batch.reject()
     batch.extend(3)
     assert session.answers() == [Extend([(7, 5)], 2000), Ack([(7, 5)])]
+
+
+def test_what_is_extended_again_before_it_has_left_is_said_once_and_the_last_word_counts() -> None:
+    session = Session()
+    request(session)
+    batch = session.delivered(frame(0, 3))
+    handed = deliveries(batch)
+    for _ in range(1000):
+        batch.extend(10)
+    handed[1].extend(60)
+    handed[2].extend(5)
+    handed[2].extend(60)
+    handed[0].extend(7)
+    assert session.answers() == [Extend([(0, 3)], 10_000), Extend([(1, 1), (2, 1)], 60_000), Extend([(0, 1)], 7000)]
+    assert session.answers() == []
+
+
+def test_of_a_message_that_came_twice_the_acknowledgement_is_said_before_the_return() -> None:
+    session = Session()
+    request(session)
+    (first,) = deliveries(session.delivered(frame(0, 1)))
+    (second,) = deliveries(session.delivered(frame(0, 1)))
+    first.reject()
+    second.acknowledge()
+    assert session.answers() == [Ack([(0, 1)]), Nack([(0, 1)], 0)]
 
 
 def test_rejections_are_grouped_by_their_delay() -> None:
