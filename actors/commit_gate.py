@@ -81,3 +81,12 @@ class CommitGate:
         for _, target, _ in held:
             if isinstance(target, LaterReply):
                 target.fail(reason)
+
+    def end(self) -> None:
+        """Nothing is held and nothing will be: lead back to nobody."""
+        self._held.clear()
+        self._tell = self._wake = _ended
+
+
+def _ended(*_unused: object) -> None:
+    """A gate whose queue has stopped wakes nobody, and tells nobody."""

@@ -199,15 +199,21 @@ class QueueActor(LoopActor):
 
     def on_stop(self) -> None:
         """Tell the connections that the queue is gone."""
-        self._output.clear(pykka.ActorDeadError(f"{self} stopped before its answer was durable"))
-        for connection in self._watches:
-            self._output.tell(connection, QueueDeleted())
+        self._end(f"{self} stopped before its answer was durable", QueueDeleted())
 
     def on_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         """Too many restarts: connections and whoever asked are told, so that they do not wait for ever."""
-        self._output.clear(pykka.ActorDeadError(f"{self} failed for good on {type(error).__name__}"))
+        refused = Refused("internal-error", "the queue failed for good, with what it held")
+        self._end(f"{self} failed for good on {type(error).__name__}", refused)
+
+    def _end(self, why: str, last: QueueReply) -> None:
+        """Whoever asked gets ``why``, and each connection ``last``; then nothing leads back here, and what was held is free at once."""
+        self._output.clear(pykka.ActorDeadError(why))
         for connection in self._watches:
-            self._output.tell(connection, Refused("internal-error", "the queue failed for good, with what it held"))
+            self._output.tell(connection, last)
+        self._watches.clear()
+        self._output.end()
+        self._state.end()
 
     # --- carrying out
 

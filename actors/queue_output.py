@@ -115,6 +115,13 @@ class QueueOutput:
         self._promised.clear()
         self.ended.clear()
 
+    def end(self) -> None:
+        """The queue has stopped: nothing leads back to it from here, so that what it held is free at once."""
+        self._let_go = _nothing
+        self._find_queue = None
+        self._gate.end()
+        self._sources.clear()
+
     def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
         """Tell a connection, once event ``after`` is durable."""
         if self._gate.passes(after):
@@ -205,6 +212,10 @@ class QueueOutput:
         """Tell a connection, and answer it where it asked, once what the command did is durable."""
         self.tell(connection, reply, after)
         return self.answer_later(LaterReply(), reply, after)
+
+
+def _nothing(_connection: Connection) -> None:
+    """A queue that has stopped lets go of nobody: it has told all of its end."""
 
 
 def _wake(queue: Ref, durable: object) -> None:

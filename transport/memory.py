@@ -57,7 +57,7 @@ def collect_rarely() -> None:
     """Have Python look for cycles among what comes now, and rarely among all there is.
 
     A full collection stops a process for as long as it has objects: a tenth of a second for a broker with some thousand queues. What it has
-    at the start stays, so it is never looked at again. What a connection leaves is freed without it.
+    at the start stays, so it is never looked at again. What a connection or a queue leaves is freed without it.
     """
     gc.collect()
     gc.freeze()

@@ -14,6 +14,7 @@ from actors.queue_state.leases import LeaseTable, Receiver
 from actors.queue_state.limbo import Limbo
 from actors.queue_state.recovery import restore, unheld
 from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
+from actors.queue_state.span_map import SpanMap
 from actors.queue_state.staged import Staged
 from actors.queue_state.statistics import ReservationFacts
 from actors.queue_state.transactions import CommittedVersions
@@ -180,6 +181,11 @@ class QueueCore:
         self.incoming_delayed = 0
         self.unfinished_at = None
         restore(self, now)
+
+    def end(self) -> None:
+        """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""
+        for receiver in self.receivers.values():
+            receiver.held = SpanMap()
 
     def commit(self, event: Event) -> None:
         """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not."""

@@ -31,7 +31,8 @@ class DeadlineHeap(Generic[T]):
     __slots__ = ("_heap", "_live", "_ticket")
 
     def __init__(self) -> None:
-        # The ticket keeps items from being compared.
+        # The ticket keeps items from being compared. It is also what an item knows of its heap: with the heap itself neither were free
+        # before the collector comes by, nor the messages behind them.
         self._heap: list[tuple[float, int, T]] = []
         self._live = 0
         self._ticket = count()
@@ -47,7 +48,7 @@ class DeadlineHeap(Generic[T]):
     def push(self, item: T, deadline: float) -> None:
         """Add an item that is in no heap."""
         item.deadline = deadline
-        item.heap = self
+        item.heap = self._ticket
         heappush(self._heap, (deadline, next(self._ticket), item))
         self._live += 1
 
@@ -58,7 +59,7 @@ class DeadlineHeap(Generic[T]):
         if not self._live:
             self._heap.clear()
         elif len(self._heap) > MIN_COMPACTED and len(self._heap) > 2 * self._live:
-            self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0] and slot[2].heap is self]
+            self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0] and slot[2].heap is self._ticket]
             heapify(self._heap)
 
     def earliest(self) -> float | None:
@@ -66,7 +67,7 @@ class DeadlineHeap(Generic[T]):
         heap = self._heap
         while heap:
             deadline, _, item = heap[0]
-            if item.deadline == deadline and item.heap is self:
+            if item.deadline == deadline and item.heap is self._ticket:
                 return deadline
             heappop(heap)
         return None

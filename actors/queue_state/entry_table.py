@@ -87,7 +87,7 @@ class MemoryEntryTable:
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``."""
         first = event.first
-        entry = Entry(first, first + len(event.batch), self)
+        entry = Entry(first, first + len(event.batch), _NEVER_ASKED)
         entry.know(event.batch, event=number, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
         self._entries[first] = entry
         self._firsts.append(first)
@@ -129,3 +129,8 @@ class MemoryEntryTable:
     def load(self, entry: Entry) -> MessageBatch:
         """Never asked for: an entry in memory has its messages."""
         raise AssertionError(f"{entry} is in memory and does not know its messages")
+
+
+_NEVER_ASKED = MemoryEntryTable(0)
+"""What entries in memory have for a table. With a way back to their own, a queue that is deleted would stay until the collector looks
+at everything, which may be never."""

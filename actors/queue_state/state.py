@@ -81,18 +81,19 @@ class QueueState:
         return self._core.log
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
-        """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected.
+        """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
 
         Delays go on, and so does a pause. ``wall_us`` is for whoever comes back from the dead: without it the clocks go on as they were.
-
-        Returns:
-            who was connected.
         """
         core = self._core
         connections = list(dict.fromkeys((*core.senders, *core.receivers, *core.subscribers)))
         core.reset(now, wall_us)
         subscribing.await_owners(core, now)
         return connections
+
+    def end(self) -> None:
+        """Nobody asks any more: what is left is free as soon as nobody has this state."""
+        self._core.end()
 
     # --- what goes out
 
@@ -259,9 +260,7 @@ class QueueState:
         """Make messages receivable again after ``delay`` seconds, in their old place; errors as ``acknowledge``.
 
         Where they have ``failed`` ``max_receives`` times, they leave for the dead-letter queue instead.
-
-        Raises:
-            QueueLimitError: too much waits for a delay already.
+        ``QueueLimitError`` where too much waits for a delay already.
         """
         receiving.negative_acknowledge(self._core, connection, pairs, delay, now, failed)
 
