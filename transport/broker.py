@@ -22,7 +22,7 @@ from transport.descriptors import POLITE_REFUSALS, connections_allowed
 from transport.enlisted import EnlistedTotal
 from transport.errors import LimitExceededError
 from transport.listener import Listen, Listening, listen
-from transport.memory import memory_limit, release_memory
+from transport.memory import memory_limit
 from transport.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.turns import Turns
@@ -32,8 +32,6 @@ from transport.wire import Command, Error, Result, encode
 
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
-RELEASE_SECONDS = 2.0
-"""Seconds after which memory is given back to the operating system: some milliseconds' work at least, so not after each large frame."""
 SHUTTING_DOWN = ("shutting-down", "the broker is stopping; connect again later")
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
@@ -90,8 +88,7 @@ class Broker:
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
         self._looking: asyncio.TimerHandle | None = None
-        self._releasing: asyncio.TimerHandle | None = None
-        self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later, self._release_later)
+        self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
@@ -164,9 +161,8 @@ class Broker:
             # Those too that are accepted and do not stand yet: they are told when they do.
             self._drained = self._loop.create_future()
             await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
-        for timer in (self._looking, self._releasing):
-            if timer is not None:
-                timer.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
         await self._stop_queues()
         if not self._stopping.done():
             self._stopping.set_result(None)
@@ -297,15 +293,6 @@ class Broker:
         self._looking = None
         if self.partial.look():
             self._look_later()
-
-    def _release_later(self) -> None:
-        """What many large frames took is free again, but only to this process: give it back, not too often."""
-        if self._releasing is None:
-            self._releasing = self._loop.call_later(RELEASE_SECONDS, self._release)
-
-    def _release(self) -> None:
-        self._releasing = None
-        release_memory()
 
     def _has_room(self) -> bool:
         """Whether one more may be accepted; some above the limit are, to be refused in good order."""

@@ -383,11 +383,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         if not self._out or self._transport is None:
             return
         parts, self._out = self._out, []
-        self.bytes_out += self._out_bytes
-        self._out_bytes = 0
+        size, self._out_bytes = self._out_bytes, 0
+        self.bytes_out += size
         self._liveness.said = self._loop.time()
         if not self._transport.is_closing():
-            write_parts(self._transport, parts, WRITE_BUFFER_HIGH)
+            write_parts(self._transport, parts, size, WRITE_BUFFER_HIGH)
         if not self._writable:
             self._bound_unsent(self._transport.get_write_buffer_size())
 

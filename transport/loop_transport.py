@@ -8,12 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+SMALL_PARTS = 16
+"""So many parts are written as they are, whatever their size: what they take beside their bytes does not matter."""
+SMALL_PART_BYTES = 1024
+"""Bytes of a part that is large enough on the average: what it takes beside them, 150 bytes in uvloop, does not matter either."""
 
-def write_parts(transport: asyncio.Transport, parts: Sequence[bytes | bytearray | memoryview], high: int) -> None:
-    """Write ``parts`` one after another; above ``high`` bytes that wait, the protocol is told to pause writing.
+
+def write_parts(
+    transport: asyncio.Transport, parts: Sequence[bytes | bytearray | memoryview], size: int, high: int
+) -> None:
+    """Write ``parts``, of ``size`` bytes together, in order; above ``high`` bytes that wait, the protocol is told to pause writing.
 
     Each part is a view of bytes and none is empty: asyncio counts what has left by ``len``, and would wait for ever to write nothing.
+    Many small ones are joined. Where the peer does not read, a megabyte of short answers would take ten or more.
     """
+    if len(parts) > SMALL_PARTS and size < len(parts) * SMALL_PART_BYTES:
+        parts = (b"".join(parts),)
     transport.writelines(parts)
     # In asyncio of 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines never pauses the protocol. Setting the limits looks at them as well.
     if transport.get_write_buffer_size() > high:

@@ -7,13 +7,18 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
 THRESHOLDS = (10_000, 20, 50)
 """Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700, 10 and 10."""
+
+MALLINFO2 = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
+"""What glibc's mallinfo2 returns, each a size_t (mallinfo(3)); fordblks are the bytes that are free."""
 
 
 def resident_bytes() -> int:
@@ -66,11 +71,35 @@ def collect_rarely() -> None:
 
 def release_memory() -> None:
     """Give freed memory back to the operating system, where the C library can be told to; glibc keeps much of it otherwise."""
-    import ctypes  # noqa: PLC0415 - only for a process that has too much
-
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def kept_bytes() -> int | None:
+    """Bytes of freed memory that the C library keeps, given back or not; None where it does not tell (glibc does, since 2.33)."""
+    look = _allocator_figures()
+    return None if look is None else int(look().fordblks)
+
+
+@cache
+def _c_library() -> Any:
+    import ctypes  # noqa: PLC0415 - clients import this module too, and have no use for it
+
+    return ctypes.CDLL(None)
+
+
+@cache
+def _allocator_figures() -> Any:
+    import ctypes  # noqa: PLC0415 - as above
+
+    class Figures(ctypes.Structure):
+        _fields_ = tuple((name, ctypes.c_size_t) for name in MALLINFO2)
+
+    look = getattr(_c_library(), "mallinfo2", None)
+    if look is not None:
+        look.restype = Figures
+    return look
 
 
 def _limit_files(root: Path) -> Iterator[Path]:

@@ -28,9 +28,6 @@ LOOK_SECONDS = 0.5
 LEAST_PROGRESS = 64 * 1024
 """Bytes that must come between two looks: a sixteenth of what it takes for a largest frame to come whole within three heartbeats."""
 
-MUCH_BYTES = 64 * 2**20
-"""So much, kept and given back, is worth to be given back to the operating system too."""
-
 
 class Owner(Protocol):
     """The connection that a room is for."""
@@ -58,7 +55,6 @@ class PartialFrames:
     Args:
         limit: above which connections stand in line.
         on_wait: called when somebody must wait: `look` is to be called each ``LOOK_SECONDS`` from then on, until it says that nobody does.
-        on_shrunk: called when most of ``MUCH_BYTES`` or more is not kept any more.
 
     Attributes:
         bytes: how much that is.
@@ -66,17 +62,10 @@ class PartialFrames:
         line: those who wait, in order; to be looked at only.
     """
 
-    def __init__(
-        self,
-        limit: int = MOST_PARTIAL_BYTES,
-        on_wait: Callable[[], None] | None = None,
-        on_shrunk: Callable[[], None] | None = None,
-    ) -> None:
+    def __init__(self, limit: int = MOST_PARTIAL_BYTES, on_wait: Callable[[], None] | None = None) -> None:
         self.bytes = 0
         self.limit = limit
         self._on_wait = on_wait
-        self._on_shrunk = on_shrunk
-        self._peak = 0
         # Those with a large frame that has begun, and how much had come at the last look.
         self._large: dict[PartialRoom, int | None] = {}
         self.line: dict[PartialRoom, None] = {}
@@ -112,7 +101,6 @@ class PartialFrames:
         self.bytes += more
         if size > FIRST_PARTIAL_BYTES:
             self._large.setdefault(room, None)
-            self._peak = max(self._peak, self.bytes)
         if more < 0:
             self._serve()
 
@@ -123,10 +111,6 @@ class PartialFrames:
         self._in_turn.discard(room)
         self.bytes -= room.bytes
         room.bytes = 0
-        if self._peak >= MUCH_BYTES and self.bytes < self._peak // 4:
-            self._peak = self.bytes
-            if self._on_shrunk is not None:
-                self._on_shrunk()
         self._serve()
 
     def look(self) -> bool:

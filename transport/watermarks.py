@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from transport.config import BrokerConfig
-from transport.memory import memory_limit, release_memory, resident_bytes
+from transport.freed_memory import FreedMemory
+from transport.memory import kept_bytes, memory_limit, release_memory, resident_bytes
 
 WATERMARK_INTERVAL = 1.0
 """Seconds between looks: a broker takes in a few GB in one at most, which disk floor and memory left over have to hold."""
@@ -22,10 +23,6 @@ MEMORY_LIFT = 0.9
 """Share of the watermark below which memory must fall for caches to come back."""
 DISK_LIFT = 1.1
 """How many times the floor must be free for senders to go on."""
-
-FREED_BYTES = 32 * 2**20
-"""Resident bytes that have come or gone since memory was last given back, above which it is tried again. It holds the loop: some
-milliseconds as a rule, and half a millisecond a MiB where what was freed lies in small pieces."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -106,26 +103,6 @@ class DiskFloor:
         return f"{_mib(self.free)} are free, and the disk floor is {_mib(self._floor)}"
 
 
-class FreedMemory:
-    """When it is worth giving memory back that the C library keeps: resident memory stands well above what it last came down to.
-
-    Args:
-        used: resident bytes at the start.
-    """
-
-    def __init__(self, used: int) -> None:
-        self._base = self._last = self._peak = used
-
-    def much(self, used: int) -> bool:
-        """Whether to try now: much has come, or has gone since, and no more is coming."""
-        last, self._last, self._peak = self._last, used, max(self._peak, used)
-        return used <= last and (used > self._base + FREED_BYTES or used < self._peak - FREED_BYTES)
-
-    def given_back(self, used: int) -> None:
-        """It was tried, and so much is in use all the same: what is above that counts from now on."""
-        self._base = self._last = self._peak = used
-
-
 class Watermarks:
     """Looks at memory and disk every ``WATERMARK_INTERVAL`` seconds and tells the queues what changes.
 
@@ -139,7 +116,8 @@ class Watermarks:
         used: bytes of memory in use.
         limit: bytes of memory allowed.
         free: bytes free at a directory; raises OSError.
-        release: gives back what the process holds and does not use.
+        kept: bytes that the process holds and does not use; None where nobody can tell.
+        release: gives those back.
 
     Attributes:
         memory: where memory is.
@@ -156,6 +134,7 @@ class Watermarks:
         used: Callable[[], int] = resident_bytes,
         limit: Callable[[], int] = memory_limit,
         free: Callable[[Path], int] = free_bytes,
+        kept: Callable[[], int | None] = kept_bytes,
         release: Callable[[], None] = release_memory,
     ) -> None:
         self.memory = MemoryWatermark(config.memory_watermark)
@@ -166,8 +145,9 @@ class Watermarks:
         self._used = used
         self._limit = limit
         self._free = free
+        self._kept = kept
         self._release = release
-        self._freed = FreedMemory(used())
+        self._freed = FreedMemory(used(), kept())
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -187,9 +167,10 @@ class Watermarks:
         """Look once, and tell the queues what has changed."""
         if self.memory.look(self._used(), self._limit()):
             self._memory_changed()
-        if self.memory.reached:
-            # What receivers have taken is free again only to this process: without this the watermark might never be lifted.
+        # What receivers have taken is free again only to this process: without this a watermark that is reached might never be lifted.
+        if self._freed.due(self.memory.used, self._kept(), pressed=self.memory.reached):
             self._release()
+            self._freed.given_back(self._used(), self._kept())
         if self._directory is not None and self.disk.look(self._free_or_error(self._directory)):
             self._disk_changed(self._directory)
 
@@ -209,9 +190,6 @@ class Watermarks:
         # Armed first: a look that fails, which the loop reports, must not be the last one.
         self._timer = self._loop.call_later(WATERMARK_INTERVAL, self._tick)
         self.look()
-        if self._freed.much(self._used()):
-            self._release()
-            self._freed.given_back(self._used())
 
     def _memory_changed(self) -> None:
         on = self.memory.reached

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -191,6 +192,30 @@ def test_a_peer_that_reads_nothing_is_not_writable_and_is_again_once_it_reads(ru
             await read_frames(peer, sent)
             await handler.changed.wait()
             assert handler.writable == [False, True]
+
+    run(main)
+
+
+def test_short_answers_that_nobody_reads_take_at_most_twice_their_bytes(run: Any) -> None:
+    """A PONG has ten bytes. Each by itself would be an object, and a place in the transport's buffer: ten times as much, or more."""
+
+    async def main() -> None:
+        handler = Handler()
+        async with accepted(handler) as (connection, peer):
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.send(delivery(MessageBatch.from_payloads([bytes(WRITE_BUFFER_HIGH // 4)] * 16)))
+            await turns()
+            tracemalloc.start()
+            try:
+                before = connection.bytes_out
+                while connection.bytes_out < before + WRITE_BUFFER_HIGH // 4:
+                    for _ in range(100):
+                        connection.send(wire.Pong(1))
+                    await asyncio.sleep(0)
+                taken = tracemalloc.get_traced_memory()[0]
+            finally:
+                tracemalloc.stop()
+            assert taken < 2 * (connection.bytes_out - before)
 
     run(main)
 

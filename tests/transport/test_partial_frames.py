@@ -28,7 +28,6 @@ from transport.partial_frames import (
     LEAST_PARTIAL_BYTES,
     LEAST_PROGRESS,
     MOST_PARTIAL_BYTES,
-    MUCH_BYTES,
     PartialFrames,
     PartialRoom,
     partial_bytes_limit,
@@ -347,21 +346,3 @@ def test_in_any_order_every_stream_is_what_was_sent_though_peers_are_held_and_ha
 )
 def test_the_limit_follows_from_the_memory_there_is(memory: int, limit: int) -> None:
     assert partial_bytes_limit(memory) == limit
-
-
-def test_much_that_is_not_kept_any_more_is_told_once() -> None:
-    told: list[int] = []
-    everybody = PartialFrames(on_shrunk=lambda: told.append(everybody.bytes))
-    few = [Peer(everybody, frame(MIB)[:-1]) for _ in range(10)]
-    for peer in few:
-        peer.read_all()
-        peer.end()
-    assert told == []
-    many = [Peer(everybody, frame(8 * MIB)[:-1]) for _ in range(10)]
-    for peer in many:
-        peer.read_all()
-    assert everybody.bytes >= MUCH_BYTES
-    for peer in many:
-        peer.end()
-    assert len(told) == 1
-    assert told[0] < MUCH_BYTES // 2
