@@ -96,28 +96,19 @@ class BrokerConnection:
 
     def frame_received(self, frame: wire.Frame, work: int) -> None:
         """HELLO opens; everything else is the role's."""
-        if isinstance(frame, wire.Hello):
-            try:
-                self._open(frame)
-            except StorageError as error:
-                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
-        elif isinstance(frame, wire.Error):
-            if self.connection is not None:
-                self.connection.close()
-        elif self._port is None:
-            raise RemoteProtocolError(f"{type(frame).__name__.upper()} came before WELCOME")
-        else:
-            try:
-                self._port.received(frame)
-                if self.actor is not None and self._under_way.add(work):
-                    self.actor.tell(CaughtUp())
-                if self._under_way.full:
-                    self.hold()
-            except InboxOverflowError as error:
-                raise LimitExceededError(f"more requests than this connection may have waiting: {error}") from error
-            except ActorDeadError:
-                # Its actor has failed and is about to say so, or the broker is closing.
-                self.refused("internal-error", "this connection's actor has stopped; connect again")
+        port = self._port
+        if port is None or type(frame) is wire.Error:
+            self._not_for_the_role(frame)
+            return
+        try:
+            port.received(frame)
+            if self.actor is not None and self._under_way.add(work):
+                self._much_under_way(self.actor)
+        except InboxOverflowError as error:
+            raise LimitExceededError(f"more requests than this connection may have waiting: {error}") from error
+        except ActorDeadError:
+            # Its actor has failed and is about to say so, or the broker is closing.
+            self.refused("internal-error", "this connection's actor has stopped; connect again")
 
     def caught_up(self) -> None:
         """The queue has handled what it had of this client when the mark was sent: go on."""
@@ -191,6 +182,24 @@ class BrokerConnection:
         """The client has said its last word: close in good order."""
         if self.connection is not None:
             self.connection.close()
+
+    def _not_for_the_role(self, frame: wire.Frame) -> None:
+        if isinstance(frame, wire.Hello):
+            try:
+                self._open(frame)
+            except StorageError as error:
+                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+        elif isinstance(frame, wire.Error):
+            if self.connection is not None:
+                self.connection.close()
+        else:
+            raise RemoteProtocolError(f"{type(frame).__name__.upper()} came before WELCOME")
+
+    def _much_under_way(self, actor: LoopActorRef[Any]) -> None:
+        if self._under_way.mark():
+            actor.tell(CaughtUp())
+        if self._under_way.full:
+            self.hold()
 
     def _open(self, hello: wire.Hello) -> None:
         assert self._protocol.role is not None, "the protocol has checked HELLO"

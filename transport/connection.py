@@ -59,6 +59,9 @@ class ConnectionHandler(TypingProtocol):
         """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""
 
 
+_OPENING = frozenset({Hello, Welcome})
+_OF_THE_SHELL = frozenset({Ping, Pong, Welcome})
+"""Frames that the handler is not told of, or that change something here as well."""
 _BUSY, _UNREAD = 1, 2
 """Why nothing is handled: the handler has asked for it, or the peer does not read."""
 
@@ -229,7 +232,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._out += parts
         for part in parts:
             self._out_bytes += len(part)
-        if isinstance(frame, Hello | Welcome):
+        if type(frame) in _OPENING:
             self._opened(frame)
         if self._out_bytes >= FLUSH_BYTES:
             self._flush()
@@ -307,14 +310,14 @@ class FrameConnection(asyncio.BufferedProtocol):
     # Inside
 
     def _receive(self, frame: Frame, work: int) -> None:
-        if isinstance(frame, Ping):
-            self.send(Pong(frame.token))
-        elif isinstance(frame, Pong):
-            return
-        else:
+        if type(frame) in _OF_THE_SHELL:
+            if isinstance(frame, Ping):
+                self.send(Pong(frame.token))
+            if isinstance(frame, Ping | Pong):
+                return
             if isinstance(frame, Welcome):
                 self._opened(frame)
-            self._handler.frame_received(frame, work)
+        self._handler.frame_received(frame, work)
 
     def _block(self, reason: int) -> None:
         self._blocked |= reason
@@ -362,11 +365,12 @@ class FrameConnection(asyncio.BufferedProtocol):
         """Bytes that the system has taken of what was written."""
         return self.bytes_out - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
-    def _opened(self, frame: Hello | Welcome) -> None:
+    def _opened(self, frame: Frame) -> None:
         """Heartbeat and full-size frames begin once HELLO is answered."""
         if isinstance(frame, Hello):
             self._protocol.said_hello(frame.role)
             return
+        assert isinstance(frame, Welcome), "nothing else opens"
         if self._protocol.state is not State.OPEN:
             self._protocol.said_welcome()
         self._decoder.max_frame_bytes = self._protocol.largest_frame

@@ -61,6 +61,8 @@ FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
 
 WITH_BODY: frozenset[type[wire.Frame]] = frozenset({wire.Send, wire.Deliver, wire.Fetched, wire.Result})
 """Frames with a body beside their header, which may be large."""
+CHANGING_STATE: frozenset[type[wire.Frame]] = frozenset({wire.Hello, wire.Welcome, wire.Error})
+"""Frames after which the connection is in another state, or may be."""
 SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
 RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
@@ -102,13 +104,8 @@ class Protocol:
         frame = wire.decode(raw)
         if type(frame) not in self._allowed:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
-        if isinstance(frame, wire.Hello):
-            self._hello(frame)
-        elif isinstance(frame, wire.Welcome):
-            self._opened()
-        elif isinstance(frame, wire.Error) and frame.close:
-            self.state = State.CLOSED
-            raise BrokerError(frame.code, frame.text)
+        if type(frame) in CHANGING_STATE:
+            self._change_state(frame)
         return frame
 
     @property
@@ -127,6 +124,15 @@ class Protocol:
     def said_welcome(self) -> None:
         """The broker's shell has sent WELCOME."""
         self._opened()
+
+    def _change_state(self, frame: wire.Frame) -> None:
+        if isinstance(frame, wire.Hello):
+            self._hello(frame)
+        elif isinstance(frame, wire.Welcome):
+            self._opened()
+        elif isinstance(frame, wire.Error) and frame.close:
+            self.state = State.CLOSED
+            raise BrokerError(frame.code, frame.text)
 
     def _hello(self, hello: wire.Hello) -> None:
         if hello.version != wire.VERSION:

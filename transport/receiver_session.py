@@ -25,19 +25,18 @@ class ReceiverSession:
 
     Attributes:
         generation: which connection this is; answers to an earlier one's deliveries are void.
-        in_flight: messages delivered and not acknowledged.
         received: messages delivered on this connection.
-        acknowledged: messages acknowledged in all, but for acknowledgements that a connection took with it unsaid.
     """
 
     __slots__ = (
         "_ack_first",
         "_ack_next",
-        "_acknowledged_unsaid",
+        "_acknowledged",
         "_acks",
         "_extends",
         "_free_bytes",
         "_held",
+        "_in_flight",
         "_limit",
         "_max_bytes",
         "_nacks",
@@ -46,10 +45,9 @@ class ReceiverSession:
         "_requested",
         "_requested_bytes",
         "_strategy",
-        "acknowledged",
+        "_unsaid",
         "generation",
         "id_prefix",
-        "in_flight",
         "queue",
         "received",
     )
@@ -69,11 +67,10 @@ class ReceiverSession:
         self._notify = notify
         self._pending = False
         self.generation = 0
-        self.acknowledged = 0
-        self._acknowledged_unsaid = 0
         self.id_prefix = b""
         self.received = 0
-        self.in_flight = 0
+        # These three without the run of acknowledged numbers that still grows: one that continues it costs a single addition.
+        self._in_flight = self._acknowledged = self._unsaid = 0
         self._requested = 0
         self._requested_bytes = 0
         self._free_bytes = 0
@@ -86,6 +83,16 @@ class ReceiverSession:
         self._ack_first = 0
         self._ack_next = 0
 
+    @property
+    def in_flight(self) -> int:
+        """Messages delivered and not answered."""
+        return self._in_flight - (self._ack_next - self._ack_first)
+
+    @property
+    def acknowledged(self) -> int:
+        """Messages acknowledged in all, but for acknowledgements that a connection took with it unsaid."""
+        return self._acknowledged + (self._ack_next - self._ack_first)
+
     def connected(self, id_prefix: bytes) -> None:
         """A new connection: nothing is requested, nothing is held.
 
@@ -94,7 +101,7 @@ class ReceiverSession:
         """
         self.generation += 1
         self.id_prefix = id_prefix
-        self.acknowledged -= self._acknowledged_unsaid
+        self._acknowledged -= self._unsaid
         self._reset()
 
     def delivered(self, frame: Deliver) -> DeliveredBatch:
@@ -107,7 +114,7 @@ class ReceiverSession:
         if self.received + count > self._requested:
             raise RemoteProtocolError(f"{count} messages delivered, {self._requested - self.received} were requested")
         self.received += count
-        self.in_flight += count
+        self._in_flight += count
         batch = DeliveredBatch(frame, self.queue, self, self.generation, self.id_prefix)
         self._held[batch] = None
         return batch
@@ -133,14 +140,12 @@ class ReceiverSession:
         NACK: of a message that came twice, one acknowledged and the other returned, the first is to count.
         """
         self._pending = False
-        self._acknowledged_unsaid = 0
+        self._end_run()
+        self._unsaid = 0
         frames: list[Frame] = []
         # Runs of the same time: of two that meet in a message the later one counts.
         for ms, run in groupby(self._extends, key=self._extends.__getitem__):
             frames += [Extend(part, ms) for part in split_ranges(list(run))]
-        if self._ack_next > self._ack_first:
-            self._acks.append((self._ack_first, self._ack_next - self._ack_first))
-            self._ack_first = self._ack_next = 0
         if self._acks:
             frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
             self._acks = []
@@ -158,13 +163,9 @@ class ReceiverSession:
         if first == self._ack_next:
             self._ack_next += count
         else:
-            if self._ack_next > self._ack_first:
-                self._acks.append((self._ack_first, self._ack_next - self._ack_first))
+            self._end_run()
             self._ack_first = first
             self._ack_next = first + count
-        self.acknowledged += count
-        self._acknowledged_unsaid += count
-        self.in_flight -= count
         if not batch.unsettled:
             self._free_bytes += batch.nbytes
             self._held.pop(batch, None)
@@ -178,7 +179,7 @@ class ReceiverSession:
             return
         delay_ms = min(MAX_EXTENSION_MS, max(0, round(delay * 1000)))
         self._nacks.setdefault((delay_ms, failed), []).append((first, count))
-        self.in_flight -= count
+        self._in_flight -= count
         if not batch.unsettled:
             self._settled(batch)
         self._note_pending()
@@ -199,6 +200,15 @@ class ReceiverSession:
         self._extends[first, count] = ms
         self._note_pending()
 
+    def _end_run(self) -> None:
+        count = self._ack_next - self._ack_first
+        if count:
+            self._acks.append((self._ack_first, count))
+            self._ack_first = self._ack_next = 0
+            self._acknowledged += count
+            self._unsaid += count
+            self._in_flight -= count
+
     def _settled(self, batch: DeliveredBatch) -> None:
         self._free_bytes += batch.nbytes
         self._held.pop(batch, None)
@@ -210,7 +220,7 @@ class ReceiverSession:
 
     def _reset(self) -> None:
         self._requested = self._requested_bytes = self._free_bytes = 0
-        self.received = self.in_flight = 0
+        self.received = self._in_flight = 0
         self._acks, self._nacks, self._extends = [], {}, {}
         self._held = {}
-        self._ack_first = self._ack_next = self._acknowledged_unsaid = 0
+        self._ack_first = self._ack_next = self._unsaid = 0

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from abc import abstractmethod
 from collections import deque
+from itertools import count, repeat
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams import (
@@ -256,14 +257,15 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         assert downstream is not None, "the caller has looked"
         self._handed_on = True
         on_next = downstream.on_next
+        self._wanted -= end - position
         while position < end:
             element = current[position]
             position += 1
             self._position = position
-            self._wanted -= 1
             on_next(element)
             # on_next may have cancelled, or run the loop's callbacks that lost the connection.
             if self._downstream is None or self._current is not current:
+                self._wanted += end - position
                 return
 
     def _send_answers(self) -> None:
@@ -330,7 +332,7 @@ class DeliveryStage(ReceiverStage[Delivery]):
     """One element a message."""
 
     def _elements(self, batch: DeliveredBatch) -> list[Delivery]:
-        return [Delivery(batch, index, payload) for index, payload in enumerate(batch.split())]
+        return list(map(Delivery, repeat(batch), count(), batch.split()))
 
 
 class BatchStage(ReceiverStage[DeliveredBatch]):

@@ -31,19 +31,19 @@ class UnderWay:
         return self.units >= MAX_UNDER_WAY
 
     def add(self, units: int) -> bool:
-        """So much more is handed on; returns whether a mark is to follow it."""
+        """So much more is handed on; returns whether it is much by now: a `mark` may be due, or nothing more may follow."""
         self.units += units
-        return self._mark_due()
+        return self.units >= MARK_EVERY
+
+    def mark(self) -> bool:
+        """Whether a mark is to be sent now. One at a time: what it stands for is what came before it."""
+        if self._marked or self.units < MARK_EVERY:
+            return False
+        self._marked = self.units
+        return True
 
     def handled(self) -> bool:
         """The mark is back; returns whether another is to be sent."""
         self.units -= self._marked
         self._marked = 0
-        return self._mark_due()
-
-    def _mark_due(self) -> bool:
-        """One mark at a time: what it stands for is what came before it."""
-        if self._marked or self.units < MARK_EVERY:
-            return False
-        self._marked = self.units
-        return True
+        return self.mark()

@@ -21,7 +21,7 @@ def test_what_is_counted_is_what_has_not_passed_the_queue_and_who_is_full_has_a_
         if step and not count.full:
             line.append(step)
             truth += step
-            if count.add(step):
+            if count.add(step) and count.mark():
                 line.append(None)
                 marks += 1
         while not step and line:
@@ -42,8 +42,9 @@ def test_a_steady_sender_never_has_to_wait_when_marks_come_back_in_time() -> Non
     count = UnderWay()
     assert not any(count.add(1) for _ in range(MARK_EVERY - 1))
     assert count.add(1)
+    assert count.mark()
     for _ in range(MARK_EVERY - 1):
-        assert not count.add(1), "one mark at a time"
+        assert not (count.add(1) and count.mark()), "one mark at a time"
         assert not count.full
     assert not count.handled(), "what came behind the mark is less than another"
     assert count.units == MARK_EVERY - 1
