@@ -10,8 +10,11 @@ BENCH ?= throughput single latency durable group_commit durable_latency backlog 
 	spark_backpressure streams operators
 TESTS ?=
 LOCK ?=
-SOAK ?= simulation power_loss damages turns attackers kill_broker strict_order many_clients idle_senders spark_kills query_outage
+SOAK ?= suite simulation power_loss damages turns attackers kill_broker strict_order many_clients idle_senders spark_kills query_outage
 export PYTHON INPUT TESTS
+# Where compiled modules may not be kept, each of the thousand processes that tests start compiles all of ours again, for three times the
+# time of their import. `make clean` removes them.
+unexport PYTHONDONTWRITEBYTECODE
 
 RUN := .venv/bin/python
 

@@ -37,7 +37,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The event loop that ``asyncio.run`` makes."""
+    """The event loop that ``asyncio.run`` makes, and whether the long forms run too."""
+    parser.addoption("--soak", action="store_true", help="run what is marked `soak` too")
     parser.addoption("--loop", choices=["asyncio", "uvloop"], default="asyncio", help="the event loop of all tests")
 
 
@@ -68,8 +69,11 @@ def why_no_spark() -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what is marked `spark` where Spark cannot run, with the reason."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what is marked `soak` unless it is asked for; skips what is marked `spark` where Spark cannot run, with the reason."""
+    if not config.getoption("--soak") and (long := [item for item in items if item.get_closest_marker("soak")]):
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=long)
     need_spark = [item for item in items if item.get_closest_marker("spark")]
     if need_spark and (reason := why_no_spark()):
         for item in need_spark:

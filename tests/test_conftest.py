@@ -52,6 +52,15 @@ def test_it():
 """
 
 
+LONG = """
+import pytest
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_it(seed):
+    assert seed == 1
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., str]:
     """Runs a test module under a copy of our conftest and configuration; its value is what pytest printed."""
@@ -96,6 +105,11 @@ def test_a_test_that_asks_for_the_reports_may_have_them(run: Callable[..., str])
 
 def test_an_unclosed_resource_fails_the_test(run: Callable[..., str]) -> None:
     assert "ResourceWarning" in run("def test_it():\n    open(__file__)\n")
+
+
+def test_a_long_form_is_left_out_and_counted_unless_it_is_asked_for(run: Callable[..., str]) -> None:
+    assert "1 passed, 1 deselected" in run(LONG).splitlines()[-1]
+    assert "1 failed, 1 passed" in run(LONG, PYTEST_ADDOPTS="--soak").splitlines()[-1]
 
 
 def test_a_test_that_needs_spark_is_skipped_with_the_reason_where_no_java_is(

@@ -19,6 +19,8 @@ from tests.fault.history import HistoryError
 from tests.fault.workload import End, Opener, Outcome, Workload
 
 SEEDS = (1, 2, 3)
+FIRST_AND_MORE = (1, pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak))
+"""Every call of one run, and of the others where there is time."""
 STEPS = 150
 FAILING = {"create", "write", "sync", "sync_directory", "allocate", "truncate", "rename"}
 """Operations whose failure the journal cannot go on from; that a file could not be removed it may pass over."""
@@ -85,7 +87,7 @@ def test_the_runs_make_every_kind_of_call(seed: int) -> None:
     assert made >= {"create", "write", "sync", "sync_directory", "allocate", "rename", "unlink", "read", "lock"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FIRST_AND_MORE)
 @pytest.mark.parametrize("kind", [Kind.EIO, Kind.ENOSPC, Kind.SHORT_ENOSPC])
 def test_an_error_at_any_call_that_writes_fails_the_journal_for_good_and_loses_nothing(kind: Kind, seed: int) -> None:
     sites = scene(seed).sites(*(("write",) if kind is Kind.SHORT_ENOSPC else FAILING))
@@ -123,7 +125,7 @@ def test_a_short_write_is_continued(seed: int) -> None:
         assert outcome.end is End.CLOSED, f"seed {seed}, call {site}: {outcome.failure!r}"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FIRST_AND_MORE)
 @pytest.mark.parametrize("kind", [Kind.PANIC_BEFORE, Kind.PANIC_WITHIN, Kind.PANIC_AFTER])
 def test_a_panic_around_any_call_loses_nothing(kind: Kind, seed: int) -> None:
     sites = scene(seed).sites("write") if kind is Kind.PANIC_WITHIN else range(len(scene(seed).calls))

@@ -25,6 +25,8 @@ from tests.fault.written import (
 
 TAIL = 4096
 CHUNKS = 4
+QUARTERS = (0, *(pytest.param(chunk, marks=pytest.mark.soak) for chunk in range(1, CHUNKS)))
+"""Every fourth place, which comes to the beginning and the end of records of every size; and where there is time, the others."""
 
 
 @cache
@@ -54,7 +56,7 @@ def garbage(content: bytes, offset: int) -> bytes:
     return content[:offset] + changed + content[stop:]
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", QUARTERS)
 @pytest.mark.parametrize("damage", [cut, zero, garbage])
 def test_wherever_the_tail_is_torn_all_before_it_is_recovered(
     damage: Callable[[bytes, int], bytes], chunk: int
@@ -99,7 +101,7 @@ def flip_byte(content: bytes, offset: int) -> bytes:
     return content[:offset] + bytes([content[offset] ^ 0x10]) + content[offset + 1 :]
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", QUARTERS)
 def test_after_a_clean_close_damage_is_refused_and_not_cut(chunk: int) -> None:
     written = closed()
     for offset in range(written.end - TAIL + chunk, written.end, CHUNKS):

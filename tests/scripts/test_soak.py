@@ -48,7 +48,9 @@ def test_what_make_soak_runs_is_what_the_contributors_guide_names(machine: Any, 
     guide = set(re.findall(r"python -m tests\.(?:fault\.)?(\w+)", (ROOT / "CONTRIBUTING.md").read_text("utf-8")))
     assert guide <= set(names), "a program of the guide that make soak leaves out"
     result = machine.run(checkout / "scripts" / "soak", *names)
-    for line in result.stdout.splitlines():
+    suite, *programs = result.stdout.splitlines()
+    assert suite == "-m pytest -m soak --soak"
+    for line in programs:
         module = line.split()[1].replace(".", "/")
         assert (ROOT / f"{module}.py").is_file() or (ROOT / module / "__main__.py").is_file(), f"no program {module}"
-    assert len(result.stdout.splitlines()) == len(names)
+    assert len(programs) + 1 == len(names)

@@ -278,5 +278,4 @@ class SubscriberBlackboxVerification(Verification, Generic[T]):
         subscription = stage.subscription
         if subscription.demand < 1 and not subscription.cancelled:
             self.trigger_request(stage.subscriber)
-            await self.env.quiet()
-        return subscription.demand > 0 and not subscription.cancelled
+        return await subscription.wants_more()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any, Final, NoReturn
 
@@ -126,6 +127,12 @@ class Environment:
     async def quiet(self) -> None:
         """Lets the time pass for which nothing may come, and all that is ready run."""
         await settle(self._silence)
+
+    async def quiet_until(self, event: asyncio.Event) -> None:
+        """Waits for ``event``, but no longer than `quiet` does."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._silence):
+                await event.wait()
 
     def _lost(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -96,6 +96,13 @@ class ManualSubscription(Subscription):
             await self._env.wait(self._change, rule, "a request")
         return bool(self.requests)
 
+    async def wants_more(self) -> bool:
+        """Whether there is demand, or comes some in the time for which nothing may come."""
+        if self.demand < 1 and not self.cancelled:
+            self._change.clear()
+            await self._env.quiet_until(self._change)
+        return self.demand > 0 and not self.cancelled
+
     async def expect_demand(self, n: int, rule: str) -> None:
         """Waits until ``n`` elements are asked for in all, in as many requests as it takes."""
         while self.demand < n:
