@@ -8,6 +8,7 @@ replayed, since a checkpoint is written when everything that it contains is dura
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from journal import Journal
+
+logger = logging.getLogger("penstock.storage")
 
 SLICE_STEPS = 4
 """Steps of the journal's preparation in one slice, each of a millisecond or less."""
@@ -33,7 +36,7 @@ class Checkpoints:
         journal: what makes them.
         snapshot: gives the state of everything, encoded piece by piece, each as of when it is asked for (``snapshot.encoded``).
         live: as `Journal.checkpoint` asks.
-        failed: told when one cannot be made: the journal takes nothing more.
+        failed: told when one cannot be made, for whatever reason: the broker has to end.
 
     Attributes:
         halted: the store has failed: no more of them.
@@ -106,13 +109,30 @@ class Checkpoints:
             except StopIteration:
                 self._slices = None
                 return
-            except JournalError as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, no other checkpoint can be made
                 self._slices = None
-                self._failed(StorageError(str(error)))
+                self._give_up(error)
                 return
             if not whole and self._loop is not None:
                 self._loop.call_soon(self._advance)
                 return
+
+    def _give_up(self, error: Exception) -> None:
+        """A checkpoint is left half done, so there will be no other: the broker ends, and the next start reads the log from the last one.
+
+        Going on would let the log grow until the disk is full, with nobody told. What was confirmed is in the log all the same.
+        """
+        if isinstance(error, JournalError):
+            self._failed(StorageError(str(error)))
+            return
+        if not isinstance(error, OSError):
+            logger.error("a checkpoint failed on a defect", exc_info=error)
+        self._failed(
+            StorageError(
+                f"no checkpoint can be made: {type(error).__name__}: {error}. What was confirmed is in the log; "
+                "without checkpoints that would grow until the disk is full. See to the disk and start the broker again"
+            )
+        )
 
     def _make(self, done: Callable[[], None] | None) -> Iterator[None]:
         """The slices of one checkpoint."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import errno
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from actors.queue_state.ranges import RangeSet
 from actors.queue_state.transactions import CommittedVersions
 from actors.storage import JournalOptions, ManualCommitter, Storage, checkpoints
 from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
-from streams.testkit import run_in_virtual_time
+from streams.testkit import run_in_virtual_time, settle
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"
@@ -273,5 +274,58 @@ def test_closing_while_a_checkpoint_is_under_way_makes_it_whole(monkeypatch: pyt
         run.storage.close()
         assert done == [True]
         assert len(Storage.open(DATA, files=run.disk.restart()).queues) == len(run.queues)
+
+    run_in_virtual_time(main())
+
+
+FAULTS = [
+    OSError(errno.EIO, "Input/output error"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    KeyError("a defect"),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=["EIO", "ENOSPC", "defect"])
+@pytest.mark.parametrize("step", ["prepare_checkpoint", "cut_checkpoint", "store_checkpoint"])
+@pytest.mark.parametrize("when", ["at work", "closing"])
+def test_whatever_fails_a_checkpoint_ends_the_broker_with_the_reason_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, step: str, when: str, fault: Exception
+) -> None:
+    monkeypatch.setattr(checkpoints, "SLICE_STEPS", 1)
+
+    def failing(*_: object) -> Iterator[None]:
+        raise fault
+
+    def failing_later(*_: object) -> Iterator[None]:
+        yield
+        raise fault
+
+    async def main() -> None:
+        run = Run(Random(0))
+        for now in range(40):
+            run.step(float(now))
+        queues = {name: facts(queue.log) for name, queue in run.queues.items()}
+        # Acknowledgements are gathered for some milliseconds; those of a broker that ends within them come again.
+        run.storage._write_acknowledged()
+        run.committer.run()
+        monkeypatch.setattr(run.storage._journal, step, failing_later if step == "prepare_checkpoint" else failing)
+        if when == "closing":
+            run.storage.close()
+        else:
+            run.storage._checkpoints.make()
+            await settle()
+        (failure,) = run.failures
+        assert run.storage.failure is failure
+        assert type(fault).__name__ in str(failure)
+        assert str(fault) in str(failure)
+        assert any("defect" in record.message for record in caplog.records) == isinstance(fault, KeyError)
+        # No other is tried, by nobody, and the directory is let go of in good order.
+        run.storage._checkpoints.make()
+        run.storage._checkpoints.schedule()
+        assert run.storage._checkpoints.made == 0
+        if when == "at work":
+            run.storage.close()
+        again = Storage.open(DATA, files=run.disk.restart())
+        assert {queue.name: facts(queue.log) for queue in again.queues} == queues
 
     run_in_virtual_time(main())
