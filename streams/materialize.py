@@ -33,6 +33,7 @@ class Materialization:
 
     __slots__ = (
         "__weakref__",
+        "_await_hooks",
         "_cancel_hooks",
         "_cancelled",
         "_cleaning",
@@ -59,6 +60,7 @@ class Materialization:
         self.loop: Final = loop
         self.context: Final = copy_context() if context is None else context
         self.decider: Decider | None = None
+        self._await_hooks: list[Callable[[asyncio.Task[Any] | None], None]] = []
         self._cancel_hooks: list[Callable[[], None]] = []
         self._cancelled = False
         self._cleaning: set[asyncio.Task[Any]] = set()
@@ -237,6 +239,17 @@ class Materialization:
             callback()
         elif not self._ended:
             self._cancel_hooks.append(callback)
+
+    def on_awaited(self, callback: Callable[[asyncio.Task[Any] | None], None]) -> None:
+        """Registers what is told of each task that begins to wait for the run's handle."""
+        self._await_hooks.append(callback)
+
+    def awaited_by(self, task: asyncio.Task[Any] | None) -> None:
+        """Says that ``task`` waits for the run's handle, and does nothing else until the end."""
+        for hook in self._await_hooks:
+            hook(task)
+        for part in tuple(self._parts):
+            part.awaited_by(task)
 
     def on_end(self, finish: Callable[[], Awaitable[None] | None], name: str | None = None) -> None:
         """Registers last work that the handle waits for, whatever way the run ends: what a connection has still to say, for example.

@@ -106,6 +106,7 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
     async def _wait(self) -> M:
         result = self._result
         if not result.done():
+            self._m.awaited_by(asyncio.current_task())
             try:
                 await asyncio.wait((result,))
             except asyncio.CancelledError:

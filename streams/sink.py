@@ -223,7 +223,7 @@ class Sink(Generic[I_contra, M_co]):
     def queue(prefetch: int = PULL_PREFETCH) -> Sink[Any, None]:
         """Materializes a `SinkQueue`, from which elements are pulled one by one (``running.value.pull()``), or with ``async for``.
 
-        Done when the stream has ended or the queue has been cancelled; what has come can still be pulled after the end.
+        Done when the stream has ended and each element has been pulled and dealt with, or the queue has been cancelled: see `SinkQueue`.
 
         Args:
             prefetch: elements that wait in the queue at most.

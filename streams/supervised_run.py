@@ -62,6 +62,10 @@ class SupervisedRun(Materialization):
         """As the run's."""
         self._run.on_cancel(callback)
 
+    def on_awaited(self, callback: Callable[[asyncio.Task[Any] | None], None]) -> None:
+        """As the run's."""
+        self._run.on_awaited(callback)
+
     def on_end(self, finish: Callable[[], Awaitable[None] | None], name: str | None = None) -> None:
         """As the run's."""
         self._run.on_end(finish, name)

@@ -25,16 +25,16 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
     holder: list[Prefetch[T]] = []
 
     def attach_prefetch(publisher: Publisher[T], m: Materialization) -> asyncio.Future[None]:
-        holder.append(Prefetch(m, prefetch, "async for"))
+        holder.append(Prefetch(m, prefetch, "async for", None))
         return attach(publisher, holder[0])
 
     running = connect(source, Sink(attach_prefetch, "async for")).run()
     prefetched = holder[0]
     try:
-        while await prefetched.more():
+        while await prefetched.more(None):
             while prefetched.elements:
                 try:
-                    yield prefetched.take()
+                    yield prefetched.take(None)
                 except BaseException:
                     # The loop was left, by itself or by a failure, with this one in its hands: GeneratorExit says so, or the
                     # cancellation of a task that was to close this, by an event loop that shuts down.
