@@ -30,6 +30,8 @@ ANSWER_TIMEOUT = 5.0
 """Seconds that a queue has to answer; it answers in a turn of the loop or not at all."""
 SLICE = 8
 """Rows that are made before others have their turn: some hundred microseconds' work."""
+TURNS_BETWEEN = 4
+"""Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
 MOST_ROWS = 1000
 """Rows of a page: some 700 KB of queues, which a queue each has to be asked for."""
 PAGE_BYTES = 2**20
@@ -176,7 +178,8 @@ async def _rows(rows: Rows, limit: int | None, most: int) -> tuple[bytes, Key | 
             parts.append(part)
             last = key
             if len(parts) % SLICE == 0:
-                await asyncio.sleep(0)
+                for _ in range(TURNS_BETWEEN):
+                    await asyncio.sleep(0)
     return b"[" + b",".join(parts) + b"]", None
 
 

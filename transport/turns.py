@@ -4,6 +4,10 @@ Work is counted in units: what a frame of no size costs, some microseconds (`wor
 may have a share of the turn handled at once. What is beyond it waits, undecoded and unread, in one line with all others: each turn
 those in line have what the turn has for them, one after another. So what a turn does for those who send a great deal does not grow with
 their number, and whoever sends little is never in line.
+
+A message passes through some five turns on its way from one client to another, and its latency is the sum of them. So a line of many is
+served in one turn of ``CROWD_EVERY``: the turns between are short, and cost next to nothing where nobody else has work. And a frame that
+takes more than a turn has for the line is paid for by the next ones.
 """
 
 from __future__ import annotations
@@ -17,6 +21,10 @@ TURN_WORK = 64
 turns on its way from one client to another, so this is what everybody's latency grows by when somebody floods."""
 SHARE = 32
 """Units that one connection is given at a time: a receive of four batches of a thousand messages is handled whole."""
+CROWD = 4
+"""So many in line are a crowd: one or two that send steadily are as fast as ever."""
+CROWD_EVERY = 4
+"""A crowd's work is done in one turn of so many: most of a message's turns have none of it. Three empty turns take 0.05 ms."""
 LEAST = 8
 """Units that a connection which has just received something has in any case, the work of a batch of a thousand messages: one that sends
 little has no line to stand in."""
@@ -32,13 +40,14 @@ class Worker(Protocol):
 class Turns:
     """The turns of one loop, shared by the connections that have to share it."""
 
-    __slots__ = ("_left", "_line", "_loop", "_scheduled")
+    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._line: deque[Worker] = deque()
         self._left = TURN_WORK
         self._scheduled = False
+        self._skipped = self._debt = 0
 
     @property
     def waiting(self) -> int:
@@ -68,11 +77,17 @@ class Turns:
 
     def _turn(self) -> None:
         self._scheduled = False
-        left = TURN_WORK
+        if len(self._line) >= CROWD and self._skipped < CROWD_EVERY - 1:
+            self._skipped += 1
+            self._next_turn()
+            return
+        self._skipped = 0
+        left = TURN_WORK - self._debt
         for _ in range(len(self._line)):
             if left <= 0:
                 break
             left -= self._line.popleft().work(min(SHARE, left))
+        self._debt = max(0, -left)
         # What those in line had, those who come now have not.
         self._left = left
         if self._line:

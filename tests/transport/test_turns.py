@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.turns import LEAST, SHARE, TURN_WORK, Turns
+from transport.turns import CROWD, CROWD_EVERY, LEAST, SHARE, TURN_WORK, Turns
 
 
 class CountedLoop:
@@ -59,16 +59,20 @@ def test_a_turn_does_no_more_for_many_who_flood_than_for_one_and_each_has_its_tu
     floods = [Flood(turns, left, cost) for left, cost in kinds]
     for flood in floods:
         turns.join(flood)
-    rounds = 0
+    rounds = idle = total = 0
     while any(flood.left for flood in floods):
         before = [len(flood.handled) for flood in floods]
         waiting = [bool(flood.left) for flood in floods]
         loop.turn()
         rounds += 1
         served = [flood.handled[-1] for flood, had in zip(floods, before, strict=True) if len(flood.handled) > had]
-        # One frame may be larger than what is left of the turn.
+        # One frame may be larger than what is left of the turn; then the next ones have less.
         assert sum(served) < TURN_WORK + 201
-        assert served or not any(waiting)
+        total += sum(served)
+        assert total < TURN_WORK * rounds + 201
+        # A crowd is served in some turns, and a debt takes some.
+        idle = 0 if served or not any(waiting) else idle + 1
+        assert idle < CROWD_EVERY * (1 + 201 // TURN_WORK)
         # Nobody is served twice before everybody in line was served once.
         still = [len(flood.handled) for flood in floods if flood.left]
         assert not still or max(still) - min(still) <= 1
@@ -91,7 +95,8 @@ def test_whoever_sends_little_has_its_share_whatever_stands_in_line() -> None:
     assert turns.share() == SHARE
     for _ in range(100):
         turns.join(Flood(turns, 10_000))
-    loop.turn()
+    for _ in range(CROWD_EVERY):
+        loop.turn()
     assert turns.share() == LEAST
     turns.used(LEAST)
     assert turns.share() == LEAST
@@ -104,3 +109,30 @@ def test_what_is_handled_at_once_comes_out_of_the_turn_and_the_next_turn_begins_
     loop.turn()
     assert turns.share() == SHARE
     assert loop.ready == [], "an idle line costs no turns"
+
+
+def served_in(loop: Any, floods: list[Flood], count: int) -> list[int]:
+    """The units that each of so many turns has for those in line."""
+    units = []
+    for _ in range(count):
+        before = sum(sum(flood.handled) for flood in floods)
+        loop.turn()
+        units.append(sum(sum(flood.handled) for flood in floods) - before)
+    return units
+
+
+def test_a_crowd_is_served_in_one_turn_of_some_and_few_in_each() -> None:
+    loop, turns = made()
+    floods = [Flood(turns, 10_000) for _ in range(CROWD)]
+    for flood in floods[1:]:
+        turns.join(flood)
+    assert served_in(loop, floods, 4) == [TURN_WORK] * 4
+    turns.join(floods[0])
+    assert served_in(loop, floods, 2 * CROWD_EVERY) == ([0] * (CROWD_EVERY - 1) + [TURN_WORK]) * 2
+
+
+def test_a_frame_that_takes_more_than_a_turn_has_is_paid_for_by_the_next_turns() -> None:
+    loop, turns = made()
+    flood = Flood(turns, 10_000, cost=3 * TURN_WORK)
+    turns.join(flood)
+    assert served_in(loop, [flood], 6) == [3 * TURN_WORK, 0, 0, 3 * TURN_WORK, 0, 0]
