@@ -249,6 +249,22 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
+def jump(seconds: float) -> None:
+    """Have the clock of the running loop go on by so much at once: what is due by then is done in its next turns.
+
+    For what happens after a while, with no need to be quick before it. The test's own deadline comes nearer too. Uvloop's timers know
+    nothing of it: there the time has to pass.
+    """
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    loop.time = lambda: before() + seconds  # type: ignore[method-assign]  # on this one loop
+
+
+@pytest.fixture(name="jump")
+def jump_fixture() -> Callable[[float], None]:
+    return jump
+
+
 @pytest.fixture(name="run")
 def run_fixture() -> Callable[[Callable[[], Coroutine[Any, Any, None]]], None]:
     return run

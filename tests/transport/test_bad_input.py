@@ -52,6 +52,14 @@ def address(broker: Any, port: str) -> str:
     return found
 
 
+async def three_heartbeats(jump: Any) -> None:
+    """More than the time that silence is borne, for heartbeats of 2 s, with turns for what is due in between."""
+    await settle()
+    for _ in range(4):
+        jump(2.0)
+        await settle()
+
+
 def role_of(port: str) -> str:
     return "sender" if port == "sending" else "receiver"
 
@@ -239,12 +247,13 @@ def test_a_hello_that_never_comes_whole_is_a_timeout(
 
 
 @pytest.mark.parametrize("port", PORTS)
-def test_a_frame_that_stops_half_way_is_a_timeout(run: Any, serve: Any, peers: Any, port: str) -> None:
+def test_a_frame_that_stops_half_way_is_a_timeout(run: Any, serve: Any, peers: Any, jump: Any, port: str) -> None:
     async def main() -> None:
-        async with serve(heartbeat=0.05) as broker, peers() as opened:
+        async with serve(heartbeat=2.0) as broker, peers() as opened:
             peer = await opened.open(address(broker, port), role_of(port))
             peer.answers_pings = False
             peer.send_bytes(encoded(Ping(1))[:-1])
+            await three_heartbeats(jump)
             refusal = await peer.refusal()
             assert refusal.code == "timeout"
 
@@ -252,11 +261,12 @@ def test_a_frame_that_stops_half_way_is_a_timeout(run: Any, serve: Any, peers: A
 
 
 @pytest.mark.parametrize("port", PORTS)
-def test_a_silent_peer_is_asked_and_then_given_up(run: Any, serve: Any, peers: Any, port: str) -> None:
+def test_a_silent_peer_is_asked_and_then_given_up(run: Any, serve: Any, peers: Any, jump: Any, port: str) -> None:
     async def main() -> None:
-        async with serve(heartbeat=0.05) as broker, peers() as opened:
+        async with serve(heartbeat=2.0) as broker, peers() as opened:
             silent = await opened.open(address(broker, port), role_of(port), "orders", "silent")
             silent.answers_pings = False
+            await three_heartbeats(jump)
             assert (await silent.refusal()).code == "timeout"
 
     run(main)
