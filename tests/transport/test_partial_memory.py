@@ -98,9 +98,11 @@ async def _watch(broker: Any, most: list[int]) -> None:
         await settle(0.001)
 
 
-def test_a_client_that_waits_for_memory_is_not_taken_for_silent(run: Any, serve: Any, peers: Any, until: Any) -> None:
+def test_a_client_that_waits_for_memory_is_not_taken_for_silent(
+    run: Any, serve: Any, peers: Any, until: Any, jump: Any
+) -> None:
     async def main() -> None:
-        async with serve(heartbeat=0.05) as broker, peers() as opened:
+        async with serve(heartbeat=0.5) as broker, peers() as opened:
             broker.partial.limit = 1
             rooms = [PartialRoom(broker.partial, Holder()) for _ in range(IN_TURN)]
             assert [room.take(MIB) for room in rooms] == [True] * IN_TURN
@@ -109,7 +111,9 @@ def test_a_client_that_waits_for_memory_is_not_taken_for_silent(run: Any, serve:
             sender.send(Send(0, None, MessageBatch.from_payloads([b"x" * MIB])))
             await until(lambda: broker.partial.waiting == 1)
             # Six times as long as silence is borne.
-            await settle(0.9)
+            for _ in range(18):
+                jump(0.5)
+                await settle()
             for room in rooms:
                 room.leave()
             assert (await sender.expect_later(Sent)).up_to == 1
