@@ -26,6 +26,7 @@ from transport.memory import memory_limit
 from transport.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.turns import Turns
+from transport.unsent import UnsentTotal, unsent_bytes_limit
 from transport.version import installed_version
 from transport.watermarks import Watermarks
 from transport.wire import Command, Error, Result, encode
@@ -56,6 +57,7 @@ class Broker:
         max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
         long_commands: who may make a long answer now; the others wait.
         partial: frames that have begun on any connection and are not complete.
+        unsent: what waits for the sockets of all connections.
         enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.
         version: the distribution's version.
@@ -89,6 +91,7 @@ class Broker:
         self.enlisted = EnlistedTotal()
         self._looking: asyncio.TimerHandle | None = None
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
+        self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
         self._commands: set[asyncio.Task[None]] = set()
         self._transactions: set[asyncio.Task[None]] = set()
@@ -304,7 +307,8 @@ class Broker:
         self._next_number += 1
         self._accepted.add(number)
         handler = BrokerConnection(self, protocol, number, self._loop.time())
-        return FrameConnection(protocol, handler, self._loop, self.config.heartbeat, self._turns, self.partial)
+        heartbeat = self.config.heartbeat
+        return FrameConnection(protocol, handler, self._loop, heartbeat, self._turns, self.partial, self.unsent)
 
     def _close_servers(self) -> None:
         for server in self._servers:

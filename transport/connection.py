@@ -22,6 +22,7 @@ from transport.loop_transport import pause_from_the_start, pause_reading, write_
 from transport.partial_frames import PartialFrames, PartialRoom
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
+from transport.unsent import COUNTED_BYTES, Unsent, UnsentTotal
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
 from transport.work import work_of
 
@@ -76,6 +77,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         heartbeat: seconds, until WELCOME names another.
         turns: shared by all connections that share the loop fairly; of its own by default.
         partial: shared by all connections whose frames that are not complete are bounded together; not bounded by default.
+        unsent: shared by all connections that are bounded together in what waits for their sockets; not bounded by default.
 
     Attributes:
         bytes_in: bytes received so far.
@@ -91,6 +93,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         heartbeat: float = DEFAULT_HEARTBEAT,
         turns: Turns | None = None,
         partial: PartialFrames | None = None,
+        unsent: UnsentTotal | None = None,
     ) -> None:
         self.bytes_in = 0
         self.bytes_out = 0
@@ -102,6 +105,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._decoder = FrameDecoder()
         if partial is not None:
             self._decoder = FrameDecoder(room=PartialRoom(partial, self))
+        self._unsent = Unsent(unsent or UnsentTotal(), self)
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []
@@ -198,6 +202,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         # the decoder lead back here, and the handler is asked to forget this connection.
         self._timer = None
         self._decoder.close()
+        self._unsent.close()
         self._out.clear()
         error, self._error = self._error or exc, None
         self._handler.connection_closed(error)
@@ -214,6 +219,9 @@ class FrameConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Called by asyncio: it has caught up."""
         self._writable = True
+        if self._unsent.gives_way and self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        self._unsent.drained()
         self._liveness.keeps_up()
         self._unblock(_UNREAD)
         self._handler.writable_changed(True)
@@ -289,6 +297,11 @@ class FrameConnection(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Go on."""
         self._unblock(_BUSY)
+
+    def give_way(self) -> None:
+        """All connections have too much unsent together, and this one most: it goes on when it has nearly nothing."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=COUNTED_BYTES)
 
     # For the room that its frames take
 
@@ -391,11 +404,12 @@ class FrameConnection(asyncio.BufferedProtocol):
         self.bytes_out += size
         self._liveness.said = self._loop.time()
         if not self._transport.is_closing():
-            write_parts(self._transport, parts, size, WRITE_BUFFER_HIGH)
-        if not self._writable:
-            self._bound_unsent(self._transport.get_write_buffer_size())
+            unsent = write_parts(self._transport, parts, size, WRITE_BUFFER_HIGH)
+            if unsent > COUNTED_BYTES:
+                self._bound_unsent(unsent)
 
     def _bound_unsent(self, unsent: int) -> None:
+        self._unsent.count(unsent)
         if unsent > MAX_UNSENT_BYTES and not self._closing:
             self.abort(
                 UnreadError(f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}")
@@ -403,6 +417,7 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def _check_liveness(self) -> None:
         now = self._loop.time()
+        self._unsent.count(self.bytes_out - self._taken())
         if not self._writable:
             self._liveness.held_up(self._taken(), now)
         verdict = self._liveness.check(now)
@@ -413,10 +428,8 @@ class FrameConnection(asyncio.BufferedProtocol):
             return
         if verdict is Verdict.STUCK:
             # There is no point in telling one who does not read why.
-            unsent = self.bytes_out - self._taken()
-            self.abort(
-                UnreadError(f"{unsent} bytes wait for a peer that has taken none for {SILENT_INTERVALS} heartbeats")
-            )
+            why = f"bytes wait for a peer that has taken none for {SILENT_INTERVALS} heartbeats"
+            self.abort(UnreadError(f"{self.bytes_out - self._taken()} {why}"))
             return
         if verdict is Verdict.PING:
             self.send(Ping(0))

@@ -59,8 +59,8 @@ class Room:
 
     __slots__ = ()
 
-    line: Collection[Room] = ()
-    """Those who wait for memory. Where anybody does, little is received at a time."""
+    line: Collection[object] = ()
+    """Not empty while memory is scarce: little is received at a time then."""
 
     def take(self, size: int) -> bool:  # noqa: ARG002 - for others to know
         """Whether ``size`` bytes may be kept; where not, `FrameDecoder.go_on` is to be called when they may."""

@@ -16,18 +16,21 @@ SMALL_PART_BYTES = 1024
 
 def write_parts(
     transport: asyncio.Transport, parts: Sequence[bytes | bytearray | memoryview], size: int, high: int
-) -> None:
-    """Write ``parts``, of ``size`` bytes together, in order; above ``high`` bytes that wait, the protocol is told to pause writing.
+) -> int:
+    """Write ``parts``, of ``size`` bytes together, in order, and return how many bytes wait.
 
-    Each part is a view of bytes and none is empty: asyncio counts what has left by ``len``, and would wait for ever to write nothing.
+    Above ``high`` of them the protocol is told to pause writing. Each part is a view of bytes and none is empty: asyncio counts
+    what has left by ``len``, and would wait for ever to write nothing.
     Many small ones are joined. Where the peer does not read, a megabyte of short answers would take ten or more.
     """
     if len(parts) > SMALL_PARTS and size < len(parts) * SMALL_PART_BYTES:
         parts = (b"".join(parts),)
     transport.writelines(parts)
     # In asyncio of 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines never pauses the protocol. Setting the limits looks at them as well.
-    if transport.get_write_buffer_size() > high:
+    unsent = transport.get_write_buffer_size()
+    if unsent > high:
         transport.set_write_buffer_limits(high=high)
+    return unsent
 
 
 def pause_reading(transport: asyncio.Transport) -> None:

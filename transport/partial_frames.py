@@ -60,6 +60,7 @@ class PartialFrames:
         bytes: how much that is.
         limit: as given.
         line: those who wait, in order; to be looked at only.
+        scarce: empty but while little is to be received at a time: those who flood may keep a receive each.
     """
 
     def __init__(self, limit: int = MOST_PARTIAL_BYTES, on_wait: Callable[[], None] | None = None) -> None:
@@ -69,6 +70,8 @@ class PartialFrames:
         # Those with a large frame that has begun, and how much had come at the last look.
         self._large: dict[PartialRoom, int | None] = {}
         self.line: dict[PartialRoom, None] = {}
+        # One object for all rooms, to be asked at each receive: it has something while memory is scarce.
+        self.scarce: list[None] = []
         self._in_turn: set[PartialRoom] = set()
         self._serving = False
 
@@ -87,6 +90,7 @@ class PartialFrames:
                 if self.line or len(self._in_turn) >= IN_TURN:
                     room.wanted = size
                     self.line[room] = None
+                    self._note()
                     if len(self.line) == 1 and self._on_wait is not None:
                         self._on_wait()
                     return False
@@ -101,6 +105,7 @@ class PartialFrames:
         self.bytes += more
         if size > FIRST_PARTIAL_BYTES:
             self._large.setdefault(room, None)
+        self._note()
         if more < 0:
             self._serve()
 
@@ -111,6 +116,7 @@ class PartialFrames:
         self._in_turn.discard(room)
         self.bytes -= room.bytes
         room.bytes = 0
+        self._note()
         self._serve()
 
     def look(self) -> bool:
@@ -148,6 +154,15 @@ class PartialFrames:
                 self._large[first] = None
             first.owner.room_found()
         self._serving = False
+        self._note()
+
+    def _note(self) -> None:
+        """Little is received at a time while somebody waits, or while what has come already is too much."""
+        if bool(self.scarce) is not (len(self.line) > 0 or self.bytes > self.limit):
+            if self.scarce:
+                self.scarce.clear()
+            else:
+                self.scarce.append(None)
 
 
 class PartialRoom(Room):
@@ -167,7 +182,7 @@ class PartialRoom(Room):
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
-        self.line = everybody.line
+        self.line = everybody.scarce
         self.owner = owner
         self.bytes = 0
         self.wanted = 0

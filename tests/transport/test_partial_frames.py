@@ -346,3 +346,20 @@ def test_in_any_order_every_stream_is_what_was_sent_though_peers_are_held_and_ha
 )
 def test_the_limit_follows_from_the_memory_there_is(memory: int, limit: int) -> None:
     assert partial_bytes_limit(memory) == limit
+
+
+def test_what_many_have_received_and_not_looked_at_is_scarce_memory_too() -> None:
+    everybody = PartialFrames(4 * SHARED_BUFFER_BYTES)
+    rooms = [PartialRoom(everybody, Peer(everybody, b"")) for _ in range(6)]
+    decoders = [FrameDecoder(MAX_FRAME_BYTES, room) for room in rooms]
+    received = []
+    for decoder in decoders:
+        buffer = decoder.get_buffer()
+        received.append(len(buffer))
+        decoder.received(len(buffer))
+        decoder.keep()
+    assert received == [SHARED_BUFFER_BYTES] * 5 + [SCARCE_BYTES]
+    for decoder in decoders[:2]:
+        decoder.close()
+    assert len(decoders[0].get_buffer()) == SHARED_BUFFER_BYTES
+    assert len(FrameDecoder(MAX_FRAME_BYTES, rooms[0]).get_buffer()) == SHARED_BUFFER_BYTES
