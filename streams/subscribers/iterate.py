@@ -32,9 +32,10 @@ async def iterate(source: SourceLike[T], prefetch: int) -> AsyncGenerator[T, Non
     prefetched = holder[0]
     try:
         while await prefetched.more(None):
+            prefetched.at_work(None)
             while prefetched.elements:
                 try:
-                    yield prefetched.take(None)
+                    yield prefetched.take()
                 except BaseException:
                     # The loop was left, by itself or by a failure, with this one in its hands: GeneratorExit says so, or the
                     # cancellation of a task that was to close this, by an event loop that shuts down.

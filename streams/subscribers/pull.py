@@ -125,11 +125,14 @@ class Prefetch(SinkSubscriber[T, None], Generic[T]):
         if self.m.left:
             self.drop()
 
-    def take(self, consumer: Consumer) -> T:
-        """The oldest; asks for as much again in steps of half."""
-        element = self.elements.popleft()
+    def at_work(self, consumer: Consumer) -> None:
+        """A consumer that `more` has let in takes what is here, one or several."""
         if consumer in self._consumers:
             self._consumers[consumer] = True
+
+    def take(self) -> T:
+        """The oldest; asks for as much again in steps of half."""
+        element = self.elements.popleft()
         self._taken += 1
         if self._taken >= (self._prefetch + 1) // 2:
             taken, self._taken = self._taken, 0
@@ -276,10 +279,14 @@ class SinkQueue(Generic[T]):
             TooManyWaitersError: `MAX_WAITING_PULLS` wait already.
         """
         prefetched, consumer = self._prefetched, asyncio.current_task()
+        if prefetched.elements and not prefetched._waiting and prefetched._consumers.get(consumer):
+            # It comes for the next while it counts as being at work, and goes on: to wait for `more` would change nothing.
+            return prefetched.take()
         if _pulling.get() is not consumer:
             _pulling.set(consumer)
         if await prefetched.more(consumer):
-            return prefetched.take(consumer)
+            prefetched.at_work(consumer)
+            return prefetched.take()
         if prefetched.error is not None:
             prefetched.m.hand_over(prefetched.error)
             # As it came: each raise adds to the traceback, and those who pull again would make it longer without end.
