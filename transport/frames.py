@@ -2,11 +2,12 @@
 
 A connection's shell asks the decoder for a buffer, receives into it and reports how much came (the shape of
 ``asyncio.BufferedProtocol``). Between frames every connection of a thread receives into one shared buffer; a frame that is
-only partly there moves to a buffer of its own, which grows with what has really arrived, never with what was announced.
+only partly there moves to memory of its own, which grows with what has really arrived, never with what was announced.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 from collections.abc import Collection, Iterable
@@ -38,6 +39,9 @@ SHARED_BUFFER_BYTES = 256 * 1024
 """One receive takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
 FIRST_PARTIAL_BYTES = 64 * 1024
 """First size of an unfinished frame's own buffer; it doubles as bytes arrive."""
+MAPPED_BYTES = 512 * 1024
+"""From this size on an unfinished frame has a mapping of its whole length, of which the system gives a page when it is written to. Growing
+costs nothing then: a buffer that is made anew, zeroed and copied held the loop for six milliseconds where many sent large frames."""
 SCARCE_BYTES = 4 * 1024
 """What is received at a time where memory for unfinished frames is scarce: enough to know what has begun."""
 
@@ -88,6 +92,7 @@ class FrameDecoder:
     __slots__ = (
         "_end",
         "_filled",
+        "_granted",
         "_kept",
         "_line",
         "_partial",
@@ -105,8 +110,9 @@ class FrameDecoder:
         self.stalled = False
         self._room = room
         self._line = room.line
-        self._partial: bytearray | None = None
-        self._filled = 0
+        self._partial: bytearray | mmap.mmap | None = None
+        # Of the unfinished frame's memory: what has arrived, and what may.
+        self._filled = self._granted = 0
         self._target = self._view = _NOTHING
         # What of the view was not looked at, and whether the view is memory of this connection alone.
         self._start = self._end = 0
@@ -128,7 +134,8 @@ class FrameDecoder:
         if self._partial is None or self.error is not None or self.stalled:
             self._target = _shared_view()[:SCARCE_BYTES] if self._line else _shared_view()
         else:
-            self._target = memoryview(self._partial)[self._filled : self._filled + SHARED_BUFFER_BYTES]
+            end = min(self._granted, self._filled + SHARED_BUFFER_BYTES)
+            self._target = memoryview(self._partial)[self._filled : end]
         return self._target
 
     def received(self, nbytes: int) -> None:
@@ -244,28 +251,27 @@ class FrameDecoder:
         self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
 
     def _begin_partial(self, received: memoryview) -> None:
+        """Give the frame that begins with ``received`` room for twice that, within its length where that is known."""
         self._filled = len(received)
-        size = self._partial_size(received)
+        length = size = PREFIX_BYTES
+        if self._filled >= PREFIX_BYTES:
+            length, _ = self._prefix(received, 0)
+            size = min(length, max(FIRST_PARTIAL_BYTES, 2 * self._filled))
         self.stalled = not self._room.take(size)
         if self.stalled:
             # What has come is kept, and no more is to come.
             size = self._filled
             self._room.keep(size)
-        self._partial = bytearray(size)
-        self._partial[: self._filled] = received
+        self._granted = size
+        if not isinstance(self._partial, mmap.mmap):
+            self._partial = _mapping(length) if size >= MAPPED_BYTES else bytearray(size)
+            self._partial[: self._filled] = received
 
-    def _partial_size(self, received: memoryview) -> int:
-        """The frame's length where known, but no more than twice what is there."""
-        if len(received) < PREFIX_BYTES:
-            return PREFIX_BYTES
-        length, _ = self._prefix(received, 0)
-        return min(length, max(FIRST_PARTIAL_BYTES, 2 * len(received)))
-
-    def _grow_partial(self, partial: bytearray) -> None:
+    def _grow_partial(self, partial: bytearray | mmap.mmap) -> None:
         """More has arrived of the frame that has begun: give it more room, or have it ready where it is complete."""
-        if self._filled < len(partial):
+        if self._filled < self._granted:
             return
-        received = memoryview(partial)
+        received = memoryview(partial)[: self._filled]
         try:
             length, _ = self._prefix(received, 0)
         except RemoteProtocolError as error:
@@ -273,7 +279,7 @@ class FrameDecoder:
             self.drop()
             raise
         if self._filled < length:
-            # A new buffer, not a resized one: the event loop still holds the view that it received into.
+            # More of a mapping, or a new buffer, not a resized one: the event loop still holds the view that it received into.
             self._begin_partial(received)
             return
         self._partial = None
@@ -290,6 +296,14 @@ class FrameDecoder:
         if PREFIX_BYTES + header_length > length:
             raise RemoteProtocolError(f"a header of {header_length} bytes does not fit its frame of {length}")
         return length, header_length
+
+
+def _mapping(size: int) -> mmap.mmap | bytearray:
+    """Memory of ``size`` bytes that takes a page when it is written to; all of it at once where the system maps no more."""
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        return bytearray(size)
 
 
 def _too_large(prefix: bytes, length: int, limit: int) -> RemoteProtocolError:

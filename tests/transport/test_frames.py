@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import struct
 from itertools import pairwise
 from typing import Any
@@ -16,6 +18,7 @@ from transport.frames import (
     CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
     HANDSHAKE_FRAME_BYTES,
+    MAPPED_BYTES,
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
     MAX_HEADER_ITEMS,
@@ -24,6 +27,7 @@ from transport.frames import (
     RawFrame,
     encode_frame,
 )
+from transport.memory import resident_bytes
 
 Plain = tuple[list[Any], bytes]
 
@@ -187,9 +191,8 @@ def test_two_decoders_of_one_thread_do_not_mix_their_frames() -> None:
 
 
 def partial_bytes(target: FrameDecoder) -> int:
-    """Memory that the decoder itself holds."""
-    held = target._partial
-    return 0 if held is None else len(held)
+    """Memory that the decoder itself may fill."""
+    return 0 if target._partial is None else target._granted
 
 
 @pytest.mark.parametrize("arrived", [6, 7, 1000, 100_000, 1_000_000, 5_000_000])
@@ -200,6 +203,32 @@ def test_memory_is_bounded_by_what_arrived_not_by_what_was_announced(arrived: in
     assert target.mid_frame
     # Twice what is there, when the buffer has just grown; what the shared buffer took at once counts with it.
     assert partial_bytes(target) <= max(FIRST_PARTIAL_BYTES, 2 * (arrived + SHARED_BUFFER_BYTES))
+
+
+def test_a_large_frame_grows_where_it_lies_and_takes_no_pages_that_nothing_was_written_to() -> None:
+    head = prefixed(MAX_FRAME_BYTES, 3, msgpack.packb([65, 1]))
+    targets = [decoder() for _ in range(20)]
+    before = resident_bytes()
+    held = []
+    for target in targets:
+        feed(target, [head, b"\1" * MAPPED_BYTES])
+        held.append(target._partial)
+        feed(target, [b"\1" * MAPPED_BYTES])
+        assert target._partial is held[-1]
+    came = len(targets) * 2 * MAPPED_BYTES
+    # Twice what came for the pieces themselves, and what the C library keeps of them; announced was sixteen times as much.
+    assert resident_bytes() - before < 3 * came
+    frames = targets[0].receive_data(b"\1" * (MAX_FRAME_BYTES - 2 * MAPPED_BYTES - len(head)))
+    assert [frame.body.obj for frame in frames] == held[:1], "handed on uncopied"
+
+
+def test_where_nothing_more_can_be_mapped_a_large_frame_is_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", type("mmap", (), {"__new__": full}))
+    body = bytes(range(256)) * 16 * 1024
+    assert feed(decoder(), [wire([65, 1], body)]) == [([65, 1], body)]
 
 
 def test_the_largest_frame_is_taken_and_one_byte_more_is_not() -> None:
