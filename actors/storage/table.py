@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.errors import ActorError
     from actors.queue_state.events import MessagesAdded
-    from journal import Journal
+    from journal import Journal, Located
 
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
 """What the journal keeps for a record beside its payload: its header, and which messages it holds."""
@@ -64,7 +64,7 @@ class JournalEntryTable:
         journal: where the batches are.
         stream: the queue's number.
         cache: shared by all queues.
-        failed: told of the error, before it is raised, when a batch cannot be read: the broker has to end.
+        failed: told of the error, before it is raised, when a batch or where it is cannot be read: the broker has to end.
         lost: gives the error for a message of the queue that is stored and that the journal has no record of.
 
     Attributes:
@@ -109,7 +109,7 @@ class JournalEntryTable:
         """See ``EntryTable``; the event has been appended to the journal already."""
         first = event.first
         if self.replaying:
-            located = self._journal.locate(self._stream, first)
+            located = self._locate(first)
             if located is None:
                 raise self._lost(first)
             return located.payload_bytes
@@ -124,7 +124,7 @@ class JournalEntryTable:
         entry = self._entries.get(sequence)
         if entry is not None:
             return entry
-        located = self._journal.locate(self._stream, sequence)
+        located = self._locate(sequence)
         if located is None:
             return None
         entry = self._entries.get(located.first)
@@ -144,8 +144,24 @@ class JournalEntryTable:
             # The usual case: what was delivered is acknowledged.
             yield Extent(start, entry.stop, entry.stored)
             return
-        for first, end, size in self._journal.spans(self._stream, start, stop):
-            yield Extent(first, end, size)
+        try:
+            for first, end, size in self._journal.spans(self._stream, start, stop):
+                yield Extent(first, end, size)
+        except (JournalError, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _locate(self, sequence: int) -> Located | None:
+        """Where the record of a message is: that may have to be read too, from a segment's index or from the segment."""
+        try:
+            return self._journal.locate(self._stream, sequence)
+        except (JournalError, OSError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> StorageError:
+        """The error to raise for what the journal cannot read, which the broker is told: no other attempt would do better."""
+        failure = error if isinstance(error, StorageError) else StorageError(str(error))
+        self._failed(failure)
+        return failure
 
     def _entry(self, first: int, stop: int, stored: int) -> JournalEntry:
         return JournalEntry(first, stop, self, (self._stream, first), self._cache, stored)
@@ -168,9 +184,7 @@ class JournalEntryTable:
             stored = self._journal.read(self._stream, first)
             event = decode_added(first, entry.stop - first, stored.payload)
         except (JournalError, OSError, StorageError) as error:
-            failure = error if isinstance(error, StorageError) else StorageError(str(error))
-            self._failed(failure)
-            raise failure from error
+            raise self._unreadable(error) from error
         # The names of many senders may be in front of few messages, and are not counted.
         batch = entry.know(event.batch.compact(), event=stored.lsn, enqueued_us=event.enqueued_us, ttl_us=event.ttl_us)
         self._cache.put((self._stream, first), entry, entry.size)

@@ -17,6 +17,7 @@ from actors.queue_state.events import Event, MessagesAdded, Origin
 from actors.storage import JournalOptions, ManualCommitter, Storage
 from actors.storage.snapshot import COUNTERS
 from actors.storage.table import JournalEntryTable
+from journal import Files
 from streams.testkit import run_in_virtual_time
 
 LARGE = 10**9
@@ -25,11 +26,12 @@ LARGE = 10**9
 class Bench:
     """A storage on a directory, opened and closed by the test, and queues over it."""
 
-    def __init__(self, directory: Path, cache_bytes: int = 10**6, **options: Any) -> None:
+    def __init__(self, directory: Path, cache_bytes: int = 10**6, files: Files | None = None, **options: Any) -> None:
         self.committer = ManualCommitter()
         self.storage = Storage.open(
             directory,
             JournalOptions(**{"segment_bytes": 16 * 1024, **options}),
+            files=files,
             committer=self.committer,
             cache_bytes=cache_bytes,
         )
