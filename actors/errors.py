@@ -72,6 +72,10 @@ class StorageError(ActorError):
     """
 
 
+class NoStorageError(StorageError):
+    """What was named as a data directory is none: a file, or, where one has to be there, nothing or a directory without a journal."""
+
+
 class QueueError(ActorError):
     """A queue refused a command and is as it was before.
 

@@ -9,6 +9,7 @@ from journal.errors import (
     JournalFailedError,
     JournalFullError,
     JournalLockedError,
+    JournalMissingError,
     JournalUsageError,
     UnknownItemError,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "JournalFailedError",
     "JournalFullError",
     "JournalLockedError",
+    "JournalMissingError",
     "JournalOptions",
     "JournalStatistics",
     "JournalUsageError",

@@ -73,6 +73,14 @@ class JournalLockedError(JournalError):
         self.directory = directory
 
 
+class JournalMissingError(JournalError):
+    """No journal can be, or is, at the place that was named: a file, nothing at all, or a directory without a journal."""
+
+    def __init__(self, directory: Path, what: str) -> None:
+        super().__init__(f"{directory} {what}")
+        self.directory = directory
+
+
 class UnknownItemError(JournalError, KeyError):
     """No record holds the item: it was never appended, or nobody wanted it any more and its segment is gone.
 

@@ -6,6 +6,7 @@ is hidden: a write may be short, and only what a sync has covered is durable.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ DIRECTORY_MODE = 0o700
 """Of a data directory that is made here: what is stored is its owner's business. One that exists keeps the mode it was given."""
 FILE_MODE = 0o640
 """Of the files in it: whoever opens the directory to a group, for backups say, opens the files with it."""
+READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+"""What opening a file for writing gives where it may only be read."""
 MAX_PARTS = 1024
 """Buffers that one call of ``write`` may have: the operating system's IOV_MAX."""
 
@@ -70,8 +73,11 @@ class Files(Protocol):
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted."""
 
-    def lock(self, path: Path) -> int:
-        """Take the lock that the file at ``path`` (made if need be) stands for; BlockingIOError where another process has it."""
+    def lock(self, path: Path, *, make: bool = True) -> int:
+        """Take the lock that the file at ``path`` stands for; BlockingIOError where another process has it.
+
+        The file is made if need be; without ``make`` it must be there, and is not changed.
+        """
 
     def free_bytes(self, path: Path) -> int:
         """Room left, for this user, on the disk that holds ``path``."""
@@ -145,9 +151,15 @@ class OsFiles:
         """See ``Files``."""
         return sorted(os.listdir(path))
 
-    def lock(self, path: Path) -> int:
+    def lock(self, path: Path, *, make: bool = True) -> int:
         """See ``Files``."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            file = os.open(path, os.O_RDWR | (os.O_CREAT if make else 0) | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            if make or error.errno not in READ_ONLY:
+                raise
+            # Enough for a lock, on all but some network file systems.
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

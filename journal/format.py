@@ -14,6 +14,7 @@ Directory::
     spare-<segment id, 8 hex>.segment        a dead segment that waits to be written over; its contents mean nothing
     torn-<stem of a segment>-<offset>        what was cut off behind that offset; kept for a person to look at
     damaged-<name>                           an original that repair has replaced; likewise
+    superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise
     *.tmp                                    being written when the program ended; removed at the next start
 
 Segment, header of 48 bytes, then records end to end::

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
-from journal.durable import make_directory
+from journal.directory import claim
 from journal.errors import (
     JournalError,
     JournalFailedError,
     JournalFullError,
-    JournalLockedError,
     JournalUsageError,
 )
 from journal.files import Buffer, Files, OsFiles
@@ -35,7 +34,6 @@ from journal.format import (
     Checkpoint,
 )
 from journal.housekeeping import Housekeeping
-from journal.names import LOCK
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems, located, read_items, spans
 from journal.reclaim import Combination, Live
@@ -110,23 +108,15 @@ class Journal:
         ``report`` gets a line for everything that a person should know of: a torn tail that was cut off, an index made again.
 
         Raises:
+            JournalMissingError: it, or one above it, is a file.
             JournalLockedError: it is open elsewhere.
             JournalDamagedError: something that was durable is missing or changed; names file and offset.
             JournalFailedError: the file system refuses.
         """
         options = options or JournalOptions()
         files = files or OsFiles()
+        lock = claim(directory, files)
         try:
-            made_in = make_directory(files, directory, {LOCK})
-            lock = files.lock(directory / LOCK)
-        except BlockingIOError:
-            raise JournalLockedError(directory) from None
-        except OSError as error:
-            raise JournalFailedError(error) from error
-        try:
-            # Every level that was just made must be as durable as what is written below it.
-            for parent in made_in:
-                files.sync_directory(parent)
             recovered = recover(files, directory, options, report)
         except OSError as error:
             files.close(lock)

@@ -63,6 +63,12 @@ def parse_index(name: str) -> str | None:
     return match[1] if match else None
 
 
+def is_part(name: str) -> bool:
+    """Whether only a journal has a file of this name, whole or being written: where there is none, there is no journal."""
+    own = name.removesuffix(ASIDE)
+    return own == NEWEST or any(parse(own) is not None for parse in (parse_checkpoint, parse_segment, parse_index))
+
+
 def is_spare(name: str) -> bool:
     """Whether it is the name of a spare segment."""
     return _SPARE.fullmatch(name) is not None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from journal.directory import lock, require_journal
 from journal.durable import create_anew, read_exactly, read_whole, write_all, write_aside
 from journal.errors import JournalDamagedError
 from journal.files import Files, OsFiles
@@ -33,13 +34,17 @@ from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import new_header
-from journal.survey import Contents, Hole, SegmentFile, Survey, lock, look, pieces, read_contents
+from journal.survey import Contents, Hole, SegmentFile, Survey, look, pieces, read_contents
 from journal.verify import findings
 
 COPY_BYTES = 1 << 20
 """Bytes copied, or gathered for a write, at a time."""
 MAX_FILLED = 1 << 24
 """Lost records that are replaced by empty ones in one place, 28 bytes each; what lies behind a wider gap is set aside."""
+DAMAGED = "damaged"
+"""What the name of an original begins with that something else has replaced."""
+SUPERSEDED = "superseded"
+"""Likewise of a combined segment that is whole, and not needed: what it was made from is there."""
 EPOCHS_SKIPPED = 1000
 """Starts that a lost checkpoint may have counted and no record shows: an epoch must never come twice."""
 
@@ -57,12 +62,14 @@ def repair(directory: Path, files: Files | None = None, begin: Callable[[], None
     Returns: what was done; nothing where `verify` finds nothing that the next start does not mend by itself, and never nothing elsewhere.
 
     Raises:
+        JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in the directory.
         JournalDamagedError: something is damaged that repair does not know how to mend.
         OSError: the disk does not do what repair needs of it; run it again when that is mended.
     """
     files = OsFiles() if files is None else files
-    held = lock(directory, files)
+    require_journal(directory, files)
+    held = lock(directory, files, make=True)
     try:
         before = [finding for finding in findings(directory, files) if finding.fatal]
         if not before:
@@ -346,8 +353,11 @@ class _Repair:
         """Combined segments that are not listed; an older checkpoint than the one that listed them would take them for log."""
         for file in survey.segments:
             if file.header is not None and file.header.kind == COMPACTED and file.segment_id not in facts:
-                kept = self._set_aside(file.path).name
-                self.said.append(f"{file.path}: what it was made from is still there; set aside as {kept}")
+                kept = self._set_aside(file.path, SUPERSEDED).name
+                self.said.append(
+                    f"{file.path}: nothing in it is damaged, and nothing is lost with it: what it was made from is still there; "
+                    f"set aside as {kept}"
+                )
 
     # Files.
 
@@ -393,20 +403,20 @@ class _Repair:
         self._files.sync_directory(self._directory)
         return kept
 
-    def _set_aside(self, path: Path) -> Path:
+    def _set_aside(self, path: Path, why: str = DAMAGED) -> Path:
         """Take a file out of the journal's sight, as it is."""
-        kept = self._free_name(path)
+        kept = self._free_name(path, why)
         self._files.rename(path, kept)
         self._files.sync_directory(self._directory)
         return kept
 
-    def _free_name(self, path: Path) -> Path:
+    def _free_name(self, path: Path, why: str = DAMAGED) -> Path:
         names = set(self._files.names(self._directory))
-        name = f"damaged-{path.name}"
+        name = f"{why}-{path.name}"
         number = 1
         while name in names:
             number += 1
-            name = f"damaged-{number}-{path.name}"
+            name = f"{why}-{number}-{path.name}"
         return path.with_name(name)
 
     def _drop(self, path: Path) -> None:

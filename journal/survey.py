@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.durable import read_exactly, read_whole
-from journal.errors import FormatError, JournalDamagedError, JournalLockedError
+from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
 from journal.format import (
     COMPACTED,
@@ -26,7 +26,7 @@ from journal.format import (
     unpack_segment_header,
 )
 from journal.index import add_row
-from journal.names import LOCK, parse_checkpoint, parse_segment, segment_name, stem_of
+from journal.names import parse_checkpoint, parse_segment, segment_name, stem_of
 from journal.newest import Newest, read_newest
 from journal.scan import ScannedRecord, SegmentScan
 
@@ -165,20 +165,6 @@ class Survey:
             if file.segment_id in listed
             or (file.first_lsn >= start and (file.header is None or file.header.kind == LOG))
         ]
-
-
-def lock(directory: Path, files: Files) -> int | None:
-    """Take the directory's lock; None where it cannot be (it is read-only, for one), which keeps nobody from looking.
-
-    Raises:
-        JournalLockedError: a broker has it; what it is writing would look like damage.
-    """
-    try:
-        return files.lock(directory / LOCK)
-    except BlockingIOError:
-        raise JournalLockedError(directory) from None
-    except OSError:
-        return None
 
 
 def look(directory: Path, files: Files) -> Survey:

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from journal.directory import lock, require_journal
 from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
 from journal.names import ASIDE, NEWEST
-from journal.survey import Survey, lock, look
+from journal.survey import Survey, look
 
 
 def verify(directory: Path, files: Files | None = None) -> list[Finding]:
     """Check every record of every segment, every index and every checkpoint; an empty list says that all is well.
 
+    Nothing is written, a lock's file included: one that is there keeps brokers out, and where there is none, none is at work.
+
     Raises:
+        JournalMissingError: there is no journal.
         JournalLockedError: a broker is at work in the directory.
     """
     files = OsFiles() if files is None else files
-    held = lock(directory, files)
+    require_journal(directory, files)
+    held = lock(directory, files, make=False)
     try:
         return list(findings(directory, files))
     except OSError as error:

@@ -18,6 +18,7 @@ from actors.queue_state.transactions import CommittedVersions, EndedStages, appl
 from actors.storage import codec
 from actors.storage.after_repair import LOST, drop_lost, is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
+from actors.storage.failures import storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -103,18 +104,18 @@ class Storage:
         """Recover what a directory holds, or make it; blocks for as long as the log's tail takes to read.
 
         Raises:
+            NoStorageError: it is a file.
             StorageError: it is damaged, another broker has it, or it cannot be read or written; the text says which, and what to do.
         """
+        what = "opened"
         try:
             files = files or OsFiles()
             journal = Journal.open(directory, options or storage_options(), files, logger.warning)
-        except (JournalError, OSError) as error:
-            raise StorageError(f"the data directory {directory} cannot be opened: {error}") from error
-        storage = cls(journal, directory, cache_bytes, files, committer)
-        try:
+            storage = cls(journal, directory, cache_bytes, files, committer)
+            what = "read"
             storage._recover()
         except (JournalError, OSError) as error:
-            raise StorageError(f"the data directory {directory} cannot be read: {error}") from error
+            raise storage_error(error, f"the data directory {directory} cannot be {what}") from error
         return storage
 
     def start(self, failed: Callable[[StorageError], None]) -> Self:

@@ -333,10 +333,10 @@ class SimulatedDisk:
         self._must_be_directory(path)
         return sorted(other.name for other in self._names if other.parent == path and other != path)
 
-    def lock(self, path: Path) -> int:
+    def lock(self, path: Path, *, make: bool = True) -> int:
         if path in self._locked:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), str(path))
-        file = self.open(path, write=True) if path in self._names else self.create(path)
+        file = self.open(path, write=True) if path in self._names or not make else self.create(path)
         self._descriptors[file].locks = True
         self._locked.add(path)
         return file

@@ -155,8 +155,8 @@ class FaultyFiles:
     def names(self, path: Path) -> list[str]:
         return self._call("names", path.name, lambda: self._inner.names(path))
 
-    def lock(self, path: Path) -> int:
-        return self._remember(path, self._call("lock", path.name, lambda: self._inner.lock(path)))
+    def lock(self, path: Path, *, make: bool = True) -> int:
+        return self._remember(path, self._call("lock", path.name, lambda: self._inner.lock(path, make=make)))
 
     def free_bytes(self, path: Path) -> int:
         return self._call("free_bytes", path.name, lambda: self._inner.free_bytes(path))

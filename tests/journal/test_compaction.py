@@ -117,7 +117,9 @@ def test_a_combined_segment_whose_checkpoint_is_gone_is_found_and_set_aside_and_
     assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, disk)] == [(combined, True)]
     (said,) = repair(DIRECTORY, disk)
     assert combined in said
-    assert f"damaged-{combined}" in disk.names(DIRECTORY)
+    assert "nothing in it is damaged" in said
+    assert f"superseded-{combined}" in disk.names(DIRECTORY)
+    assert not any(name.startswith("damaged-") for name in disk.names(DIRECTORY))
     assert verify(DIRECTORY, disk) == []
     verify_found(Opened(disk, OPTIONS), wanted)
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal import Journal, JournalLockedError, repair, verify
+from journal import Journal, JournalLockedError, JournalMissingError, repair, verify
 from journal.format import SegmentHeader, StreamRows, pack_index
+from journal.names import is_part
 from journal.scan import SegmentScan
 from tests.fault.disk import SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind
@@ -163,10 +164,16 @@ def test_a_directory_in_use_is_left_alone() -> None:
     assert journal.epoch == 2
 
 
-def test_a_directory_that_is_not_there_is_a_finding(tmp_path: Path) -> None:
-    (finding,) = verify(tmp_path / "none")
+def test_a_directory_that_is_not_there_holds_no_journal(tmp_path: Path) -> None:
+    with pytest.raises(JournalMissingError, match="none does not exist"):
+        verify(tmp_path / "none")
+
+
+def test_a_directory_that_cannot_be_read_is_a_finding() -> None:
+    disk = used(3)
+    (finding,) = verify(DIRECTORY, FaultyFiles(disk, Fault(0, Kind.ERROR, "names")))
     assert finding.fatal
-    assert "No such file" in finding.text
+    assert "it cannot be read" in finding.text
 
 
 NAMES = st.sampled_from(
@@ -191,6 +198,10 @@ def test_any_bytes_under_any_name_are_findings_and_no_error(contents: dict[str, 
     disk.make_directory(DIRECTORY)
     for name, content in contents.items():
         disk.replace(DIRECTORY / name, content)
+    if not any(map(is_part, contents)):
+        with pytest.raises(JournalMissingError):
+            verify(DIRECTORY, disk)
+        return
     segments = [name for name in contents if name.endswith(".segment") and not name.startswith("spare")]
     assert len([finding for finding in verify(DIRECTORY, disk) if finding.fatal]) >= len(segments)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -136,3 +138,56 @@ def test_a_directory_that_a_broker_has_open_is_not_looked_at(tmp_path: Path) -> 
             assert "Traceback" not in err
     finally:
         journal.close()
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair"])
+@pytest.mark.parametrize("names", [[], ["lock"], ["notes.txt", "spare"], ["damaged-newest", "torn-1"]])
+def test_where_there_is_no_journal_that_is_said_as_wrong_usage_and_nothing_is_written(
+    tmp_path: Path, verb: str, names: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+    result = invoke(verb, tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"penstock journal {verb}: {tmp_path} holds no journal: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+@pytest.mark.parametrize("verb", ["verify", "repair"])
+def test_a_file_and_a_name_of_nothing_are_no_journal(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    for name, what in (("file", "is a file and not a directory"), ("nothing", "does not exist")):
+        result = invoke(verb, tmp_path / name)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"penstock journal {verb}: {tmp_path / name} {what}")
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_verify_writes_nothing_though_the_lock_is_gone_and_none_may_be_made(tmp_path: Path) -> None:
+    fill(tmp_path).close()
+    (tmp_path / "lock").unlink()
+    before = {path.name: path.stat() for path in tmp_path.iterdir()}
+    assert invoke("verify", tmp_path).exit_code == 0
+    assert {path.name: path.stat() for path in tmp_path.iterdir()} == before
+
+
+def test_a_broker_is_kept_out_through_a_lock_that_may_only_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = fill(tmp_path)
+    opened = os.open
+
+    def only_read(path: Any, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *mode)
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "open", only_read)
+            result = invoke("verify", tmp_path)
+    finally:
+        journal.close()
+    assert (result.exit_code, result.stdout) == (_run.EXIT_STORAGE, "")
+    assert "in use by another broker" in result.stderr

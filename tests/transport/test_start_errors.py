@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from typer.testing import CliRunner
 
 from actors import QueueSettings
 from actors.storage import Storage
+from journal import OsFiles
 from transport import Broker, BrokerConfig, LocalProtocolError
 from transport.address import Address
 from transport.cli.app import app
@@ -45,6 +49,30 @@ def damaged(folder: Path) -> list[str]:
 def no_folder(folder: Path) -> list[str]:
     (folder / "file").write_text("x")
     return [*FREE, "--data", str(folder / "file" / "data")]
+
+
+def a_file(folder: Path) -> list[str]:
+    (folder / "lines.txt").write_text("x")
+    return [*FREE, "--data", str(folder / "lines.txt")]
+
+
+def failing(name: str, number: int) -> Callable[[Path], list[str]]:
+    """A start on a disk that refuses one operation."""
+
+    def fail(folder: Path) -> list[str]:
+        def refuse(*_arguments: Any, **_options: Any) -> Any:
+            raise OSError(number, os.strerror(number))
+
+        patched = pytest.MonkeyPatch()
+        patched.setattr(OsFiles, name, refuse)
+        KEPT.append(SimpleNamespace(close=patched.undo))
+        return [*FREE, "--data", str(folder / "d")]
+
+    return fail
+
+
+full = failing("write", errno.ENOSPC)
+forbidden = failing("names", errno.EACCES)
 
 
 def written(text: bytes) -> Callable[[Path], list[str]]:
@@ -83,7 +111,10 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     ),
     "a directory that another broker has": (locked, 74, "d cannot be opened: .*another"),
     "a damaged journal": (damaged, 74, "cannot be opened: .*penstock journal"),
-    "a directory that cannot be made": (no_folder, 74, "Not a directory"),
+    "a directory below a file": (no_folder, 2, "file is a file and not a directory"),
+    "a file for a directory": (a_file, 2, "lines.txt is a file and not a directory"),
+    "a directory on a disk that is full": (full, 74, "d cannot be opened: .*No space left on device.*start again"),
+    "a directory that may not be read": (forbidden, 74, "d cannot be opened: .*Permission denied"),
 }  # fmt: skip
 
 

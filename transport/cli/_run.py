@@ -10,11 +10,13 @@ from typing import Any, NoReturn
 
 import typer
 
-from actors.errors import StorageError
+from actors.errors import NoStorageError, StorageError
 from transport.errors import BrokerError, ConnectionLostError, TransportError
 
 EXIT_FAILED = 1
 """The broker refused, or could not be reached in time, or the input could not be read."""
+EXIT_USAGE = 2
+"""Wrong usage, or a setting that cannot be; nothing was started, and nothing written."""
 EXIT_STORAGE = 74
 """The journal failed, is damaged, or belongs to another broker; EX_IOERR of sysexits.h, so that a supervisor can tell it from a refusal."""
 SIGNAL_EXIT_BASE = 128
@@ -50,7 +52,13 @@ def failures() -> tuple[type[Exception], ...]:
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
     tell(verb, explain(error))
-    raise typer.Exit(EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED) from error
+    raise typer.Exit(_code(error)) from error
+
+
+def _code(error: Exception) -> int:
+    if isinstance(error, NoStorageError):
+        return EXIT_USAGE
+    return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED
 
 
 def tell(verb: str, text: str) -> None:

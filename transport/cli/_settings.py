@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transport.cli._run import tell
+from transport.cli._run import EXIT_USAGE, tell
 from transport.settings import (
     CONFIG_VARIABLE,
     FLAG,
@@ -25,8 +25,6 @@ from transport.settings import (
 if TYPE_CHECKING:
     from transport.settings_sources import Resolved
 
-EXIT_USAGE = 2
-"""A setting that cannot be is wrong usage, wherever it was given; nothing was started."""
 EPILOG = (
     "Every option can also stand in the settings file or the environment, as PENSTOCK_ and its name in capitals: "
     "docs/configuration.md. The command line goes before the environment, and that before the file."

@@ -16,14 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="Look a stopped broker's journal ov
 
 Directory = Annotated[
     Path,
-    typer.Argument(
-        metavar="DIR",
-        help="The broker's --data directory.",
-        exists=True,
-        file_okay=False,
-        readable=True,
-        resolve_path=False,
-    ),
+    typer.Argument(metavar="DIR", help="The broker's --data directory."),
 ]
 
 

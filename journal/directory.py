@@ -1,0 +1,86 @@
+"""Having a directory to oneself: a journal makes it and locks it, and who only looks makes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from journal.durable import make_directory
+from journal.errors import JournalFailedError, JournalLockedError, JournalMissingError
+from journal.files import Files
+from journal.names import LOCK, is_part
+
+IS_A_FILE = "is a file and not a directory: name the directory that holds the journal"
+
+
+def claim(directory: Path, files: Files) -> int:
+    """Lock a directory, made if need be and durable then; returns the lock.
+
+    Raises:
+        JournalMissingError: it, or one above it, is a file.
+        JournalLockedError: it is open elsewhere.
+        JournalFailedError: the file system refuses.
+    """
+    try:
+        made_in = make_directory(files, directory, {LOCK})
+        held = files.lock(directory / LOCK)
+    except BlockingIOError:
+        raise JournalLockedError(directory) from None
+    except NotADirectoryError:
+        raise JournalMissingError(_file_of(directory, files), IS_A_FILE) from None
+    except OSError as error:
+        raise JournalFailedError(error) from error
+    try:
+        # Every level that was just made must be as durable as what is written below it.
+        for parent in made_in:
+            files.sync_directory(parent)
+    except OSError as error:
+        files.close(held)
+        raise JournalFailedError(error) from error
+    return held
+
+
+def _file_of(directory: Path, files: Files) -> Path:
+    """Which part of a path is no directory."""
+    for path in reversed((directory, *directory.parents)):
+        try:
+            files.names(path)
+        except NotADirectoryError:
+            return path
+        except OSError:
+            continue
+    return directory
+
+
+def require_journal(directory: Path, files: Files) -> None:
+    """See that there is something to look at; nothing is changed.
+
+    Raises:
+        JournalMissingError: there is nothing.
+    """
+    try:
+        names = files.names(directory)
+    except FileNotFoundError:
+        raise JournalMissingError(directory, "does not exist") from None
+    except NotADirectoryError:
+        raise JournalMissingError(directory, IS_A_FILE) from None
+    except OSError:
+        # What cannot be read may be one; whoever looks says why it cannot.
+        return
+    if not any(map(is_part, names)):
+        raise JournalMissingError(directory, "holds no journal: name the directory that is the broker's --data")
+
+
+def lock(directory: Path, files: Files, *, make: bool) -> int | None:
+    """Take the directory's lock; None where it cannot be (it is read-only, for one), which keeps nobody from looking.
+
+    Without ``make`` nothing is written. Where the file of the lock is not there, no broker has it.
+
+    Raises:
+        JournalLockedError: a broker has it; what it is writing would look like damage.
+    """
+    try:
+        return files.lock(directory / LOCK, make=make)
+    except BlockingIOError:
+        raise JournalLockedError(directory) from None
+    except OSError:
+        return None
