@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -169,9 +170,13 @@ def test_a_directory_that_is_not_there_holds_no_journal(tmp_path: Path) -> None:
         verify(tmp_path / "none")
 
 
-def test_a_directory_that_cannot_be_read_is_a_finding() -> None:
+def test_a_directory_that_cannot_be_read_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> list[str]:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
     disk = used(3)
-    (finding,) = verify(DIRECTORY, FaultyFiles(disk, Fault(0, Kind.ERROR, "names")))
+    monkeypatch.setattr(disk, "names", refuse)
+    (finding,) = verify(DIRECTORY, disk)
     assert finding.fatal
     assert "it cannot be read" in finding.text
 
