@@ -8,6 +8,7 @@ from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
 from streams.errors import FAILURES, StreamClosedError
+from streams.last_task import LastTask
 from streams.supervision import Decider
 
 M = TypeVar("M")
@@ -351,7 +352,9 @@ class Materialization:
             await asyncio.wait(tuple(self._endings))  # each has its own deadlines
         while self._end_hooks:  # one may come while others are at work
             hooks, self._end_hooks = self._end_hooks, []
-            endings = {self.loop.create_task(self._end(hook), name=name) for hook, name in hooks}
+            endings: set[asyncio.Task[Any]] = {
+                LastTask(self._end(hook), loop=self.loop, name=name) for hook, name in hooks
+            }
             await self._wait_for(endings, "on_end callbacks")
 
     async def _end(self, hook: Callable[[], Awaitable[None] | None]) -> None:
@@ -368,6 +371,9 @@ class Materialization:
             return
         _, late = await asyncio.wait(tuple(tasks), timeout=STOP_TIMEOUT)
         if late:
+            for task in late:
+                if isinstance(task, LastTask):
+                    task.release()
             names = ", ".join(sorted(task.get_name() for task in late))
             self.report(f"{what} of a stream have not ended {STOP_TIMEOUT:g} s after it", TimeoutError(names))
 
@@ -422,7 +428,7 @@ class Part(Materialization):
             return
         run._parts.discard(self)
         if self._tasks or self._end_hooks or self._parts or self._endings:
-            task = self.loop.create_task(self._settle(), name="the end of a part of a stream")
+            task = LastTask(self._settle(), loop=self.loop, name="the end of a part of a stream")
             run._endings.add(task)
             task.add_done_callback(run._endings.discard)
         else:

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar, cast, get_origin
 
 from streams.blocked_loop import unwatch, watch
 from streams.errors import SURE_OPERATORS, StreamTooDeepError, add_place, storable
+from streams.last_task import LastTask
 from streams.materialize import Materialization
 
 M = TypeVar("M")
@@ -178,7 +179,7 @@ def start(
         sink, value = assemble(m)
     except BaseException as error:
         m.cancel()
-        _keep(loop.create_task(m._settle(), name=f"undo of stream {name}"))
+        _keep(LastTask(m._settle(), loop=loop, name=f"undo of stream {name}"))
         if (too_deep := _too_deep(error, name)) is not None:
             raise too_deep from None
         raise
@@ -189,7 +190,8 @@ def start(
     m._over = result
     if loop.get_debug():
         watch(m)
-    supervisor = loop.create_task(_supervise(m, sink, result, name), name=f"stream {name}")
+    supervisor = LastTask(_supervise(m, sink, result, name), loop=loop, name=f"stream {name}")
+    supervisor.release()
     supervisor.add_done_callback(lambda _task: _make_good(m, sink, result, name))
     _keep(supervisor)
     return Running(m, result, value, name)
@@ -205,7 +207,7 @@ def _make_good(m: Materialization, sink: asyncio.Future[M], result: asyncio.Futu
     """A supervisor that was cancelled before its first step has done nothing: a loop that shuts down now must not wait for ever."""
     if not result.done():
         m.shut_down()
-        _keep(m.loop.create_task(_stop(m, sink, result, name, interrupted=True), name=f"stop of stream {name}"))
+        _keep(LastTask(_stop(m, sink, result, name, interrupted=True), loop=m.loop, name=f"stop of stream {name}"))
 
 
 def _keep(task: asyncio.Task[None]) -> None:
@@ -222,6 +224,10 @@ async def _supervise(m: Materialization, sink: asyncio.Future[M], result: asynci
         interrupted = error
         m.shut_down()
         sink.cancel()
+    # From here on its deadlines end it, and not a loop that shuts down meanwhile.
+    task = asyncio.current_task()
+    if isinstance(task, LastTask):
+        task.protect()
     await _stop(m, sink, result, name, interrupted=interrupted is not None)
     if interrupted is not None:
         raise interrupted
