@@ -53,6 +53,11 @@ class Newest(NamedTuple):
         return (self.first_lsn, self.segment_id) not in found and all(first <= self.first_lsn for first, _ in found)
 
 
+def left_open(problem: str) -> str:
+    """What nobody can tell where the note is there and is not whole; ``problem`` is why it is not."""
+    return f"{problem}; so it cannot be told whether the newest segment is gone: if it is, what it held is lost"
+
+
 def write_newest(files: Files, directory: Path, newest: Newest) -> None:
     """Have it durable; OSError as the file system raises it."""
     packed = _NOTE.pack(MAGIC, VERSION, 0, *newest)

@@ -18,7 +18,7 @@ from journal.files import Files
 from journal.format import CLOSED, FIRST_LSN, LOG, Checkpoint, SegmentFacts, StreamRows
 from journal.index import add_row, load_summary, rows_by_scan, save_index
 from journal.names import ASIDE, NEWEST, is_spare, parse_index, parse_segment, segment_name, stem_of
-from journal.newest import Newest, read_newest, write_newest
+from journal.newest import Newest, left_open, read_newest, write_newest
 from journal.options import JournalOptions
 from journal.reclaim import discard
 from journal.scan import ScannedRecord, SegmentScan
@@ -128,7 +128,7 @@ class _Recovery:
         try:
             newest = read_newest(self._files, self._directory)
         except (FormatError, OSError) as error:
-            self._report(f"{self._directory / NEWEST}: {error}; it was made again")
+            self._report(f"{self._directory / NEWEST}: {left_open(str(error))}. The note was made again")
             return None
         if newest is not None and newest.is_missing(self._found):
             raise JournalDamagedError(newest.path(self._directory), 0, "the file is missing; it was the newest segment")

@@ -29,7 +29,7 @@ from journal.format import (
     pack_segment_header,
 )
 from journal.judgement import Expected, Finding, expectations, judge
-from journal.names import ASIDE, checkpoint_name, index_name, segment_name, stem_of
+from journal.names import ASIDE, NEWEST, checkpoint_name, index_name, segment_name, stem_of
 from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
 from journal.scan import ScannedRecord, SegmentScan
@@ -60,6 +60,7 @@ def repair(directory: Path, files: Files | None = None, begin: Callable[[], None
         begin: called before anything is changed, where something has to be.
 
     Returns: what was done; nothing where `verify` finds nothing that the next start does not mend by itself, and never nothing elsewhere.
+    Of a note of the newest segment that is not whole it speaks in any case: what is lost with it nobody can tell.
 
     Raises:
         JournalMissingError: there is no journal.
@@ -71,11 +72,14 @@ def repair(directory: Path, files: Files | None = None, begin: Callable[[], None
     require_journal(directory, files)
     held = lock(directory, files, make=True)
     try:
-        before = [finding for finding in findings(directory, files) if finding.fatal]
+        found = list(findings(directory, files))
+        before = [finding for finding in found if finding.fatal]
+        # It does not refuse the start, and what may be lost with it has to be said all the same.
+        said = [f"{each.file}: {each.text}; the note is made again" for each in found if each.file.name == NEWEST]
         if not before:
-            return []
+            return said
         begin()
-        said = _Repair(directory, files).run()
+        said += _Repair(directory, files).run()
         said += _unsaid(before, said)
         left = next((finding for finding in findings(directory, files) if finding.fatal), None)
         if left is not None:

@@ -10,6 +10,7 @@ from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
 from journal.names import ASIDE, NEWEST
+from journal.newest import left_open
 from journal.survey import Survey, look
 
 
@@ -46,7 +47,7 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
         if file.checkpoint is None:
             yield Finding(file.path, 0, f"this is no whole checkpoint: {file.problem}", fatal=age == 0)
     if survey.note_problem:
-        yield Finding(directory / NEWEST, 0, f"this is no whole note: {survey.note_problem}", fatal=False)
+        yield Finding(directory / NEWEST, 0, f"this is no whole note: {left_open(survey.note_problem)}", fatal=False)
     for path in survey.gone:
         yield Finding(path, 0, "the file is gone, and what is in it is needed", fatal=True)
     for path in survey.unlisted:

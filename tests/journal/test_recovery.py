@@ -14,6 +14,7 @@ from journal import (
     JournalLockedError,
     JournalOptions,
     OsFiles,
+    repair,
     verify,
 )
 from journal.format import pack_record
@@ -305,11 +306,15 @@ def test_a_note_of_the_newest_segment_that_cannot_be_read_is_made_again() -> Non
 
     disk = written(b"x").disk.restart()
     files = Unreadable(disk)
-    assert [(found.file.name, found.fatal) for found in verify(DIRECTORY, files)] == [(NEWEST, False)]
+    (found,) = verify(DIRECTORY, files)
+    (said,) = repair(DIRECTORY, files)
     again = Opened(files)
     assert again.replayed == [(1, 1, b"x")]
+    assert (found.file.name, found.fatal) == (NEWEST, False)
+    for text in (found.text, said, *again.reports):
+        assert "Input/output error; so it cannot be told whether the newest segment is gone" in text
+    assert "The note was made again" in again.reports[0]
     assert len(again.reports) == 1
-    assert "Input/output error; it was made again" in again.reports[0]
 
 
 def test_a_directory_in_use_is_refused_until_it_is_let_go(tmp_path: Path) -> None:
