@@ -7,6 +7,7 @@ When the connection goes, whatever way, the queue takes everything back.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from typing import Protocol as TypingProtocol
 
@@ -73,7 +74,10 @@ class ReceiveFromQueuePublisher(LoopActor):
 
     def on_start(self) -> None:
         """Make the receiver known to the queue."""
-        self._queue.tell(AttachReceiver(self.actor_ref))
+        # It may end before it has heard of this one.
+        self.watch(self._queue, self._queue_ended)
+        with suppress(ActorDeadError):
+            self._queue.tell(AttachReceiver(self.actor_ref))
 
     def on_stop(self) -> None:
         """The connection is gone: everything it holds goes back at once."""
@@ -150,6 +154,12 @@ class ReceiveFromQueuePublisher(LoopActor):
             self._asked_messages += messages
             self._asked_bytes += size
             self._queue.tell(ReceiveMessages(self.actor_ref, messages, size))
+
+    def _queue_ended(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+        else:
+            self._end("internal-error", "the queue failed for good, with what it held")
 
     def _end(self, code: str, text: str) -> None:
         if not self._ended:

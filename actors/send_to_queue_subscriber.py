@@ -8,6 +8,7 @@ little of a queue's room, and a busy one soon has enough to keep its connection 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import Any
 from typing import Protocol as TypingProtocol
 
@@ -136,7 +137,10 @@ class SendToQueueSubscriber(LoopActor):
 
     def on_start(self) -> None:
         """Make the sender known to the queue."""
-        self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage, self._temporary))
+        # It may end before it has heard of this one.
+        self.watch(self._queue, self._queue_ended)
+        with suppress(ActorDeadError):
+            self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage, self._temporary))
 
     def on_stop(self) -> None:
         """The connection is gone: the queue gets back what room was granted and not used."""
@@ -198,6 +202,12 @@ class SendToQueueSubscriber(LoopActor):
         messages, size = self._messages.due(), self._bytes.due()
         if messages or size:
             self._queue.tell(RequestCapacity(self.actor_ref, messages, size))
+
+    def _queue_ended(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+        else:
+            self._end("internal-error", "the queue failed for good, with what it held")
 
     def _end(self, code: str, text: str) -> None:
         if not self._ended:

@@ -7,6 +7,7 @@ what is in it under the client's demand. Only the queue reads what it stores: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as TypingProtocol
@@ -139,11 +140,14 @@ class SubscriptionPublisher(LoopActor):
     def on_start(self) -> None:
         """Open the subscription."""
         o = self._options
-        self._queue.tell(
-            OpenSubscription(
-                self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client
+        # It may end before it has heard of this one.
+        self.watch(self._queue, self._queue_ended)
+        with suppress(ActorDeadError):
+            self._queue.tell(
+                OpenSubscription(
+                    self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client
+                )
             )
-        )
 
     def on_stop(self) -> None:
         """The connection is gone; reservations stay."""
@@ -294,6 +298,12 @@ class SubscriptionPublisher(LoopActor):
             self._fetching = None
         text = message.text if message.request is None else f"request {message.request}: {message.text}"
         self._port.refused(message.code, text, close=False)
+
+    def _queue_ended(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end("queue-deleted", "the queue was deleted, and the subscription with it")
+        else:
+            self._end("internal-error", "the queue failed for good, with what it held")
 
     def _end(self, code: str, text: str) -> None:
         if not self._ended:

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from pykka import ActorDeadError
+
 from actors import PurgeQueue, QueueError, ReleaseSubscription, ask
+from actors.errors import QueueGoneError
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from transport.field_checks import MAX_INTEGER
 from transport.frames import MAX_BODY_BYTES
@@ -90,17 +93,17 @@ async def _queue_delete(broker: Broker, arguments: Options) -> Any:
 
 async def _queue_purge(broker: Broker, arguments: Options) -> Any:
     name = _string(arguments, "name")
-    return {"name": name, "purged": await _ask(broker.queues.get(name), PurgeQueue())}
+    return {"name": name, "purged": await _ask(broker, name, PurgeQueue())}
 
 
 async def _subscription_release(broker: Broker, arguments: Options) -> Any:
     queue, name = _string(arguments, "queue"), _string(arguments, "name")
-    return {"queue": queue, "name": name, "released": await _ask(broker.queues.get(queue), ReleaseSubscription(name))}
+    return {"queue": queue, "name": name, "released": await _ask(broker, queue, ReleaseSubscription(name))}
 
 
 async def _subscription_delete(broker: Broker, arguments: Options) -> Any:
     queue, name = _string(arguments, "queue"), _string(arguments, "name")
-    released = await _ask(broker.queues.get(queue), ReleaseSubscription(name, delete=True))
+    released = await _ask(broker, queue, ReleaseSubscription(name, delete=True))
     return {"queue": queue, "name": name, "released": released}
 
 
@@ -144,9 +147,15 @@ async def _durable(broker: Broker) -> None:
         await broker.queues.durable()
 
 
-async def _ask(queue: Any, message: Any) -> Any:
-    async with asyncio.timeout(ANSWER_TIMEOUT):
-        return await ask(queue, message)
+async def _ask(broker: Broker, name: str, message: Any) -> Any:
+    queue = broker.queues.get(name)
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            return await ask(queue, message)
+    except ActorDeadError as error:
+        if broker.queues.known(name) is queue:
+            raise
+        raise QueueGoneError from error
 
 
 def _string(arguments: Options, name: str) -> str:

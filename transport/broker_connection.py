@@ -215,10 +215,13 @@ class ReceivingPort(Port):
 
     def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
-        self._broker = broker
-        self._queue = hello.queue or ""
+        name = hello.queue or ""
         self._demand = CumulativeDemand()
-        self.actor = ReceiveFromQueuePublisher.start(broker.queues.get_or_create(self._queue), self)
+        queue = broker.queues.get_or_create(name)
+        # Of the queue that is there now: when it answers, another may have its name, or none.
+        self._visibility_timeout = broker.queues.settings_of(name).visibility_timeout
+        self._id_prefix = broker.id_prefix(name)
+        self.actor = ReceiveFromQueuePublisher.start(queue, self)
 
     def received(self, frame: wire.Frame) -> None:
         """REQUEST, ACK, NACK, EXTEND, CANCEL."""
@@ -238,10 +241,9 @@ class ReceivingPort(Port):
 
     def attached(self, waiting: bool) -> None:
         """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
-        timeout = self._broker.queues.settings_of(self._queue).visibility_timeout
-        prefix = self._broker.id_prefix(self._queue)
+        visibility_ms = round(self._visibility_timeout * 1000)
         self._connection.welcome(
-            {"visibility_timeout_ms": round(timeout * 1000), "id_prefix": prefix, "waiting": waiting}
+            {"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": waiting}
         )
 
     def deliver(self, message: ReceivedMessages) -> None:
@@ -262,14 +264,15 @@ class SubscribingPort(Port):
 
     def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
         self._connection = connection
-        self._broker = broker
-        self._queue = hello.queue or ""
+        name = hello.queue or ""
         self._demand = CumulativeDemand()
         options = _subscription_options(hello)
-        self._created = self._queue not in broker.queues
+        self._created = name not in broker.queues
         if not options.may_make_queue:
-            broker.queues.get(self._queue)
-        self.actor = SubscriptionPublisher.start(broker.queues.get_or_create(self._queue), options, self)
+            broker.queues.get(name)
+        queue = broker.queues.get_or_create(name)
+        self._id_prefix = broker.id_prefix(name)
+        self.actor = SubscriptionPublisher.start(queue, options, self)
 
     def received(self, frame: wire.Frame) -> None:
         """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
@@ -296,7 +299,7 @@ class SubscribingPort(Port):
             "base": message.base,
             "high": message.high,
             "high_water": message.high_water,
-            "id_prefix": self._broker.id_prefix(self._queue),
+            "id_prefix": self._id_prefix,
             "created": self._created,
         }
         self._connection.welcome(facts)
