@@ -14,6 +14,11 @@ NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i")
 """What is left of a batch without ids, keys and headers when its payloads were handed over."""
 
 
+SPARED = 2
+RUNS = re.compile(b"\0+|\2+")
+"""Messages in a row that are not answered, by the mark of each: none, or `SPARED`."""
+
+
 class Settlement(TypingProtocol):
     """Where answers go: the session that delivered."""
 
@@ -40,6 +45,7 @@ class DeliveredBatch:
         generation: the connection they came on; answers on a later one are void.
         unsettled: how many of them are not answered yet.
         answered: a byte for each, 1 where it is answered by itself.
+        spared: indexes of those that the stream has passed by: at its end that is no failure. None for none.
     """
 
     __slots__ = (
@@ -55,6 +61,7 @@ class DeliveredBatch:
         "nbytes",
         "possibly_replayed",
         "queue",
+        "spared",
         "unsettled",
     )
 
@@ -71,6 +78,7 @@ class DeliveredBatch:
         self.nbytes = frame.batch.nbytes
         self.unsettled = self._count = len(frame.batch)
         self.answered = bytearray(self._count)
+        self.spared: set[int] | None = None
         self._settlement = settlement
         self._id_prefix = id_prefix
 
@@ -116,9 +124,18 @@ class DeliveredBatch:
         if self.unsettled:
             self.give_back()
 
-    def unanswered(self) -> list[tuple[int, int]]:
-        """First number and count of each run of messages that are not answered."""
-        return [(self.first + run.start(), len(run[0])) for run in re.finditer(b"\0+", self.answered)]
+    def __passed_by__(self) -> None:
+        """The stream ends before it, and has not worked on it."""
+        self.spared = set(range(self._count))
+
+    def unanswered(self) -> list[tuple[int, int, bool]]:
+        """First number and count of each run of messages that are not answered, and whether the stream has passed by them."""
+        if not self.unsettled:
+            return []
+        marks = bytearray(self.answered)
+        for index in self.spared or ():
+            marks[index] = marks[index] or SPARED
+        return [(self.first + run.start(), len(run[0]), marks[run.start()] == SPARED) for run in RUNS.finditer(marks)]
 
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before."""
@@ -150,7 +167,7 @@ class Delivery:
         return f"Delivery({self._batch.queue!r}, {self.sequence}, {self.payload!r:.60})"
 
     def acknowledge(self) -> None:
-        """It is done and is never delivered again; without effect the second time."""
+        """It is done and is never delivered again; without effect the second time, and when its run is over: see `Receiver`."""
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch.answered[index] = 1
@@ -172,6 +189,12 @@ class Delivery:
             batch.answered[index] = 1
             batch.unsettled -= 1
             batch._settlement.reject(batch, batch.first + index, 1, 0.0, False)
+
+    def __passed_by__(self) -> None:
+        """The stream ends before it, and has not worked on it. Who has it by another way may still acknowledge it."""
+        batch = self._batch
+        batch.spared = batch.spared or set()
+        batch.spared.add(self._index)
 
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before."""

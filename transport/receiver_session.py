@@ -21,7 +21,8 @@ DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
 class ReceiverSession:
     """The state of one receiver.
 
-    ``notify`` is called when the first answer since the last `answers` waits to leave.
+    ``notify`` is called when the first answer since the last `answers` waits to leave, ``late`` with the number of a message that is
+    acknowledged after the `end`.
 
     Attributes:
         generation: which connection this is; answers to an earlier one's deliveries are void.
@@ -37,10 +38,12 @@ class ReceiverSession:
         "_free_bytes",
         "_held",
         "_in_flight",
+        "_late",
         "_limit",
         "_max_bytes",
         "_nacks",
         "_notify",
+        "_over",
         "_pending",
         "_requested",
         "_requested_bytes",
@@ -59,12 +62,15 @@ class ReceiverSession:
         notify: Callable[[], None],
         max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES,
         limit: int | None = None,
+        late: Callable[[int], None] = lambda _number: None,
     ) -> None:
         self.queue = queue
         self._strategy = strategy
         self._max_bytes = max_in_flight_bytes
         self._limit = limit
         self._notify = notify
+        self._late = late
+        self._over = False
         self._pending = False
         self.generation = 0
         self.id_prefix = b""
@@ -159,6 +165,8 @@ class ReceiverSession:
     def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
         """Acknowledge ``count`` messages from ``first`` on; runs in order join into one range."""
         if batch.generation != self.generation:
+            if self._over:
+                self._late(first)
             return
         if first == self._ack_next:
             self._ack_next += count
@@ -184,12 +192,15 @@ class ReceiverSession:
             self._settled(batch)
         self._note_pending()
 
-    def reject_all(self, failed: bool) -> None:
-        """Give everything back that is not answered, at the end."""
-        for batch in list(self._held):
-            for first, count in batch.unanswered():
-                batch.unsettled -= count
-                self.reject(batch, first, count, 0.0, failed)
+    def end(self, failed: bool) -> None:
+        """Give everything back that is not answered: the run is over, and what is said from here on comes too late."""
+        for batch in self._held:
+            for first, count, spared in batch.unanswered():
+                self._nacks.setdefault((0, failed and not spared), []).append((first, count))
+                self._in_flight -= count
+        self._held = {}
+        self.generation += 1
+        self._over = True
 
     def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
         """Ask for more time."""

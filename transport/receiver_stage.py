@@ -52,7 +52,12 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._loop = materialization.loop
         self._receiver = receiver
         self.session = ReceiverSession(
-            receiver.queue_name, receiver.strategy, self._schedule_turn, receiver.max_in_flight_bytes, receiver.limit
+            receiver.queue_name,
+            receiver.strategy,
+            self._schedule_turn,
+            receiver.max_in_flight_bytes,
+            receiver.limit,
+            self._note_late,
         )
         self.link = BrokerLink(receiver.addresses, self._hello, self, receiver.reconnect)
         self._downstream: Subscriber[T] | None = None
@@ -70,6 +75,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._handed_on = False
         self._idle_extensions = 0
         self._waits = False
+        self._late_noted = False
         self._closed = self._loop.create_future()
 
     # What an element is
@@ -119,13 +125,13 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         self._downstream = None
         self._give_back()
         self._stop_extending()
+        # What was handed on and is not answered has failed, unless the program has just ended the stream. What is still on its
+        # way here nobody has tried.
+        self.session.end(failed=not self._m.cancelled)
         if not self._started or self._closed.done():
             return
         self._ended = True
         if self.link.is_open:
-            # What was handed on and is not answered has failed, unless the program has just ended the stream. What is still on its
-            # way here nobody has tried.
-            self.session.reject_all(failed=not self._m.cancelled)
             self._send_answers()
             self.link.send(Cancel(failed=False))
             self.link.finish()
@@ -205,6 +211,17 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
                 self._receiver.on_waiting(waiting)
             except Exception as error:  # noqa: BLE001 - the program's own failure fails its stream, not the connection
                 self._fail(error)
+
+    def _note_late(self, number: int) -> None:
+        """A program that keeps deliveries longer than their run would have to find out why they come again."""
+        if not self._late_noted:
+            self._late_noted = True
+            logger.warning(
+                "queue %s: message %d was acknowledged when the run of its receiver was over; it has gone back to the queue, and comes "
+                "again. Acknowledge within the stream or its loop (docs/failures.md). Further ones of this run are not reported",
+                self._receiver.queue_name,
+                number,
+            )
 
     def _schedule_turn(self) -> None:
         if not self._turn_scheduled:

@@ -80,6 +80,8 @@ class TakeWhile(Stage[T, T], Generic[T]):
             self._push(element)
             return
         if not self._inclusive:
+            if (passed_by := getattr(type(element), "__passed_by__", None)) is not None:
+                passed_by(element)  # it may be somebody's to know that nothing was done with it
             self._complete_early()
         elif not self._done:
             # As in Take: decided before the push, signalled after it.
