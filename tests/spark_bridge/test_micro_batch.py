@@ -237,5 +237,6 @@ def test_an_acknowledgement_does_not_wait_for_a_broker_that_is_asked_for_message
     silent.arrived.set()
     other.ready = 1
     stage.plan(wait_ms=FOREVER_MS)
+    stage.ledgers_are_idle()
     stage.ledgers.settle()
     assert silent.committed == 5
