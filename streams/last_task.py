@@ -14,6 +14,9 @@ class LastTask(asyncio.Task[M]):
     ``asyncio.run`` cancels all tasks as soon as its main function is left, and that may be before a run which the program has cancelled
     is at its end: ``asyncio.gather`` does not wait for all that it has cancelled. A receiver that was cut short then would lose its
     connection with its last word unsaid. So the loop waits for such a task, which has a deadline of its own.
+
+    Who shuts a loop down cancels its tasks while it does not run. What comes while it runs is meant for this task alone:
+    ``asyncio.timeout`` cancels the task that it is in.
     """
 
     _protected = True
@@ -30,8 +33,17 @@ class LastTask(asyncio.Task[M]):
             super().cancel()
 
     def cancel(self, msg: Any = None) -> bool:
-        """Cancels it where it is not protected; else that waits until `release`."""
-        if self._protected:
+        """Cancels it, but not where it is protected and its loop shuts down: that waits until `release`."""
+        if self._protected and not _is_running():
             self._asked = True
             return not self.done()
         return super().cancel(msg)
+
+
+def _is_running() -> bool:
+    """Whether a loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

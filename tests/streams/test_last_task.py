@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -98,15 +99,40 @@ def test_last_work_that_hangs_does_not_keep_a_loop_from_shutting_down(
 
 
 @pytest.mark.event_loop
-def test_a_last_task_is_cancelled_when_its_time_is_over_and_not_before() -> None:
-    async def main() -> None:
-        task = LastTask(asyncio.Event().wait(), loop=asyncio.get_running_loop())
+def test_a_last_task_is_cancelled_when_its_time_is_over_and_not_when_the_loop_shuts_down() -> None:
+    loop = asyncio.new_event_loop()
+    try:
+        task = LastTask(asyncio.Event().wait(), loop=loop)
         assert task.cancel()
-        await asyncio.wait((task,), timeout=0.01)
+        loop.run_until_complete(some_turns())
         assert not task.done()
         task.release()
-        await asyncio.wait((task,))
+        loop.run_until_complete(some_turns())
         assert task.cancelled()
         assert not task.cancel()
+    finally:
+        loop.close()
+
+
+@pytest.mark.event_loop
+@pytest.mark.parametrize("interrupted", [True, False], ids=["while the loop shuts down", "while it goes on"])
+def test_a_timeout_in_the_last_work_holds(interrupted: bool) -> None:
+    late: list[bool] = []
+
+    async def work() -> None:
+        try:
+            async with asyncio.timeout(0):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            late.append(True)
+
+    async def main() -> None:
+        running = with_last_work([], work).to(Sink.ignore()).run()
+        await asyncio.sleep(0)
+        running.cancel()
+        if not interrupted:
+            with suppress(asyncio.CancelledError):
+                await running
 
     asyncio.run(main())
+    assert late == [True]
