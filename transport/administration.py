@@ -15,8 +15,15 @@ from typing import Any, NoReturn, Self
 
 from transport.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.client import Backoff
-from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
-from transport.frames import FrameDecoder, RawFrame
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+    TransportError,
+    UnreadError,
+)
+from transport.frames import FrameDecoder, Part, RawFrame
 from transport.names import check_name
 from transport.protocol import Protocol, Side
 from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
@@ -31,6 +38,12 @@ READ_BYTES = 64 * 1024
 """One read from the socket; answers are small."""
 PAGE_ROWS = 500
 """Rows of a list asked for at a time."""
+MAX_LIST_BYTES = 128 * 1024 * 1024
+"""Of all pages of a list together: some 180,000 queues, ten times what a broker has by default; in memory a few times as much."""
+LIST_TIMEOUTS = 6
+"""All pages of a list have so many times what one command has, however many they are."""
+MAX_UNSENT_BYTES = 64 * 1024
+"""Bytes, a few thousand answers to PING, that may wait for a broker that reads nothing; one command is under way at a time."""
 RETRY = Backoff(minimum=0.05, maximum=1.0)
 """A person waits for these commands, so the attempts come quicker than a stream's."""
 
@@ -254,15 +267,17 @@ class Administration:
     def _unreachable(self, error: Exception) -> TransportError:
         if isinstance(error, BrokerError):
             return error
-        reason = str(error) or "no answer"
-        return ConnectionLostError(
-            f"no connection to the broker at {self.address} within {self._connect_timeout:g} s: {reason}"
-        )
+        within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
+        return ConnectionLostError(f"no connection to the broker at {self.address} {within}")
 
     # Commands
 
     async def _command(self, name: str, arguments: Facts | None = None) -> Any:
         """Send one COMMAND and wait for its RESULT's JSON value."""
+        return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
+
+    async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
+        """Send one COMMAND and wait for its RESULT's body."""
         async with self._turn:
             if self._over is not None:
                 raise ConnectionLostError(
@@ -273,14 +288,12 @@ class Administration:
             self._request += 1
             self._waiting = asyncio.get_running_loop().create_future()
             try:
-                async with asyncio.timeout(self._timeout):
-                    self._write(Command(self._request, name, arguments or {}))
+                async with asyncio.timeout(seconds):
+                    self._write(Command(self._request, name, arguments))
                     await self._writer.drain()
                     answer = await self._waiting
             except TimeoutError:
-                late = PeerTimeoutError(
-                    f"the broker at {self.address} did not answer {name} within {self._timeout:g} s"
-                )
+                late = PeerTimeoutError(f"the broker at {self.address} did not answer {name} within {seconds:.3g} s")
                 # Its answer could still come and would be taken for that of the next command.
                 self._end(late)
                 raise late from None
@@ -292,25 +305,43 @@ class Administration:
             finally:
                 self._waiting = None
         assert isinstance(answer, Result)
-        try:
-            return json.loads(answer.json or b"null")
-        except ValueError as error:
-            raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
+        return answer.json
 
     async def _list(self, command: str, what: str) -> list[Facts]:
-        """All rows of a list, page after page; a broker of before gives them at once."""
+        """All rows of a list, page after page; a broker of before gives them at once.
+
+        What `next` is like is the broker's business: pages without end are known by one that comes again or is empty, bytes, or time.
+        """
+        clock = asyncio.get_running_loop().time
         rows: list[Facts] = []
         page: Facts = {"limit": PAGE_ROWS}
+        seen: set[str] = set()
+        size = 0
+        deadline = clock() + LIST_TIMEOUTS * self._timeout
         while True:
-            answer = await self._command(command, page)
+            left = deadline - clock()
+            if left <= 0:
+                whole = LIST_TIMEOUTS * self._timeout
+                raise PeerTimeoutError(f"{len(rows)} {what} came within {whole:g} s, not all: allow a longer timeout")
+            body = await self._ask(command, page, min(self._timeout, left))
+            size += len(body)
+            if size > MAX_LIST_BYTES:
+                raise RemoteProtocolError(
+                    f"the broker's list of {what} exceeds {MAX_LIST_BYTES} bytes: {size} have come"
+                )
+            answer = _parsed(command, body)
             if not isinstance(answer, dict):
                 return self._objects(answer, what)
-            rows += self._objects(answer.get("rows"), what)
+            more = self._objects(answer.get("rows"), what)
+            rows += more
             following = answer.get("next")
             if following is None:
                 return rows
-            if not isinstance(following, str) or following == page.get("after"):
+            if not isinstance(following, str):
                 self._bad_answer(what, answer)
+            if following in seen or not more:
+                raise RemoteProtocolError(f"the broker's list of {what} has no end: a page leads back, or has no row")
+            seen.add(following)
             page["after"] = following
 
     def _objects(self, answer: object, what: str) -> list[Facts]:
@@ -324,9 +355,10 @@ class Administration:
 
     # The socket
 
-    def _write(self, frame: Frame) -> None:
+    def _write(self, frame: Frame) -> asyncio.WriteTransport:
         assert self._writer is not None
         self._writer.writelines(encode(frame))
+        return self._writer.transport
 
     async def _receive(self, reader: asyncio.StreamReader) -> list[RawFrame]:
         data = await reader.read(READ_BYTES)
@@ -349,7 +381,11 @@ class Administration:
         """Act on one frame; True when it was WELCOME."""
         frame = self._protocol.receive(raw)
         if isinstance(frame, Ping):
-            self._write(Pong(frame.token))
+            transport = self._write(Pong(frame.token))
+            unsent = transport.get_write_buffer_size()
+            if unsent > MAX_UNSENT_BYTES:
+                transport.abort()
+                raise UnreadError(f"{unsent} bytes wait for a broker that reads none; the limit is {MAX_UNSENT_BYTES}")
         elif isinstance(frame, Welcome):
             self.epoch = frame.epoch
             self._decoder.max_frame_bytes = self._protocol.largest_frame
@@ -394,6 +430,13 @@ class Administration:
 def _milliseconds(seconds: float | None) -> int | None:
     """What the protocol has; a time that rounds to none is the shortest there is, for zero may mean never."""
     return None if seconds is None else max(round(seconds * 1000), 1) if seconds > 0 else round(seconds * 1000)
+
+
+def _parsed(name: str, body: Part) -> Any:
+    try:
+        return json.loads(bytes(body) or b"null")
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
 
 
 def _count(answer: object, key: str) -> int | None:

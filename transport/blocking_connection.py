@@ -6,6 +6,7 @@ twice: `BlockingLink` makes another connection.
 
 from __future__ import annotations
 
+import select
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -17,14 +18,22 @@ from transport.address import Address
 from transport.client import CONNECT_TIMEOUT
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
 from transport.frames import FrameDecoder
-from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, Liveness, Verdict
+from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.protocol import Protocol, Side
 from transport.wire import Error, Frame, Hello, Options, Ping, Pong, Welcome, encode
 
 ANSWER_TIMEOUT = 10.0
 """Seconds for an answer beyond what the request itself may wait; a heartbeat answers sooner if the broker is gone."""
 SEND_TIMEOUT = 10.0
-"""Seconds for the kernel to take some more of a frame; a broker that reads nothing for so long is as good as gone."""
+"""Seconds, or three heartbeats where that is longer, for the broker to take some more of a frame or to say that it is there."""
+WRITE_TIMEOUT = 300.0
+"""Seconds for the broker to take all of what is sent at once, whatever it says: longer than it has senders wait for memory."""
+MAX_HEARD_BYTES = 1024 * 1024
+"""Bytes that are received while one write waits: the broker's grants, confirmations and heartbeats are less by far."""
+CATCH_UP_TIMEOUT = 1.0
+"""Seconds for which what has come is taken without waiting; what still comes then waits its turn."""
+MAX_HEARTBEATS = 10_000
+"""Heartbeats taken while one frame is waited for: in the longest wait a broker's own are some dozens."""
 MAX_PARTS = 512
 """Buffers in one call of the kernel's; it takes 1024 (POSIX IOV_MAX on Linux)."""
 
@@ -48,8 +57,9 @@ class BlockingConnection:
         self._clock = clock
         self._decoder = FrameDecoder()
         self._protocol = Protocol(Side.CLIENT, frozenset({hello.role}))
-        # Bounded by what one receive can hold: it is emptied before the next.
+        # Bounded by what one receive can hold: it is emptied before the next. While a write waits it may be ``MAX_HEARD_BYTES`` more.
         self._frames: deque[Frame] = deque()
+        self._heartbeats = 0
         self._socket = socket.create_connection(address, CONNECT_TIMEOUT)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -66,15 +76,31 @@ class BlockingConnection:
         self._socket.close()
 
     def send(self, *frames: Frame) -> None:
-        """Write ``frames``, a batch's buffers uncopied."""
+        """Write ``frames``, a batch's buffers uncopied.
+
+        A broker that is short of memory reads a large frame late, and says meanwhile that it is there. So this side listens while it
+        writes. A PING needs no answer then: the broker does not take a client for silent which it does not read.
+        """
         waiting = deque(memoryview(part).cast("B") for frame in frames for part in encode(frame) if len(part))
-        self._socket.settimeout(SEND_TIMEOUT)
+        began = sign = self._clock()
+        quiet = max(SEND_TIMEOUT, self._liveness.interval * SILENT_INTERVALS)
+        heard = 0
+        self._socket.settimeout(0)
         while waiting:
             taken = self._write(list(islice(waiting, MAX_PARTS)))
+            if not taken:
+                events = select.POLLOUT | (select.POLLIN if heard < MAX_HEARD_BYTES else 0)
+                left = min(began + WRITE_TIMEOUT, sign + quiet) - self._clock()
+                ready = self._wait_for(events, left) if left > 0 else 0
+                if not ready:
+                    raise PeerTimeoutError(f"the broker did not take what was sent for {self._clock() - began:.0f} s")
+                if ready & ~select.POLLOUT:
+                    heard += self._take_in()[0]
             while waiting and taken >= len(waiting[0]):
                 taken -= len(waiting.popleft())
             if taken:
                 waiting[0] = waiting[0][taken:]
+            sign = self._clock()
         self._liveness.said = self._clock()
 
     def beat(self) -> float:
@@ -105,6 +131,7 @@ class BlockingConnection:
 
     def _next(self, deadline: float) -> Frame:
         """The next frame that is no heartbeat; the broker's silence is noticed before ``deadline``."""
+        self._heartbeats = 0
         while not self._frames:
             now = self._clock()
             if now >= deadline:
@@ -121,36 +148,58 @@ class BlockingConnection:
         return self._frames.popleft()
 
     def _receive_waiting(self) -> None:
-        """Receive until there is a frame for the role, or nothing more to receive now."""
-        self._liveness.heard = self._clock()  # silence counts only while someone listens
-        self._socket.settimeout(0)
+        """Receive until there is a frame for the role, or nothing more to receive now, or time is up."""
+        began = now = self._clock()
+        self._liveness.heard = now  # silence counts only while someone listens
+        self._heartbeats = 0
         with suppress(BlockingIOError):
-            while not self._frames:
-                self._receive()
+            while not self._frames and now - began < CATCH_UP_TIMEOUT:
                 self._socket.settimeout(0)  # an answer to PING has set it
+                self._receive()
+                now = self._clock()
 
     def _receive(self) -> None:
         """One receive, within the socket's timeout; heartbeats are answered here."""
+        _, pongs = self._take_in()
+        if pongs:
+            self.send(*pongs)
+
+    def _take_in(self) -> tuple[int, list[Pong]]:
+        """One receive, within the socket's timeout; how many bytes, and the answers to the heartbeats among them."""
         received = self._socket.recv_into(self._decoder.get_buffer())
         if not received:
             raise ConnectionLostError("the broker closed the connection")
         self._liveness.heard = self._clock()
+        pongs: list[Pong] = []
         for raw in self._decoder.buffer_updated(received):
             frame = self._protocol.receive(raw)
             if isinstance(frame, Ping):
-                self.send(Pong(frame.token))
+                pongs.append(Pong(frame.token))
             elif not isinstance(frame, Pong):
                 self._frames.append(frame)
+                continue
+            self._heartbeats += 1
+        if self._heartbeats > MAX_HEARTBEATS:
+            raise RemoteProtocolError(f"the broker sent {self._heartbeats} heartbeats, where a few were due")
+        return received, pongs
+
+    def _wait_for(self, events: int, seconds: float) -> int:
+        """Which of the socket's ``events`` happen meanwhile; 0 for none."""
+        poll = select.poll()
+        poll.register(self._socket, events)
+        return sum(happened for _, happened in poll.poll(seconds * 1000))
 
     def _write(self, parts: list[memoryview]) -> int:
-        """One write of what the socket takes; where the broker has closed, its reason if it gave one."""
+        """One write of what the socket takes at once; where the broker has closed, its reason if it gave one."""
         try:
             return self._socket.sendmsg(parts)
+        except BlockingIOError:
+            return 0
         except (BrokenPipeError, ConnectionResetError):
-            self._socket.settimeout(0)
+            began = self._clock()
             with suppress(OSError, ConnectionLostError):
-                while True:
-                    self._receive()  # raises the ERROR that is behind what else has come
+                while self._clock() - began < CATCH_UP_TIMEOUT:
+                    self._take_in()  # raises the ERROR that is behind what else has come
             raise
 
     def _welcomed(self, welcome: Frame) -> None:

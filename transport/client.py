@@ -25,6 +25,8 @@ from transport.wire import Error, Frame, Hello, Welcome
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one TCP connection attempt."""
+LEAST_STANDING = 1.0
+"""Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Backoff:
         maximum: seconds that a wait grows to.
         factor: by which each wait exceeds the one before.
         jitter: share by which a wait is varied at random, so that many clients do not come back as one.
-        give_up_after: seconds without a connection after which the stream fails; None for never.
+        give_up_after: seconds without a connection after which the stream fails; None for never. They begin anew behind a connection
+            that was of use: something was confirmed or delivered on it, or the broker still spoke a heartbeat after WELCOME.
     """
 
     minimum: float = 0.1
@@ -77,6 +80,9 @@ class LinkUser(TypingProtocol):
 class BrokerLink:
     """A connection to one of ``addresses``, made again when it breaks.
 
+    Patience and back-off begin anew behind a connection that was of use, as `Backoff` says. WELCOME alone is no use: a broker that
+    says it and closes, or falls silent, would otherwise be tried again for ever.
+
     Attributes:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
@@ -102,6 +108,8 @@ class BrokerLink:
         self._connection: FrameConnection | None = None
         self._attempt = 0
         self._opened = False
+        self._of_use = False
+        self._opened_at = self._stands_from = 0.0
         self._ended = False
         self._told_end = False
         self._down_since = self._loop.time()
@@ -117,13 +125,21 @@ class BrokerLink:
         return self._opened
 
     def start(self) -> None:
-        """Begin to connect."""
+        """Begin to connect; patience counts from here."""
+        self._down_since = self._loop.time()
+        self._try()
+
+    def _try(self) -> None:
         self._connecting = self._loop.create_task(self._connect(), name="penstock-connect")
 
     def send(self, frame: Frame) -> None:
         """Write ``frame``; without an open connection it is dropped, for everything is said again after a reconnect."""
         if self._opened and self._connection is not None:
             self._connection.send(frame)
+
+    def progressed(self) -> None:
+        """What came on this connection has brought its user on."""
+        self._of_use = True
 
     def close(self) -> None:
         """End in good order: what was sent leaves first. Answered by ``link_closed``."""
@@ -163,8 +179,12 @@ class BrokerLink:
     def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
         """WELCOME opens the link; everything else is the user's."""
         if isinstance(frame, Welcome):
+            heartbeat_ms = frame.options.get("heartbeat_ms")
+            heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
-            self._attempt = 0
+            self._of_use = False
+            self._opened_at = self._loop.time()
+            self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
             self._user.link_opened(frame)
         elif isinstance(frame, Error):
             # Not closing: the refusal of one request.
@@ -183,11 +203,17 @@ class BrokerLink:
 
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
-        self._connection = None
+        connection, self._connection = self._connection, None
         self.writable = True
         if self._opened:
             self._opened = False
-            self._down_since = self._loop.time()
+            now = self._loop.time()
+            if self._of_use or (connection is not None and connection.heard >= self._stands_from):
+                self._attempt = 0
+                self._down_since = now
+            else:
+                # While it stood nothing was missing: that does not count, and what went before does.
+                self._down_since += now - self._opened_at
             self.reconnects += 1
             self._user.link_lost()
         if self._ended:
@@ -227,7 +253,7 @@ class BrokerLink:
             self._fail(ConnectionLostError(f"given up after {down:.1f} s without a connection: {error}"))
             return
         self._attempt += 1
-        self._retry = self._loop.call_later(delay, self.start)
+        self._retry = self._loop.call_later(delay, self._try)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended:

@@ -5,7 +5,7 @@ connection, with one ERROR frame where the peer broke the protocol. What the fra
 
 It bounds what a peer can make this side hold or do. Frames are handled within the connection's share of a turn (`Turns`); the rest waits as
 bytes, and meanwhile nothing is read. A broker does not read a client that does not read. And either side ends a connection whose peer
-leaves too much unread, or takes nothing for too long.
+leaves too much unread; a broker also one whose peer takes nothing for too long.
 """
 
 from __future__ import annotations
@@ -113,7 +113,6 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._flush_scheduled = False
         self._closing = False
         self._discarding = False
-        self._writable = True
         self._reading = True
         self._blocked = 0
         self._working = False
@@ -209,16 +208,14 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by asyncio: the socket does not keep up."""
-        self._writable = False
-        self._liveness.held_up(self._taken(), self._loop.time())
         if self._protocol.side is Side.BROKER:
-            # Not the client's side too: two that each wait for the other to read would wait for ever.
+            # Not the client's side: two that wait for each other would wait for ever, and one who breaks off loses its place in the line.
+            self._liveness.held_up(self._taken(), self._loop.time())
             self._block(_UNREAD)
         self._handler.writable_changed(False)
 
     def resume_writing(self) -> None:
         """Called by asyncio: it has caught up."""
-        self._writable = True
         if self._unsent.gives_way and self._transport is not None:
             self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         self._unsent.drained()
@@ -302,6 +299,11 @@ class FrameConnection(asyncio.BufferedProtocol):
         """All connections have too much unsent together, and this one most: it goes on when it has nearly nothing."""
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=COUNTED_BYTES)
+
+    @property
+    def heard(self) -> float:
+        """When something last came, in the loop's time."""
+        return self._liveness.heard
 
     # For the room that its frames take
 
@@ -411,14 +413,13 @@ class FrameConnection(asyncio.BufferedProtocol):
     def _bound_unsent(self, unsent: int) -> None:
         self._unsent.count(unsent)
         if unsent > MAX_UNSENT_BYTES and not self._closing:
-            self.abort(
-                UnreadError(f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}")
-            )
+            why = f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}"
+            self.abort(UnreadError(why))
 
     def _check_liveness(self) -> None:
         now = self._loop.time()
         self._unsent.count(self.bytes_out - self._taken())
-        if not self._writable:
+        if self._blocked & _UNREAD:
             self._liveness.held_up(self._taken(), now)
         verdict = self._liveness.check(now)
         if verdict is Verdict.SILENT:

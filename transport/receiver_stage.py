@@ -167,6 +167,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
         if not isinstance(frame, Deliver):
             return
         batch = self.session.delivered(frame)
+        self.link.progressed()
         if self._waits:
             self._note_waiting(False)
         if self._downstream is None:

@@ -256,6 +256,8 @@ class SenderStage(Subscriber[Sendable]):
             self._upstream.request(more)
 
     def _confirm(self, confirmations: list[Confirmation]) -> None:
+        if confirmations:
+            self.link.progressed()
         for confirmation in confirmations:
             if confirmation.rejected is not None and self._sender.fails_when_rejected:
                 self._finish(

@@ -160,8 +160,8 @@ class StageClient(ClosedOnExit):
             heard = connection.heard
             pushed = self._push(connection)
             connection.catch_up()
-            if not (pushed or connection.heard > heard or done()):
-                self._wait(connection)
+            if not (pushed or done()):
+                self._wait(connection, heard)
 
     def _push(self, connection: StageConnection) -> bool:
         """Send what demand and the bound on what is unconfirmed allow; whether that was anything."""
@@ -195,17 +195,26 @@ class StageClient(ClosedOnExit):
         if self._confirmed != confirmed:
             raise RemoteProtocolError(f"SENT confirms what is below {confirmed}, where no batch ends")
 
-    def _wait(self, connection: StageConnection) -> None:
-        """Wait for the broker's next word: a confirmation that it owes, or room in the queue, which may take its time."""
+    def _wait(self, connection: StageConnection, heard: int) -> None:
+        """Wait for the broker's next word: a confirmation that it owes, or room in the queue, which may take its time.
+
+        Where it has said something since it had said ``heard`` there is nothing to wait for. The time counts from when something moved,
+        however much the broker says meanwhile.
+        """
         now = self._clock()
-        if connection.unanswered:
-            connection.listen(now + CONFIRM_TIMEOUT)
-            return
+        owed = connection.unanswered > 0
+        deadline = self._moved_at + (CONFIRM_TIMEOUT if owed else self._demand_timeout)
         try:
-            connection.listen(self._moved_at + self._demand_timeout)
+            if connection.heard == heard:
+                connection.listen(deadline)
+            elif now >= deadline:
+                raise PeerTimeoutError("the broker says much and confirms nothing")
         except PeerTimeoutError as error:
+            if owed or self._clock() < deadline:
+                raise
             raise DemandTimeoutError(self._queue, self._demand_timeout) from error
-        self._patience.excuse(self._clock() - now)
+        if not owed:
+            self._patience.excuse(self._clock() - now)
 
     def _connect(self, address: Address) -> StageConnection:
         # The client id names the connection in the broker's statistics; what is stored is found by the stage.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from actors.batch import MessageBatch
 from transport.address import Address
-from transport.blocking_connection import BlockingConnection
+from transport.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
 from transport.cumulative import CumulativeDemand
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
 from transport.wire import Demand, Error, Frame, Hello, Options, Send, Sent
@@ -60,9 +60,10 @@ class StageConnection(BlockingConnection):
         return count
 
     def catch_up(self) -> None:
-        """Take every demand and confirmation that is there, without waiting."""
+        """Take the demand and the confirmations that are there, without waiting; what comes for longer is for the next time."""
+        began = self._clock()
         more = True
-        while more:
+        while more and self._clock() - began < CATCH_UP_TIMEOUT:
             try:
                 self._receive_waiting()
             finally:
@@ -91,7 +92,7 @@ class StageConnection(BlockingConnection):
             self._granted.growth(frame.messages, frame.bytes)
         elif isinstance(frame, Error):
             raise BrokerError(frame.code, frame.text)
-        elif not isinstance(frame, Sent) or self.unanswered < 1 or frame.up_to < self._confirmed:
+        elif not isinstance(frame, Sent) or self.unanswered < 1 or frame.up_to <= self._confirmed:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} answers nothing that was sent")
         elif frame.rejected is not None:
             raise QueueFullError(self._queue, self._confirmed, frame.up_to - self._confirmed, frame.rejected)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from transport import administration
 from transport.administration import Administration
 from transport.errors import (
     BrokerError,
@@ -254,6 +257,84 @@ def test_a_cancelled_command_does_not_leave_its_answer_to_the_next() -> None:
             assert task.cancelled()
             with pytest.raises(ConnectionLostError, match=r"queue\.list was cancelled"):
                 await administration.queues()
+
+    run(main)
+
+
+def pages(*following: str | None) -> Answer:
+    """Pages of two rows, and what each gives as next, again and again."""
+    turn = itertools.cycle(following)
+    return lambda command: [
+        Result(command.request, json.dumps({"rows": [{"name": "x"}] * 2, "next": next(turn)}).encode())
+    ]
+
+
+@pytest.mark.parametrize("following", [["a"], ["a", "b"], ["c", "b", "a"]])
+def test_pages_that_lead_back_are_an_error_and_no_endless_list(following: list[str]) -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(pages(*following))) as broker, Administration(broker.address) as client:
+            with pytest.raises(RemoteProtocolError, match=r"list of queues has no end"):
+                await client.queues()
+            assert len(broker.commands) == len(following) + 1
+
+    run(main)
+
+
+def test_a_page_without_a_row_is_the_last_or_an_error() -> None:
+    async def main() -> None:
+        empty = ScriptedBroker(with_json({"rows": [], "next": "more"}))
+        async with listening(empty) as broker, Administration(broker.address) as client:
+            with pytest.raises(RemoteProtocolError, match=r"list of queues has no end"):
+                await client.queues()
+
+    run(main)
+
+
+def test_pages_that_go_on_and_on_end_by_their_bytes_or_by_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(administration, "MAX_LIST_BYTES", 2000)
+
+    async def main() -> None:
+        def endless() -> ScriptedBroker:
+            return ScriptedBroker(pages(*map(str, range(10_000))))
+
+        async with listening(endless()) as broker, Administration(broker.address) as client:
+            with pytest.raises(RemoteProtocolError, match=r"list of queues exceeds 2000 bytes"):
+                await client.queues()
+            assert 10 < len(broker.commands) < 100
+        monkeypatch.setattr(administration, "MAX_LIST_BYTES", 2**40)
+        async with listening(endless()) as broker, Administration(broker.address, timeout=0.02) as client:
+            with pytest.raises(PeerTimeoutError):
+                await client.queues()
+
+    run(main)
+
+
+def test_a_broker_that_pings_and_reads_nothing_is_given_up_while_the_client_is_idle() -> None:
+    async def main() -> None:
+        over = asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(65536)
+            writer.writelines(encode(WELCOME))
+            some = b"".join(map(bytes, encode(Ping(2**63 - 1)))) * 1000
+            try:
+                while True:
+                    writer.write(some)
+                    await writer.drain()
+            except OSError:
+                over.set()
+            finally:
+                writer.close()
+
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        server = await asyncio.start_server(serve, sock=listener, limit=1024)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        async with server, Administration(address) as client:
+            await over.wait()
+            with pytest.raises(ConnectionLostError, match="wait for a broker that reads none"):
+                await client.queues()
 
     run(main)
 

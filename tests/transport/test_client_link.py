@@ -16,7 +16,7 @@ from streams.testkit import settle
 from transport.client import Backoff, BrokerLink
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.frames import FrameDecoder
-from transport.wire import Demand, Error, Frame, Hello, Welcome, decode, encode
+from transport.wire import Demand, Error, Frame, Hello, Ping, Welcome, decode, encode
 
 pytestmark = pytest.mark.event_loop
 
@@ -258,6 +258,73 @@ def test_patience_counts_from_the_loss_not_from_the_start(run: Any) -> None:
             assert len(broker.hellos) == 4
             link.abort()
             await user.told("opened", "lost", "opened", "lost", "closed")
+
+    run(main)
+
+
+GOING = Error("shutting-down", "gone", close=True)
+
+
+@pytest.mark.parametrize(
+    "script", [[WELCOME, GOING], [WELCOME, Demand(5, 50), GOING], [Welcome(1, 1, {"heartbeat_ms": 30})]]
+)
+def test_a_broker_that_says_welcome_and_goes_or_falls_silent_is_given_up(run: Any, script: list[Frame]) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted(script)) as broker:
+            link_to(broker.address, user, Backoff(minimum=0.02, maximum=0.1, give_up_after=0.1)).start()
+            while user.error is None:
+                user._changed.clear()
+                await user._changed.wait()
+            assert isinstance(user.error, ConnectionLostError)
+            assert "given up after" in str(user.error)
+            assert 2 <= len(broker.hellos) <= 6, "the back-off grows"
+
+    run(main)
+
+
+def test_patience_begins_anew_with_whatever_brings_the_user_on(run: Any, until: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME, GOING])) as broker:
+            link = link_to(broker.address, user, Backoff(minimum=0.002, maximum=5.0, give_up_after=0.05))
+            user.on_open = lambda _: link.progressed()
+            link.start()
+            # A retry takes 2 ms or more: all of them several times the patience for one.
+            await until(lambda: len(broker.hellos) > 100)
+            assert user.error is None
+            link.abort()
+            await until(lambda: user.said[-1] == "closed")
+
+    run(main)
+
+
+def test_an_idle_connection_that_stood_was_of_use_though_nothing_was_said_on_it(
+    run: Any, until: Any, jump: Any
+) -> None:
+    async def main() -> None:
+        user = User()
+        slow = Welcome(1, 1, {"heartbeat_ms": 3_600_000})
+        async with listening(Scripted([slow], [WELCOME], [WELCOME])) as broker:
+            link = link_to(broker.address, user, Backoff(minimum=0.001, maximum=0.002, give_up_after=5.0))
+            link.start()
+            await user.told("opened")
+            # Less than a heartbeat, and more than it has patience: nothing was missing meanwhile.
+            jump(6.0)
+            broker.cut()
+            await user.told("opened", "lost", "opened")
+            # More than a heartbeat, and the broker is there.
+            link._attempt = 17
+            jump(6.0)
+            broker.writers[-1].writelines(encode(Ping(1)))
+            connection = link._connection
+            assert connection is not None
+            await until(lambda: connection.heard >= link._stands_from)
+            broker.cut()
+            await user.told("opened", "lost", "opened", "lost", "opened")
+            assert link._attempt == 1, "the back-off began anew"
+            link.abort()
+            await until(lambda: user.said[-1] == "closed")
 
     run(main)
 

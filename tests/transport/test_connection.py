@@ -704,6 +704,30 @@ def test_a_client_that_takes_nothing_is_cut_after_three_heartbeats_however_much_
     run(main)
 
 
+def test_a_client_whose_broker_does_not_read_and_says_that_it_is_there_waits_and_gives_up_only_a_silent_one() -> None:
+    async def main() -> None:
+        bench = Bench(heartbeat=2.0, side=Side.CLIENT)
+        bench.connect()
+        bench.connection.send(HELLO)
+        bench.receive(Welcome(1, 1, {"heartbeat_ms": 2000}))
+        socket = Swallowing(bench, 0)
+        bench.connection.send(Send(0, None, MessageBatch.from_payloads([bytes(2 * WRITE_BUFFER_HIGH)])))
+        for _ in range(50):
+            await settle(2.0)
+            bench.receive(Ping(1))
+        assert bench.over() == (False, False)
+        assert bench.transport.unsent < 3 * WRITE_BUFFER_HIGH
+        socket.take(3 * WRITE_BUFFER_HIGH)
+        assert bench.handler.writable == [False, True]
+        await settle(5.9)
+        assert bench.over() == (False, False)
+        await settle(0.2)
+        assert bench.said().code == "timeout"
+        bench.lose()
+
+    run(main)
+
+
 def test_a_slow_client_is_neither_silent_nor_stuck() -> None:
     async def main() -> None:
         bench = Bench(heartbeat=2.0)

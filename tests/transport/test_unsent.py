@@ -133,16 +133,16 @@ def test_of_those_who_do_not_read_the_greatest_is_held_up_and_another_goes_on(ru
             while great._unsent.bytes < WRITE_BUFFER_HIGH // 2:
                 great.send(frame)
                 await asyncio.sleep(0)
-            assert great._writable, "alone it may have more"
+            assert not great._blocked, "alone it may have more"
             while not great._unsent.gives_way and not small._unsent.gives_way:
                 small.send(frame)
                 great.send(frame)
                 await asyncio.sleep(0)
-            assert (great._writable, great._reading, small._writable) == (False, False, True)
+            assert (bool(great._blocked), great._reading, bool(small._blocked)) == (True, False, False)
             # It takes all of it, and goes on.
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(5):
-                while not great._writable:
+                while great._blocked:
                     await loop.sock_recv(one, MIB)
             assert not great._unsent.gives_way
             assert great._reading
