@@ -71,6 +71,9 @@ class StorageError(ActorError):
     Nothing that was acknowledged is lost by it; the text says what to do.
     """
 
+    told = False
+    """Whoever ends the broker has been told, and says it once: nobody else need."""
+
 
 class NoStorageError(StorageError):
     """What was named as a data directory is none: a file, or, where one has to be there, nothing or a directory without a journal."""

@@ -22,7 +22,7 @@ from actors._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox
 from actors._loop_timer import TimerHandle
 from actors._loop_watch import Watch, Watched
 from actors._pykka import ActorStop, Envelope
-from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, TooManyTimersError
+from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, StorageError, TooManyTimersError
 from actors.later_reply import LaterReply
 from actors.loop_future import LoopFuture
 from actors.loop_ref import LoopActorRef
@@ -297,6 +297,10 @@ class LoopActor(pykka.Actor):
             logger.debug("%r in %s, which stops", error, self)
             self._terminate(error)
             raise error
+        if isinstance(error, StorageError) and error.told:
+            # The program ends for it, and whoever ends it says so.
+            self._fail(error)
+            return
         self._log_failure(error)
         if self.supervision is Supervision.RESUME:
             return
@@ -332,7 +336,8 @@ class LoopActor(pykka.Actor):
             self._finish(error)
 
     def _log_failure(self, error: BaseException) -> None:
-        logger.error("unhandled exception in %s", self, exc_info=error)
+        if not (isinstance(error, StorageError) and error.told):
+            logger.error("unhandled exception in %s", self, exc_info=error)
 
     # --- stopping
 

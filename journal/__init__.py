@@ -2,6 +2,7 @@
 
 from journal.cache import ByteBoundedCache
 from journal.committer import Committer, ManualCommitter, ThreadCommitter
+from journal.encountered import write_encountered
 from journal.errors import (
     FormatError,
     JournalDamagedError,
@@ -51,4 +52,5 @@ __all__ = [
     "repair",
     "unpack_items_prefix",
     "verify",
+    "write_encountered",
 ]

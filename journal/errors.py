@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-TOOLS = "`penstock journal verify` lists all damage, `penstock journal repair` keeps everything that is whole"
+from journal.names import is_part
+
+
+def _tools(file: Path) -> str:
+    """What to do about damage in a file of a journal, or in its directory."""
+    directory = file.parent if is_part(file.name) else file
+    return (
+        f"`penstock journal verify {directory}` lists all damage, "
+        f"`penstock journal repair {directory}` keeps everything that is whole"
+    )
 
 
 class JournalError(Exception):
@@ -42,7 +51,7 @@ class JournalDamagedError(JournalError):
     """
 
     def __init__(self, file: Path, offset: int, text: str) -> None:
-        super().__init__(f"the journal is damaged: {file}, offset {offset}: {text}; {TOOLS}")
+        super().__init__(f"the journal is damaged: {file}, offset {offset}: {text}; {_tools(file)}")
         self.file = file
         self.offset = offset
         self.text = text

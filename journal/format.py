@@ -9,6 +9,7 @@ Directory::
     lock                                     held with flock(2) while a journal is open; empty
     checkpoint-<lsn, 20 digits>              the newest, and the one before it
     newest                                   which segment of the log was made last (journal/newest.py)
+    encountered                              where a broker ended on damage, until that is gone (journal/encountered.py)
     <first lsn, 20 digits>-<segment id, 8 hex>.segment
     <first lsn, 20 digits>-<segment id, 8 hex>.index     of a sealed segment; may be missing, then it is made again
     spare-<segment id, 8 hex>.segment        a dead segment that waits to be written over; its contents mean nothing

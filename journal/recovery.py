@@ -13,6 +13,7 @@ from pathlib import Path
 
 from journal.catalog import Catalog
 from journal.checkpoint import drop_old_checkpoints, newest_checkpoint, write_checkpoint
+from journal.encountered import look_again, remove_encountered
 from journal.errors import FormatError, JournalDamagedError
 from journal.files import Files
 from journal.format import CLOSED, FIRST_LSN, LOG, Checkpoint, SegmentFacts, StreamRows
@@ -95,6 +96,7 @@ class _Recovery:
             ]
         )
         listed = before.segments if before else ()
+        encountered = look_again(self._files, self._directory, listed)
         for facts in listed:
             if not self._holds_log(facts):
                 self._enter_sealed(facts)
@@ -121,6 +123,9 @@ class _Recovery:
         # The same lsn and payload: it is there to make the epoch, and what was found, durable before anything is written.
         write_checkpoint(self._files, self._directory, checkpoint)
         self._clean()
+        if encountered:
+            remove_encountered(self._files, self._directory)
+            self._report(encountered)
         return Recovered(self._catalog, checkpoint, self._replay_from, next_lsn, next_segment, self._spares)
 
     def _newest(self) -> Newest | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from journal.directory import lock, require_journal
 from journal.durable import create_anew, read_exactly, read_whole, write_all, write_aside
+from journal.encountered import remove_encountered
 from journal.errors import JournalDamagedError
 from journal.files import Files, OsFiles
 from journal.format import (
@@ -29,7 +30,7 @@ from journal.format import (
     pack_segment_header,
 )
 from journal.judgement import Expected, Finding, expectations, judge
-from journal.names import ASIDE, NEWEST, checkpoint_name, index_name, segment_name, stem_of
+from journal.names import ASIDE, ENCOUNTERED, NEWEST, checkpoint_name, index_name, segment_name, stem_of
 from journal.newest import Newest, write_newest
 from journal.salt import header_from_records
 from journal.scan import ScannedRecord, SegmentScan
@@ -84,6 +85,8 @@ def repair(directory: Path, files: Files | None = None, begin: Callable[[], None
         left = next((finding for finding in findings(directory, files) if finding.fatal), None)
         if left is not None:
             raise JournalDamagedError(left.file, left.offset, f"repair could not mend this: {left.text}")
+        if ENCOUNTERED in files.names(directory):
+            remove_encountered(files, directory)
         return said
     finally:
         if held is not None:

@@ -182,7 +182,7 @@ def look(directory: Path, files: Files) -> Survey:
         if lsn is not None:
             checkpoints.append(_look_at_checkpoint(path, lsn, files))
         elif named is not None:
-            segments.append(_look_at_segment(path, *named, files))
+            segments.append(look_at_segment(path, *named, files))
     checkpoints.sort(key=lambda file: file.lsn, reverse=True)
     segments.sort(key=lambda file: (file.first_lsn, file.segment_id))
     try:
@@ -245,7 +245,8 @@ def _look_at_checkpoint(path: Path, lsn: int, files: Files) -> CheckpointFile:
     return CheckpointFile(path, lsn, checkpoint, "")
 
 
-def _look_at_segment(path: Path, first_lsn: int, segment_id: int, files: Files) -> SegmentFile:
+def look_at_segment(path: Path, first_lsn: int, segment_id: int, files: Files) -> SegmentFile:
+    """A segment and its header, or why that cannot be read."""
     header = None
     try:
         file = files.open(path)

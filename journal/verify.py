@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from journal.directory import lock, require_journal
+from journal.encountered import read_encountered
+from journal.errors import FormatError
 from journal.files import Files, OsFiles
 from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
-from journal.names import ASIDE, NEWEST
+from journal.names import ASIDE, ENCOUNTERED, NEWEST
 from journal.newest import left_open
 from journal.survey import Survey, look
 
@@ -46,6 +48,7 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
     for age, file in enumerate(survey.checkpoints):
         if file.checkpoint is None:
             yield Finding(file.path, 0, f"this is no whole checkpoint: {file.problem}", fatal=age == 0)
+    yield from _encountered(directory, files)
     if survey.note_problem:
         yield Finding(directory / NEWEST, 0, f"this is no whole note: {left_open(survey.note_problem)}", fatal=False)
     for path in survey.gone:
@@ -55,6 +58,18 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
             path, 0, "it was combined from others, and no checkpoint lists it: a later one is gone", fatal=True
         )
     yield from _segments(survey, files)
+
+
+def _encountered(directory: Path, files: Files) -> Iterator[Finding]:
+    """The note of a broker that has ended on damage: what is damaged is found anyway, and said where it is."""
+    try:
+        noted = read_encountered(files, directory)
+    except (FormatError, OSError) as error:
+        yield Finding(directory / ENCOUNTERED, 0, str(error), fatal=False)
+        return
+    if noted is not None:
+        text = f"a broker ended on damage in {noted.name}, offset {noted.offset}; the next start looks there first"
+        yield Finding(directory / ENCOUNTERED, 0, text, fatal=False)
 
 
 def _segments(survey: Survey, files: Files) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
-from actors import PurgeQueue, QueueError, ReleaseSubscription, ask
+from actors import PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
 from actors.errors import QueueGoneError
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
 from transport.field_checks import MAX_INTEGER
@@ -218,6 +218,8 @@ def refusal(error: Exception) -> tuple[str, str] | None:
     """Code and text of a command's refusal; None for a defect of ours."""
     if isinstance(error, QueueError | TransportError):
         return error.code, str(error)
+    if isinstance(error, StorageError):
+        return "journal-failed", f"the broker can store nothing any more and stops: {error}"
     if isinstance(error, TimeoutError):
         return "timeout", f"the queue did not answer within {ANSWER_TIMEOUT:.0f} s"
     return None

@@ -86,6 +86,7 @@ class Broker:
         self._bound: list[str] = []
         self._accepted: set[int] = set()
         self._ending = False
+        self._served = False
         self._next_number = 0
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
@@ -177,7 +178,11 @@ class Broker:
 
     async def serve_forever(self) -> None:
         """Wait until the broker is stopped or this is cancelled; raises StorageError when nothing can be stored any more."""
-        await asyncio.shield(self._stopping)
+        self._served = True
+        try:
+            await asyncio.shield(self._stopping)
+        finally:
+            self._served = False
 
     @property
     def send_address(self) -> str:
@@ -237,7 +242,8 @@ class Broker:
 
     def _storage_failed(self, error: StorageError) -> None:
         """Nothing is confirmed any more: accept nothing, tell everybody, and have whoever serves end the process."""
-        logger.critical("the broker stops: %s", error)
+        if not self._served:
+            logger.critical("the broker stops: %s", error)
         for server in self._servers:
             server.close()
         for connection in list(self.connections.values()):

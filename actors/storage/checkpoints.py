@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
+from actors.storage.failures import storage_error
 from actors.storage.options import RECLAIM_INTERVAL, RECLAIM_PAUSE
 from journal import JournalError
 
@@ -123,7 +124,7 @@ class Checkpoints:
         Going on would let the log grow until the disk is full, with nobody told. What was confirmed is in the log all the same.
         """
         if isinstance(error, JournalError):
-            self._failed(StorageError(str(error)))
+            self._failed(storage_error(error))
             return
         if not isinstance(error, OSError):
             logger.error("a checkpoint failed on a defect", exc_info=error)

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 from actors.errors import NoStorageError, StorageError
-from journal import JournalMissingError
+from journal import JournalDamagedError, JournalFailedError, JournalMissingError, write_encountered
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from journal import Files
 
 
 def storage_error(error: Exception, what: str = "") -> StorageError:
@@ -14,3 +22,14 @@ def storage_error(error: Exception, what: str = "") -> StorageError:
         failure = StorageError(f"{what}: {error}" if what else str(error))
     failure.__cause__ = error
     return failure
+
+
+def keep_in_mind(files: Files, directory: Path, failure: StorageError) -> None:
+    """Where a broker ends on damage, have the next start know the place: it does not read what is stored, and would be silent."""
+    cause = failure.__cause__
+    if isinstance(cause, JournalFailedError):
+        cause = cause.cause
+    if isinstance(cause, JournalDamagedError):
+        with suppress(OSError):
+            # Where the disk refuses this too, whoever reads the place next ends on it again, and says the same.
+            write_encountered(files, directory, cause)

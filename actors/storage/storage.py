@@ -18,7 +18,7 @@ from actors.queue_state.transactions import CommittedVersions, EndedStages, appl
 from actors.storage import codec
 from actors.storage.after_repair import LOST, drop_lost, is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
-from actors.storage.failures import storage_error
+from actors.storage.failures import keep_in_mind, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -141,17 +141,15 @@ class Storage:
         """
         self._write_acknowledged()
         self._checkpoints.finish()
+        error: Exception | None = None
         try:
             self._journal.close()
-        except (JournalError, OSError) as error:
-            self._close_failed(error)
-        if self._journal.failure is not None:
-            self._close_failed(self._journal.failure)
-
-    def _close_failed(self, error: Exception) -> None:
-        if self.failure is None:
-            self.failure = StorageError(f"the journal could not be closed in good order: {error}")
-            raise self.failure from error
+            error = self._journal.failure
+        except (JournalError, OSError) as failed:
+            error = failed
+        if error is not None and self.failure is None:
+            self.failure = storage_error(error, "the journal could not be closed in good order")
+            raise self.failure
 
     # --- queues
 
@@ -243,7 +241,7 @@ class Storage:
             try:
                 self._gathered.write(self._loop, self._write_acknowledged)
             except JournalError as error:
-                self.fail(StorageError(str(error)))
+                self.fail(storage_error(error))
 
     # --- durability
 
@@ -302,14 +300,16 @@ class Storage:
         """On the committer's thread."""
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self.fail, StorageError(str(error)))
+                self._loop.call_soon_threadsafe(self.fail, storage_error(error))
             except RuntimeError:
                 logger.error("the journal failed after the loop was closed: %s", error)
 
     def fail(self, error: StorageError) -> None:
         """Nothing can be stored, or something cannot be read: the broker has to end."""
+        error.told = True
         if self.failure is None:
             self.failure = error
+            keep_in_mind(self._files, self.directory, error)
             self._checkpoints.halted = True
             self._waiters.clear()
             self._wake_synced()
@@ -445,6 +445,6 @@ class Storage:
 
     def _lost(self, error: JournalError) -> StorageError:
         """What the journal refuses could not be undone: say so to the broker too, before a queue stops for it."""
-        failure = StorageError(str(error))
+        failure = storage_error(error)
         self.fail(failure)
         return failure

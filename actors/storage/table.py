@@ -9,6 +9,7 @@ from actors.errors import QueueGoneError, StorageError
 from actors.queue_state.entry import Entry
 from actors.queue_state.entry_table import Extent
 from actors.storage.codec import decode_added
+from actors.storage.failures import storage_error
 from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, ByteBoundedCache, JournalError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class JournalEntryTable:
 
     def _unreadable(self, error: Exception) -> StorageError:
         """The error to raise for what the journal cannot read, which the broker is told: no other attempt would do better."""
-        failure = error if isinstance(error, StorageError) else StorageError(str(error))
+        failure = error if isinstance(error, StorageError) else storage_error(error)
         self._failed(failure)
         return failure
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.errors import AsyncHandlerError
+from actors.errors import AsyncHandlerError, StorageError
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.loop_registry import LoopActorRegistry
@@ -94,6 +94,27 @@ def test_under_stop_a_failing_tell_ends_the_actor_and_fails_what_is_left(caplog:
     [record] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert "Stopping (urn" in record.getMessage()
     assert record.exc_info is not None
+
+
+def test_what_ends_the_broker_and_was_told_is_not_logged_by_every_actor_that_it_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Renewed(Worker):
+        supervision = Supervision.RESTART
+
+    async def scenario() -> None:
+        for told in (True, False):
+            log: list[Any] = []
+            actor = Renewed.start(log)
+            failure = StorageError("the journal is damaged")
+            failure.told = told
+            actor.tell(failure)
+            await asyncio.sleep(0)
+            assert log == [("on_failure" if told else "on_restart", failure)]
+            assert actor.is_alive() is not told
+            assert len(caplog.records) == (not told)
+
+    run(scenario())
 
 
 def test_a_failing_on_failure_is_logged_and_the_first_failure_is_reported(caplog: pytest.LogCaptureFixture) -> None:

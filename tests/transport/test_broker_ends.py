@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from actors import (
     DemandSignalled,
     OfferBatch,
     QueueSettings,
+    StorageError,
 )
 from actors.batch import MessageBatch
 from streams.testkit import settle
@@ -37,6 +40,25 @@ def to_the_end(client: socket.socket) -> bytes:
         while data := client.recv(4096):
             received += data
     return received
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_whoever_serves_is_told_of_the_end_and_the_log_only_where_nobody_does(
+    run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, served: bool
+) -> None:
+    async def main() -> None:
+        async with Broker(BrokerConfig(send_address=ANY, receive_address=ANY, directory=str(tmp_path))) as broker:
+            assert broker._storage is not None
+            serving = asyncio.create_task(broker.serve_forever()) if served else None
+            await asyncio.sleep(0)
+            broker._storage.fail(StorageError("the journal is damaged"))
+            if serving is not None:
+                with pytest.raises(StorageError, match="damaged"):
+                    await serving
+        assert [record.levelname for record in caplog.records] == ([] if served else ["CRITICAL"])
+
+    with caplog.at_level(logging.ERROR, "penstock"):
+        run(main)
 
 
 def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_closed(

@@ -99,6 +99,50 @@ def test_a_damaged_directory_is_refused_by_file_and_offset_and_repaired_without_
         assert out_bytes.splitlines()[-1] == LINES[-1]
 
 
+def test_damage_in_an_old_segment_ends_the_broker_with_one_line_and_every_start_behind_it_until_it_is_repaired(
+    tmp_path: Path,
+) -> None:
+    """A start reads no old record. Who comes upon a damaged one ends the broker, once; the starts after it know the place."""
+    data = tmp_path / "data"
+    with BrokerProcess("--data", str(data), "--segment-bytes", "256KiB") as broker:
+        broker.fill("q", [b"%04d" % number + bytes(500) for number in range(2000)])
+        broker.process.send_signal(signal.SIGTERM)
+        assert broker.end() == 0
+    segment = sorted(data.glob("*.segment"))[2]
+    with segment.open("r+b") as file:
+        file.seek(segment.stat().st_size // 2)
+        file.write(b"\xff" * 8)
+
+    with broker_on(data) as broker:
+        code, out, err = broker.run(
+            "receive", "--queue", "q", "--count", "2000", "--max-in-flight", "100", "--connect-timeout", "0.1"
+        )
+        before = len(out.splitlines())
+        assert code == 1
+        assert 0 < before < 2000
+        assert broker.end() == EXIT_STORAGE
+        said = broker.rest(broker.stderr).decode()
+    assert len(said.splitlines()) == 1, said
+    assert said.startswith("penstock broker: the journal is damaged: ")
+    assert f"{segment}, offset " in said
+    assert f"`penstock journal repair {data}`" in said
+    assert "Traceback" not in said
+    for _ in range(2):
+        with _start(data) as refused:
+            code, _, err = refused.finish()
+        assert code == EXIT_STORAGE
+        assert len(err.splitlines()) == 1, err
+        assert f"{segment}, offset " in err
+        assert f"`penstock journal repair {data}`" in err
+
+    assert _run("journal", "repair", str(data))[0] == 0
+    with broker_on(data) as broker:
+        left = broker.statistics("q")["ready"]
+        code, out, err = broker.run("receive", "--queue", "q", "--count", str(left))
+        assert (code, err) == (0, "")
+        assert out.splitlines()[-1].startswith(b"1999")
+
+
 def test_statistics_show_the_storage(tmp_path: Path) -> None:
     with broker_on(tmp_path / "data") as broker:
         broker.fill("q", LINES)

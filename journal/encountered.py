@@ -1,0 +1,85 @@
+"""Damage that a running broker came upon, noted beside the journal: the next start does not read what is stored, and has to know.
+
+The file ``encountered`` is one line of UTF-8: the name of the damaged file, the offset, and what is wrong there, with blanks between.
+Whoever writes it is about to end; a start that finds nothing wrong in that file any more removes it, and so does ``repair``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from journal.durable import read_whole, write_aside
+from journal.errors import FormatError, JournalDamagedError
+from journal.files import Files
+from journal.format import SegmentFacts
+from journal.judgement import Expected, judge
+from journal.names import ENCOUNTERED, segment_name, stem_of
+from journal.survey import look_at_segment
+
+
+class Encountered(NamedTuple):
+    """Where a broker has ended."""
+
+    name: str
+    offset: int
+    text: str
+
+
+def write_encountered(files: Files, directory: Path, damage: JournalDamagedError) -> None:
+    """Have it durable; OSError as the file system raises it."""
+    text = " ".join(f"{damage.file.name} {damage.offset} {damage.text}".split())
+    write_aside(files, directory / ENCOUNTERED, [text.encode(errors="replace") + b"\n"])
+    files.sync_directory(directory)
+
+
+def read_encountered(files: Files, directory: Path) -> Encountered | None:
+    """What the note says; None where there is none.
+
+    Raises:
+        FormatError: it says nothing that can be understood.
+        OSError: it cannot be read.
+    """
+    if ENCOUNTERED not in files.names(directory):
+        return None
+    try:
+        name, offset, text = read_whole(files, directory / ENCOUNTERED).decode().rstrip("\n").split(" ", 2)
+        return Encountered(name, int(offset), text)
+    except ValueError as error:
+        raise FormatError(f"a note of damage that cannot be understood: {error}") from error
+
+
+def remove_encountered(files: Files, directory: Path) -> None:
+    """There is nothing wrong any more."""
+    files.unlink(directory / ENCOUNTERED)
+    files.sync_directory(directory)
+
+
+def look_again(files: Files, directory: Path, listed: Sequence[SegmentFacts]) -> str:
+    """Look where a broker has ended on damage, if one has; returns what there is to report, "" where there is no note.
+
+    The named file is read whole, if it is one of ``listed``, those that a start does not read; it is a segment at most.
+
+    Raises:
+        JournalDamagedError: the file is still damaged.
+    """
+    try:
+        noted = read_encountered(files, directory)
+    except (FormatError, OSError) as error:
+        return f"{directory / ENCOUNTERED}: {error}; it was removed; `penstock journal verify {directory}` reads everything"
+    if noted is None:
+        return ""
+    stem = Path(noted.name).stem
+    for facts in listed:
+        if facts.sealed and stem_of(facts.first_lsn, facts.segment_id) == stem:
+            file = look_at_segment(directory / segment_name(stem), facts.first_lsn, facts.segment_id, files)
+            judged = judge(file, Expected(facts, None, None), files)
+            for finding in (*judged.segment, *judged.index):
+                if finding.fatal:
+                    text = f"{finding.text}; the last broker here ended on damage in this file"
+                    raise JournalDamagedError(finding.file, finding.offset, text)
+    return (
+        f"{directory / noted.name}, offset {noted.offset}: a broker ended here on damage ({noted.text}), and there is none "
+        f"any more; `penstock journal verify {directory}` reads everything"
+    )
