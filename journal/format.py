@@ -13,6 +13,7 @@ Directory::
     <first lsn, 20 digits>-<segment id, 8 hex>.segment
     <first lsn, 20 digits>-<segment id, 8 hex>.index     of a sealed segment; may be missing, then it is made again
     spare-<segment id, 8 hex>.segment        a dead segment that waits to be written over; its contents mean nothing
+    reserve                                  room for a start on a full disk (journal/reserve.py); its contents mean nothing
     torn-<stem of a segment>-<offset>        what was cut off behind that offset; kept for a person to look at
     damaged-<name>                           an original that repair has replaced; likewise
     superseded-<name>                        a whole segment that repair has taken out of use, as others hold its records; likewise

@@ -18,6 +18,7 @@ from journal.files import Files
 from journal.format import Checkpoint
 from journal.options import JournalOptions
 from journal.reclaim import Combination, Live, discard, plan_combination, weigh
+from journal.reserve import has_reserve, keep_reserve
 from journal.segment import Segment
 
 
@@ -26,6 +27,7 @@ class Housekeeping:
 
     Attributes:
         checkpointing: a checkpoint is under way, from its preparation until it is durable.
+        reserved: the reserve is there.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Housekeeping:
         report: Callable[[str], None],
     ) -> None:
         self.checkpointing = False
+        self.reserved = has_reserve(files, directory)
         self._files = files
         self._directory = directory
         self._options = options
@@ -99,6 +102,7 @@ class Housekeeping:
         drop_old_checkpoints(self._files, self._directory)
         if dead:
             discard(self._files, self._directory, dead, self._spares, self._options)
+        self.reserved = keep_reserve(self._files, self._directory, self._options.reserve_bytes)
         self.checkpointing = False
         if done is not None:
             done()

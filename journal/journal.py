@@ -301,7 +301,9 @@ class Journal:
         syncs = writer.syncs if writer else 0
         return JournalStatistics(
             segments=len(segments),
-            disk_bytes=sum(segment.end for segment in segments) + spares * self._options.segment_bytes,
+            disk_bytes=sum(segment.end for segment in segments)
+            + spares * self._options.segment_bytes
+            + self._housekeeping.reserved * self._options.reserve_bytes,
             spare_segments=spares,
             next_lsn=self.next_lsn,
             durable_lsn=self.durable_lsn,

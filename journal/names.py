@@ -7,6 +7,7 @@ import re
 LOCK = "lock"
 NEWEST = "newest"
 ENCOUNTERED = "encountered"
+RESERVE = "reserve"
 ASIDE = ".tmp"
 """End of the name of a file that is being written; it gets its own name when it is whole and durable."""
 

@@ -30,6 +30,7 @@ class JournalOptions:
         lazy_delay: seconds that a lazy record waits at most for another to ride with.
         max_pending_bytes: bytes appended and not yet durable above which appending is refused.
         spare_segments: dead segments kept to be written over, which syncs faster than a file that grows.
+        reserve_bytes: room kept for a start on a full disk (journal/reserve.py); 0 for none.
         compact_below: neighbours are combined when live records fill less than this share of a segment in each.
         checkpoint_bytes: a checkpoint is due after so many bytes, which bounds what a start reads;
         checkpoint_records: or after so many records, which bounds what it replays.
@@ -41,6 +42,7 @@ class JournalOptions:
     lazy_delay: float = 0.05
     max_pending_bytes: int = 256 * MIB
     spare_segments: int = 2
+    reserve_bytes: int = 0
     compact_below: float = 0.5
     checkpoint_bytes: int = 64 * MIB
     checkpoint_records: int = 100_000
@@ -67,7 +69,7 @@ class JournalStatistics:
 
     Attributes:
         segments: files that hold records, the one being written included.
-        disk_bytes: their size and that of the spare ones.
+        disk_bytes: their size, that of the spare ones, and the reserve.
         spare_segments: dead files that wait to be written over.
         next_lsn: number of the next record.
         durable_lsn: every record below it is durable.

@@ -22,6 +22,7 @@ from journal.names import ASIDE, NEWEST, is_spare, parse_index, parse_segment, s
 from journal.newest import Newest, left_open, read_newest, write_newest
 from journal.options import JournalOptions
 from journal.reclaim import discard
+from journal.reserve import give_up_reserve, keep_reserve
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import Segment, make_segment_file, new_header
 from journal.tail import settle_tail
@@ -55,6 +56,18 @@ def recover(files: Files, directory: Path, options: JournalOptions, report: Call
         JournalDamagedError: what was durable is not there or not whole.
         OSError: the file system refuses.
     """
+    try:
+        recovered = _recover(files, directory, options, report)
+    except OSError as error:
+        if not give_up_reserve(files, directory, error):
+            raise
+        report(f"{directory}: the disk is full, so the start took the reserve: receive what is stored, or make room")
+        return _recover(files, directory, options, report)
+    keep_reserve(files, directory, options.reserve_bytes)
+    return recovered
+
+
+def _recover(files: Files, directory: Path, options: JournalOptions, report: Callable[[str], None]) -> Recovered:
     # What is visible may not be durable yet, and what is done now builds on it.
     files.sync_directory(directory)
     names = files.names(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from journal import JournalOptions
@@ -27,9 +28,16 @@ and where that is more than this, connections are let go. Their senders come bac
 PENDING_RESERVE_BYTES = 256 * 1024 * 1024
 """Room on top of it for all that is no message: what a client asks for one at a time, and acknowledgements, which wait for room themselves.
 A disk that is so far behind that this is used up does not answer, and the broker ends."""
+RESERVE_BYTES = 32 * 1024 * 1024
+"""Room for a start on a full disk: two steps by which a segment grows, and as much again for checkpoints and indexes;"""
+RESERVE_SEGMENTS = 4
+"""and where segments are smaller than such a step, so many of them."""
 
 
 def storage_options(**changed: Any) -> JournalOptions:
     """The journal's options as a broker wants them, but for what is ``changed``."""
     pending = MAX_PENDING_BYTES + PENDING_RESERVE_BYTES
-    return JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": pending, **changed})
+    options = JournalOptions(**{"lazy_delay": ACKNOWLEDGE_DELAY, "max_pending_bytes": pending, **changed})
+    if "reserve_bytes" in changed:
+        return options
+    return replace(options, reserve_bytes=min(RESERVE_BYTES, RESERVE_SEGMENTS * options.segment_bytes))

@@ -35,7 +35,8 @@ FAULTS = [
 
 def storage_over(files: FaultyFiles | SimulatedDisk) -> Storage:
     # Small segments, so that a run makes several and gives some back.
-    options = storage_options(segment_bytes=16 * 1024, checkpoint_bytes=32 * 1024)
+    # Without a reserve, whose room the disk may refuse without a word.
+    options = storage_options(segment_bytes=16 * 1024, checkpoint_bytes=32 * 1024, reserve_bytes=0)
     return Storage.open(DIRECTORY, options, files=files)
 
 
