@@ -312,7 +312,7 @@ class SubscriptionNotFoundError(QueueError):
     close = False
 
     def __init__(self, subscription: str) -> None:
-        super().__init__(f"there is no subscription {subscription!r}: open it with mode 'own' first")
+        super().__init__(f"there is no subscription {subscription!r}: it is made when its owner first opens it")
         self.subscription = subscription
 
 

@@ -29,4 +29,7 @@ async def main(count: int = 10) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(int, sys.argv[1:])))
+    given = sys.argv[1] if len(sys.argv) > 1 else "10"
+    if not given.isdecimal() or int(given) < 1:
+        sys.exit(f"COUNT is {given}; a whole number of 1 or more is possible")
+    asyncio.run(main(int(given)))

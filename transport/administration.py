@@ -26,6 +26,7 @@ from transport.errors import (
 from transport.frames import FrameDecoder, Part, RawFrame
 from transport.names import check_name
 from transport.protocol import Protocol, Side
+from transport.timing import setting_milliseconds
 from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
@@ -144,6 +145,7 @@ class Administration:
 
         Raises:
             BrokerError: ``already-exists`` with other settings, or a limit.
+            ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
         if dead_letter_queue:
             check_name(dead_letter_queue, "dead-letter queue")
@@ -151,25 +153,27 @@ class Administration:
             "name": check_name(name, "queue"),
             "max_messages": max_messages,
             "max_bytes": max_bytes,
-            "visibility_timeout_ms": _milliseconds(visibility_timeout),
+            "visibility_timeout_ms": setting_milliseconds("visibility_timeout", visibility_timeout),
             "overflow": overflow,
             "max_receives": max_receives,
             "dead_letter_queue": dead_letter_queue,
-            "delay_ms": _milliseconds(delay),
-            "ttl_ms": _milliseconds(ttl),
+            "delay_ms": setting_milliseconds("delay", delay),
+            "ttl_ms": setting_milliseconds("ttl", ttl),
             "exclusive": exclusive,
             "max_staged_messages": max_staged_messages,
             "max_staged_bytes": max_staged_bytes,
         }
         await self._command("queue.create", {key: value for key, value in arguments.items() if value is not None})
 
-    async def delete_queue(self, name: str) -> None:
-        """Delete a queue with all it holds; its connections end with ``queue-deleted``.
+    async def delete_queue(self, name: str) -> int | None:
+        """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.
+
+        Clients that reconnect make the queue anew, with the broker's settings.
 
         Raises:
             BrokerError: ``not-found``.
         """
-        await self._command("queue.delete", {"name": check_name(name, "queue")})
+        return _count(await self._command("queue.delete", {"name": check_name(name, "queue")}), "connections")
 
     async def purge_queue(self, name: str) -> int | None:
         """Drop what is ready or delayed; what receivers hold stays theirs. Returns how many messages, where the broker says.
@@ -425,11 +429,6 @@ class Administration:
                 await writer.wait_closed()
         except (OSError, TimeoutError):
             writer.transport.abort()
-
-
-def _milliseconds(seconds: float | None) -> int | None:
-    """What the protocol has; a time that rounds to none is the shortest there is, for zero may mean never."""
-    return None if seconds is None else max(round(seconds * 1000), 1) if seconds > 0 else round(seconds * 1000)
 
 
 def _parsed(name: str, body: Part) -> Any:

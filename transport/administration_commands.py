@@ -86,9 +86,10 @@ async def _queue_create(broker: Broker, arguments: Options) -> Any:
 
 async def _queue_delete(broker: Broker, arguments: Options) -> Any:
     name = _string(arguments, "name")
+    ended = sum(connection.queue == name for connection in broker.connections.values())
     broker.queues.delete(name)
     await _durable(broker)
-    return {"name": name}
+    return {"name": name, "connections": ended}
 
 
 async def _queue_purge(broker: Broker, arguments: Options) -> Any:

@@ -8,6 +8,7 @@ from typing import Protocol as TypingProtocol
 from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
 from actors.errors import BatchError
 from transport.errors import BadHeadersError
+from transport.timing import check_answer_time
 from transport.wire import Deliver
 
 NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
@@ -107,7 +108,12 @@ class DeliveredBatch:
             self._settlement.acknowledge(self, self.first, self._count)
 
     def reject(self, delay: float = 0.0) -> None:
-        """Every message of it is to come again, after ``delay`` seconds."""
+        """Every message of it is to come again, after ``delay`` seconds.
+
+        Raises:
+            ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("delay", delay)
         if self.unsettled:
             self.unsettled = 0
             self._settlement.reject(self, self.first, self._count, delay)
@@ -138,7 +144,12 @@ class DeliveredBatch:
         return [(self.first + run.start(), len(run[0]), marks[run.start()] == SPARED) for run in RUNS.finditer(marks)]
 
     def extend(self, seconds: float) -> None:
-        """Handling needs ``seconds`` from now: do not redeliver before."""
+        """Handling needs ``seconds`` from now: do not redeliver before.
+
+        Raises:
+            ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("the extension", seconds)
         if self.unsettled:
             self._settlement.extend(self, self.first, self._count, seconds)
 
@@ -175,7 +186,12 @@ class Delivery:
             batch._settlement.acknowledge(batch, batch.first + index, 1)
 
     def reject(self, delay: float = 0.0) -> None:
-        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone. That counts as a failure."""
+        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone. That counts as a failure.
+
+        Raises:
+            ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("delay", delay)
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch.answered[index] = 1
@@ -197,7 +213,12 @@ class Delivery:
         batch.spared.add(self._index)
 
     def extend(self, seconds: float) -> None:
-        """Handling needs ``seconds`` from now: do not redeliver before."""
+        """Handling needs ``seconds`` from now: do not redeliver before.
+
+        Raises:
+            ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("the extension", seconds)
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch._settlement.extend(batch, batch.first + index, 1, seconds)

@@ -29,10 +29,14 @@ class FrameTooLargeError(RemoteProtocolError):
 
     code = "frame-too-large"
 
-    def __init__(self, length: int, limit: int, advice: str = "send smaller batches") -> None:
-        super().__init__(f"a frame of {length} bytes exceeds the limit of {limit}; {advice}")
+    def __init__(self, length: int, limit: int, advice: str = "send smaller batches", what: str = "frame") -> None:
+        super().__init__(f"a {what} of {length} bytes exceeds the limit of {limit}; {advice}")
         self.length = length
         self.limit = limit
+
+
+class ImpossibleTimeError(LocalProtocolError, ValueError):
+    """Our own program gave a time that cannot be."""
 
 
 class MessageTooLargeError(LocalProtocolError):
@@ -123,8 +127,8 @@ class QueueFullError(TransportError):
 
     def __init__(self, queue: str, sequence: int, messages: int, reason: str) -> None:
         super().__init__(
-            f"queue {queue!r} rejected {messages} messages from number {sequence} on: {reason}. Send more slowly, let receivers "
-            "acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
+            f"queue {queue!r} rejected {messages} messages from number {sequence} on: {reason}. Send smaller batches, or "
+            "more slowly, let receivers acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
         )
         self.queue = queue
         self.sequence = sequence

@@ -185,7 +185,8 @@ class ReceiverSession:
         """Give ``count`` messages back; ``failed`` unless nobody tried to handle them."""
         if batch.generation != self.generation:
             return
-        delay_ms = min(MAX_EXTENSION_MS, max(0, round(delay * 1000)))
+        # Of more than nothing at least a millisecond: zero is at once.
+        delay_ms = max(1, round(delay * 1000)) if delay else 0
         self._nacks.setdefault((delay_ms, failed), []).append((first, count))
         self._in_flight -= count
         if not batch.unsettled:

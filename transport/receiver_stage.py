@@ -304,7 +304,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
             self._extend_later()
             return
         for batch in self._waiting:
-            batch.extend(self._visibility)
+            self.session.extend(batch, batch.first, len(batch), self._visibility)
         if self._batch is not None and 0 < self._position < len(self._current):
             rest = len(self._current) - self._position
             self.session.extend(self._batch, self._batch.first + self._position, rest, self._visibility)

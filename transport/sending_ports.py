@@ -43,7 +43,7 @@ class SendingPort(Port):
         assert self.actor is not None
         size = frame.batch.nbytes
         if size > MAX_BODY_BYTES:
-            raise FrameTooLargeError(size, MAX_BODY_BYTES)
+            raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
         self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl))
 

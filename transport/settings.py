@@ -27,6 +27,8 @@ from transport.units import (
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 QUEUES_VARIABLE = f"{ENVIRONMENT_PREFIX}QUEUES"
+LEAST_SECONDS = 0.001
+"""The shortest time of a queue's setting but 0, which means something else: the protocol has milliseconds."""
 NEVER = "never"
 """How None is written where it means that something never happens."""
 
@@ -207,6 +209,8 @@ def check_queue_setting(key: str, value: Any) -> None:
     Raises:
         ValueError: it cannot be, whatever the others are.
     """
+    if QUEUE_SETTINGS[key].kind in (DURATION, DURATION_OR_NEVER) and value and 0 < value < LEAST_SECONDS:
+        raise ValueError(f"{value * 1000:g} ms is less than {show_duration(LEAST_SECONDS)}, the shortest that is kept")
     if key == "dead_letter_queue" and value is not None:
         check_name(value, "dead-letter queue")
     # With max_receives there is something for a dead-letter queue to receive, which is judged when all are known.

@@ -6,14 +6,16 @@ messages that differ in them into different batches.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from transport.errors import LocalProtocolError, RemoteProtocolError
-from transport.wire import Options, brief
+from transport.errors import ImpossibleTimeError, RemoteProtocolError
+from transport.wire import MAX_EXTENSION_MS, Options, brief
 
 MAX_DELAY_MS = 12 * 3600 * 1000
 """The longest delay: what waits longer belongs in a calendar, not in a queue's memory."""
+TWELVE_HOURS = "0 to 43200 (12 hours)"
 MAX_TTL_MS = 366 * 24 * 3600 * 1000
 """The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
 DELAY, TTL = "delay_ms", "ttl_ms"
@@ -26,7 +28,31 @@ def _check(what: str, seconds: object, most_ms: int, possible: str) -> None:
     if seconds is None:
         return
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= most_ms / 1000:
-        raise LocalProtocolError(f"{what} is {seconds!r:.60}; {possible} seconds are possible")
+        raise ImpossibleTimeError(f"{what} is {seconds!r:.60}; {possible} seconds are possible")
+
+
+def check_answer_time(what: str, seconds: object) -> None:
+    """Judge a time that a receiver's answer has.
+
+    Raises:
+        ImpossibleTimeError: it is no number, or out of its range.
+    """
+    if seconds is None:
+        raise ImpossibleTimeError(f"{what} is None, not a number of seconds")
+    _check(what, seconds, MAX_EXTENSION_MS, TWELVE_HOURS)
+
+
+def setting_milliseconds(what: str, seconds: float | None) -> int | None:
+    """A queue's time as the protocol has it; one that rounds to none is the shortest there is, for zero may mean never.
+
+    Raises:
+        ImpossibleTimeError: it is no number of 0 or more.
+    """
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ImpossibleTimeError(f"{what} is {seconds!r:.60}, not a number of seconds of 0 or more")
+    return _milliseconds(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +64,17 @@ class Timing:
         ttl: seconds after which they are of no use to anybody, at most 366 days; None for what the queue declares.
 
     Raises:
-        LocalProtocolError: a value that is no number or out of its range.
+        ImpossibleTimeError: a value that is no number or out of its range.
     """
 
     delay: float | None = None
     ttl: float | None = None
 
     def __post_init__(self) -> None:
-        _check("delay", self.delay, MAX_DELAY_MS, "0 to 43200 (12 hours)")
+        _check("delay", self.delay, MAX_DELAY_MS, TWELVE_HOURS)
         _check("ttl", self.ttl, MAX_TTL_MS, "more than 0 to 31622400 (366 days)")
         if self.ttl == 0:
-            raise LocalProtocolError("ttl is 0 seconds: such a message is of no use to anybody; give it more, or none")
+            raise ImpossibleTimeError("ttl is 0 seconds: such a message is of no use to anybody; give it more, or none")
 
     def or_else(self, other: Timing) -> Timing:
         """This timing, with what it leaves open as in ``other``."""
@@ -101,7 +127,7 @@ class Timed(Generic[E]):
         ttl: seconds after which it is of no use; None likewise.
 
     Raises:
-        LocalProtocolError: as `Timing`.
+        ImpossibleTimeError: as `Timing`.
     """
 
     element: E

@@ -251,7 +251,6 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
     Raises:
         QueueLimitError: there is no room for its delay, and the queue does not reject.
     """
-    settings, log = core.settings, core.log
     if delayed and not known and core.delayed_batches() >= MAX_DELAYED:
         # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
         error = QueueLimitError(
@@ -265,19 +264,41 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
         return None
     if core.paused is not None:
         return f"queue {core.name!r} takes nothing now: {core.paused}"
-    messages = log.stored_messages + core.incoming_messages
-    if messages + count > settings.max_messages:
-        return (
-            f"queue {core.name!r} is full: {messages} of max_messages {settings.max_messages} messages are stored, "
-            f"and a batch of {count} does not fit"
-        )
-    stored = log.stored_bytes + core.incoming_bytes
-    size += log.table.overhead
-    if stored + size > settings.max_bytes:
-        return (
-            f"queue {core.name!r} is full: {stored} of max_bytes {settings.max_bytes} bytes are stored, "
-            f"and a batch of {size} with its overhead does not fit"
-        )
+    return _no_room(core, count, size + core.log.table.overhead)
+
+
+def _no_room(core: QueueCore, count: int, size: int) -> str | None:
+    """Why a batch does not fit; None where it does. ``size`` is with its overhead."""
+    settings, log = core.settings, core.log
+    for amount, what, stored, name, most, advised in (
+        (
+            count,
+            "messages",
+            log.stored_messages + core.incoming_messages,
+            "max_messages",
+            settings.max_messages,
+            "max_batch_messages",
+        ),
+        (
+            size,
+            "bytes",
+            log.stored_bytes + core.incoming_bytes,
+            "max_bytes",
+            settings.max_bytes,
+            "max_batch_bytes",
+        ),
+    ):
+        with_overhead = " with its overhead" if what == "bytes" else ""
+        if amount > most:
+            return (
+                f"a batch of {amount} {what}{with_overhead} is larger than queue {core.name!r} may hold, {name} {most}: "
+                f"send smaller batches ({advised})"
+            )
+        if stored + amount > most:
+            return (
+                f"queue {core.name!r} is full: {stored} of {name} {most} {what} are stored, "
+                f"and a batch of {amount}{with_overhead} does not fit"
+            )
     return None
 
 

@@ -101,14 +101,10 @@ class QueueSettings:
     max_staged_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if self.max_messages < 1 or self.max_bytes < 1:
-            raise ValueError(
-                f"a queue holds at least one message and one byte, not {self.max_messages} and {self.max_bytes}"
-            )
-        if self.max_staged_messages < 1 or (self.max_staged_bytes is not None and self.max_staged_bytes < 1):
-            raise ValueError(
-                f"a queue holds at least one staged message and byte, not {self.max_staged_messages} and {self.max_staged_bytes}"
-            )
+        for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; 1 or more is possible")
         if not 0 < self.visibility_timeout <= MAX_VISIBILITY_SECONDS:
             raise ValueError(
                 f"a visibility timeout of {self.visibility_timeout} s is not above 0 and at most {MAX_VISIBILITY_SECONDS}"

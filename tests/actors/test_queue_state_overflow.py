@@ -109,6 +109,20 @@ def test_the_bytes_of_a_queue_are_a_limit_too() -> None:
     assert queue.statistics(0.0).stored_bytes <= 3 * ENTRY_OVERHEAD_BYTES
 
 
+def test_a_batch_larger_than_the_queue_may_hold_is_told_to_be_smaller_however_empty_the_queue_is() -> None:
+    few, small = rejecting(messages=3), rejecting(size=2 * ENTRY_OVERHEAD_BYTES)
+    assert send(few, 0, 10) is None
+    assert small.send("s", 0, batch(1, 2 * ENTRY_OVERHEAD_BYTES), 0.0, 0) is None
+    too_many, too_large = (
+        effect.rejected for queue in (few, small) for effect in queue.take_effects() if isinstance(effect, Confirm)
+    )
+    assert too_many == (
+        "a batch of 10 messages is larger than queue 'q' may hold, max_messages 3: send smaller batches (max_batch_messages)"
+    )
+    assert too_large is not None
+    assert f"is larger than queue 'q' may hold, max_bytes {2 * ENTRY_OVERHEAD_BYTES}: send smaller" in too_large
+
+
 def test_what_was_accepted_and_is_not_stored_yet_takes_room() -> None:
     queue = rejecting(messages=10)
     for number in range(0, 15, 5):

@@ -55,3 +55,12 @@ def test_one_program_can_be_the_whole_system(run_program: Run) -> None:
     *orders, summary = run_program("examples/in_process.py", 250).stdout.splitlines()
     assert sorted(orders) == sorted(f"order {n}" for n in range(1, 251))
     assert summary == "250 sent, 250 handled"
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many"])
+def test_a_count_that_cannot_be_is_told_in_a_line(environment: dict[str, str], count: str) -> None:
+    command = [sys.executable, "examples/in_process.py", count]
+    done = subprocess.run(
+        command, check=False, cwd=EXAMPLES.parent, env=environment, capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stderr) == (1, f"COUNT is {count}; a whole number of 1 or more is possible\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -473,3 +474,10 @@ def test_a_closed_client_refuses_and_cannot_be_entered_again() -> None:
                     pass
 
     run(main)
+
+
+@pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, "5"])
+def test_a_time_that_cannot_be_is_refused_before_the_broker_hears_of_it(seconds: Any) -> None:
+    administration = Administration("127.0.0.1:1")
+    with pytest.raises(ValueError, match=rf"^ttl is {seconds!r}, not a number of seconds"):
+        asyncio.run(administration.create_queue("orders", ttl=seconds))

@@ -452,6 +452,31 @@ def test_open_transactions_are_listed_and_aborted(broker: BrokerProcess, queue: 
     code, out, _ = broker.run("transaction abort", "spark-1", "12")
     assert (code, out) == (0, b"transaction 12 of spark-1 aborted, 3 messages discarded\n")
     assert broker.run("transaction list")[1].startswith(b"0 open transactions")
+    told = broker.run("transaction abort", "spark-1", "12")
+    assert told == (0, b"nothing to abort: no message is staged for transaction 12 of spark-1\n", "")
+
+
+def test_a_setting_that_cannot_be_beside_the_brokers_is_wrong_usage(broker: BrokerProcess, queue: str) -> None:
+    told = broker.run("queue create", queue, "--dead-letter-queue", "elsewhere")
+    text = "a dead-letter queue is given, but neither max_receives nor ttl sends anything there"
+    assert told == (2, b"", f"penstock queue create: {text}\n")
+    code, _, err = broker.run("queue create", queue, "--dead-letter-queue", queue, "--max-receives", "3")
+    assert (code, "its own dead-letter queue" in err) == (2, True)
+    assert broker.run("queue create", queue, "--max-messages", "7")[0] == 0
+    assert broker.run("queue create", queue, "--max-messages", "8")[0] == 1, "a refusal, and no wrong usage"
+
+
+def test_deleting_a_queue_tells_how_many_connections_that_ends(broker: BrokerProcess, queue: str) -> None:
+    with StageClient(broker.sending, queue=queue, writer="spark-2", version=1, stage="0-0") as client:
+        client.open()
+        told = broker.run("queue delete", queue)
+        assert told == (0, f"queue {queue} deleted, 1 connections ended\n".encode(), "")
+
+
+def test_a_millisecond_is_shown(broker: BrokerProcess, queue: str) -> None:
+    assert broker.run("queue create", queue, "--ttl", "1ms", "--visibility-timeout", "20ms")[0] == 0
+    (row,) = [line for line in broker.run("queue list")[1].decode().splitlines() if line.startswith(queue)]
+    assert {"0.001", "0.020"} <= set(row.split())
 
 
 def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: BrokerProcess, queue: str) -> None:

@@ -224,7 +224,10 @@ def test_queues_are_declared_in_the_environment_and_on_the_command_line_too_sett
         ('[limits]\nmax_queues = "7"', "2: limits.max_queues: '7' is not a whole number"),
         ('[limits]\nmemory_watermark = "101%"', "2: limits.memory_watermark: '101%' is no share"),
         ('[broker]\nmemory = "yes"', "2: broker.memory: 'yes' is not true or false"),
-        ("[queue_defaults]\nmax_messages = 0", "2: queue_defaults.max_messages: a queue holds at least one message"),
+        (
+            "[queue_defaults]\nmax_messages = 0",
+            "2: queue_defaults.max_messages: max_messages is 0; 1 or more is possible",
+        ),
         ('[queue_defaults]\nmax_receives = "x"', "2: queue_defaults.max_receives: 'x' is no whole number"),
         (
             "[queue_defaults]\nttl = false",

@@ -314,18 +314,19 @@ def test_the_largest_frame_that_a_client_may_send_reaches_a_receiver(bench: Benc
     sender = bench.sender()
     header_bytes = 20
     largest = 16 * 1024 * 1024 - 6 - header_bytes - 8
-    refused = None
+    refused, text = None, ""
     try:
         sender.send_payloads(b"x" * largest)
         sender.confirm()
     except bench.client.Refused as error:
-        refused = error.code
+        refused, text = error.code, error.text
     receiver = bench.receiver()
     if refused is None:
         receiver.request(1, 1 << 26)
         assert len(receiver.receive(1)[0].payload) == largest
     else:
         assert refused == "frame-too-large"
+        assert "a SEND body of" in text
         assert bench.admin().queue("orders")["total_in"] == 0
 
 

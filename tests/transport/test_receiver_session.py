@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +20,7 @@ from streams import (
     ZeroRequestStrategy,
 )
 from transport.delivery import DeliveredBatch, Delivery
-from transport.errors import RemoteProtocolError
+from transport.errors import RemoteProtocolError, TransportError
 from transport.receiver_session import ReceiverSession
 from transport.wire import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request, encode
 
@@ -198,20 +202,40 @@ def test_rejections_are_grouped_by_their_delay() -> None:
     assert session.answers() == [Nack([(0, 1), (2, 1)], 0), Nack([(1, 1), (3, 1)], 1000)]
 
 
-@pytest.mark.parametrize(("seconds", "ms"), [(0.0, 1), (-5.0, 1), (0.0004, 1), (1.5, 1500), (1e9, MAX_EXTENSION_MS)])
-def test_an_extension_is_within_what_the_protocol_allows(seconds: float, ms: int) -> None:
+@pytest.mark.parametrize(("seconds", "ms"), [(0.0, 1), (0.0004, 1), (1.5, 1500), (43200, MAX_EXTENSION_MS)])
+def test_an_extension_is_in_milliseconds_and_at_least_one(seconds: float, ms: int) -> None:
     session = Session()
     request(session)
     session.delivered(frame(0, 1)).extend(seconds)
     assert session.answers() == [Extend([(0, 1)], ms)]
 
 
-@pytest.mark.parametrize(("seconds", "ms"), [(-1.0, 0), (0.0, 0), (0.25, 250), (1e9, MAX_EXTENSION_MS)])
-def test_a_delay_is_within_what_the_protocol_allows(seconds: float, ms: int) -> None:
+@pytest.mark.parametrize(("seconds", "ms"), [(0.0, 0), (0.0004, 1), (0.25, 250), (43200, MAX_EXTENSION_MS)])
+def test_a_delay_is_in_milliseconds_and_not_at_once_unless_it_is_zero(seconds: float, ms: int) -> None:
     session = Session()
     request(session)
     session.delivered(frame(0, 1)).reject(seconds)
     assert session.answers() == [Nack([(0, 1)], ms)]
+
+
+@pytest.mark.parametrize("seconds", [-1, 43200.001, 50000, math.nan, math.inf, -math.inf, "5", True, None])
+def test_a_time_that_cannot_be_is_refused_and_answers_nothing(seconds: Any) -> None:
+    session = Session()
+    request(session)
+    batch = session.delivered(frame(0, 2))
+    delivery = deliveries(batch)[0]
+    for answer, what in (
+        (batch.reject, "delay"),
+        (batch.extend, "the extension"),
+        (delivery.reject, "delay"),
+        (delivery.extend, "the extension"),
+    ):
+        with pytest.raises(ValueError, match=rf"^{what} is {re.escape(repr(seconds))}[;,] ") as raised:
+            answer(seconds)
+        assert isinstance(raised.value, TransportError)
+    assert session.answers() == []
+    delivery.acknowledge()
+    assert session.answers() == [Ack([(0, 1)])]
 
 
 def test_answers_to_an_earlier_connections_deliveries_are_void() -> None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 250
 """Columns of a table that goes into a pipe or file, where no terminal sets any: no row is folded or cut."""
 
+LEAST_TENTHS = 0.1
+"""Below this a number is shown in thousandths."""
+
 Column = tuple[str, str]
 """A key of the facts, and its heading."""
 
@@ -71,5 +74,6 @@ def _cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.1f}"
+        # A queue's times may be as short as a millisecond.
+        return f"{value:,.1f}" if not 0 < abs(value) < LEAST_TENTHS else f"{value:,.3f}"
     return str(value)

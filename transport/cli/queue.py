@@ -9,7 +9,9 @@ import typer
 from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import Column, administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress
+from transport.cli._run import EXIT_USAGE, tell
 from transport.cli._settings import REQUIRED, queue_settings_command
+from transport.errors import BrokerError, LocalProtocolError
 
 if TYPE_CHECKING:
     from transport.administration import Administration
@@ -62,7 +64,14 @@ def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout:
     said = {key: EXPLICIT_NONE[key] if value is None else value for key, value in settings.items()}
 
     async def talk(administration: Administration) -> None:
-        await administration.create_queue(queue, **said)
+        try:
+            await administration.create_queue(queue, **said)
+        except BrokerError as error:
+            if error.code != LocalProtocolError.code:
+                raise
+            # What is left of a setting that cannot be: it depends on another, which may be the broker's.
+            tell("queue create", error.text)
+            raise typer.Exit(EXIT_USAGE) from None
         typer.echo(f"queue {queue} created")
 
     administer("queue create", address, connect_timeout, talk)
@@ -87,8 +96,8 @@ def delete_queue(
     """Delete a queue with all it holds, and end its connections."""
 
     async def talk(administration: Administration) -> None:
-        await administration.delete_queue(queue)
-        typer.echo(f"queue {queue} deleted")
+        ended = await administration.delete_queue(queue)
+        typer.echo(f"queue {queue} deleted" + (f", {ended} connections ended" if ended else ""))
 
     administer("queue delete", address, connect_timeout, talk)
 

@@ -43,6 +43,9 @@ def abort_transaction(
 
     async def talk(administration: Administration) -> None:
         discarded = await administration.abort_transaction(writer, version)
+        if discarded == 0:
+            typer.echo(f"nothing to abort: no message is staged for transaction {version} of {writer}")
+            return
         dropped = "" if discarded is None else f", {discarded} messages discarded"
         typer.echo(f"transaction {version} of {writer} aborted{dropped}")
 
