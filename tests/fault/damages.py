@@ -316,29 +316,37 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault.damages", description=__doc__)
     parser.add_argument("--damages", type=int, default=500, help="how many (default 500)")
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next (default 0)")
+    parser.add_argument("--real", type=int, metavar="N", help="instead N over real files, with real processes")
     parser.add_argument("--only", help="one of them, as a failure names it")
     chosen = parser.parse_args(arguments)
+    again = "python -m tests.fault.damages" + ("" if chosen.real is None else " --real 1")
+    verify, todo = verify_case, cases(chosen.seed, chosen.damages)
+    if chosen.real is not None:
+        # Here, as it builds on this module.
+        from tests.fault import real_damages
+
+        verify, todo = real_damages.verify_real, real_damages.chosen(chosen.seed, chosen.real)
     if chosen.only:
         seed, kind, place, position = chosen.only.split(",")
-        print(verify_case(Case(int(seed), kind, place, position)))
+        print(verify(Case(int(seed), kind, place, position)))
         return 0
     counts: dict[tuple[str, str], int] = {}
     broken = 0
-    for case in cases(chosen.seed, chosen.damages):
+    for case in todo:
         try:
-            outcome = verify_case(case)
+            outcome = verify(case)
         except Exception as error:  # noqa: BLE001 - whatever a damage brings to light is what we are looking for
             broken += 1
             outcome = "BROKEN"
             print(
-                f"{type(error).__name__}: {str(error)[:2000]}\nagain: python -m tests.fault.damages {case}",
+                f"{type(error).__name__}: {str(error)[:2000]}\nagain: {again} {case}",
                 file=sys.stderr,
             )
         key = (case.place, outcome)
         counts[key] = counts.get(key, 0) + 1
     for (place, outcome), count in sorted(counts.items()):
         print(f"{count:5}  {place:10}  {outcome}")
-    print(f"{chosen.damages} damages, {broken} broken")
+    print(f"{sum(counts.values())} damages, {broken} broken")
     return 1 if broken else 0
 
 

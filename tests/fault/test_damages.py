@@ -6,14 +6,18 @@ from functools import cache
 from random import Random
 
 import pytest
+from typer.testing import CliRunner
 
 from actors.errors import StorageError
 from actors.storage.after_repair import MARK, is_marked
 from journal import repair
 from journal.judgement import Judgement
+from tests.fault import real_damages
 from tests.fault.damaged_files import DATA, KINDS, PAIRS, flip, part, targets
-from tests.fault.damages import begin, cases, store, verify_case, verify_found
+from tests.fault.damages import Case, begin, cases, store, verify_case, verify_found
 from tests.fault.disk import SimulatedDisk
+from tests.fault.real_damages import verify_real
+from transport.cli.app import app
 
 SHORT = 143
 """Damages in the suite: each kind at each position of each place, once."""
@@ -26,6 +30,18 @@ def test_whatever_is_damaged_verify_repair_and_start_agree_and_nothing_confirmed
         (kind, place) for kind in KINDS for place in ("sealed", "combined", "active", "checkpoint", *PAIRS)
     }
     assert sum("some lost" in outcome for _, outcome in outcomes) > 5
+
+
+@pytest.mark.parametrize("case", [Case(5, "flip", "sealed", "middle"), Case(2, "zero", "checkpoint", "first")], ids=str)
+def test_real_files_and_real_processes_agree_likewise(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of ``python -m tests.fault.damages --real``: one that a start cannot see, one that it can. Only the brokers are processes."""
+
+    def penstock(*arguments: str) -> tuple[int, list[str], str]:
+        done = CliRunner().invoke(app, arguments)
+        return done.exit_code, done.stdout.splitlines(), done.stderr
+
+    monkeypatch.setattr(real_damages, "penstock", penstock)
+    assert verify_real(case).startswith("damaged")
 
 
 def test_the_suite_finds_a_repair_that_takes_a_hole_to_the_end_for_nothing_wrong(
