@@ -5,11 +5,16 @@ what it needs. Above it a connection that needs more is read no further and stan
 order, and ``IN_TURN`` of the line may go on in any case. While anybody waits, whoever has begun a large frame and does not go on with it
 is ended, after ``LOOK_SECONDS`` at least and twice that at most. So honest senders wait, and none is refused, however many others stop in
 the middle of a frame.
+
+Whoever goes on just fast enough would hold up the line all the same. So all together are asked for a pace too: while less than
+``ALL_PROGRESS`` comes of all large frames between two looks, each who brings less than its share at two looks in a row is ended.
+A largest frame at a share takes about three heartbeats of the default, which is all that it may take in any case. So n who are slow hold
+up those behind them for n / ``IN_TURN`` times three looks. Who holds them up for longer brings its share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from transport.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES, Room
@@ -27,6 +32,8 @@ LOOK_SECONDS = 0.5
 """Seconds between two looks at who goes on, while somebody waits."""
 LEAST_PROGRESS = 64 * 1024
 """Bytes that must come between two looks: a sixteenth of what it takes for a largest frame to come whole within three heartbeats."""
+ALL_PROGRESS = IN_TURN * 512 * 1024
+"""Bytes that must come of all large frames together, 4 MiB a second. The shares of as many as are in turn are 1 MiB a second each."""
 
 
 class Owner(Protocol):
@@ -73,6 +80,8 @@ class PartialFrames:
         # One object for all rooms, to be asked at each receive: it has something while memory is scarce.
         self.scarce: list[None] = []
         self._in_turn: set[PartialRoom] = set()
+        # Those of the large who brought less than their share at the last look.
+        self._behind: set[PartialRoom] = set()
         self._serving = False
 
     @property
@@ -114,6 +123,7 @@ class PartialFrames:
         self.line.pop(room, None)
         self._large.pop(room, None)
         self._in_turn.discard(room)
+        self._behind.discard(room)
         self.bytes -= room.bytes
         room.bytes = 0
         self._note()
@@ -123,15 +133,23 @@ class PartialFrames:
         """End those who do not go on, if anybody waits; whether anybody does, so that this is to be called again."""
         if not self.line:
             return False
-        slow = []
+        come: dict[PartialRoom, int] = {}
+        fresh = 0
         for room, before in self._large.items():
-            now = room.owner.bytes_in
             if room in self.line or not room.owner.is_up_to_peer():
                 self._large[room] = None
                 continue
-            self._large[room] = now
-            if before is not None and now - before < LEAST_PROGRESS:
-                slow.append(room)
+            now = self._large[room] = room.owner.bytes_in
+            if before is None:
+                fresh += 1
+            else:
+                come[room] = now - before
+        share = _share(come.values(), fresh)
+        behind = {room for room, progress in come.items() if progress < share}
+        # Once a turn of the loop that took long may have held up somebody honest.
+        slow = [room for room, progress in come.items() if progress < LEAST_PROGRESS]
+        slow += [room for room in behind & self._behind if come[room] >= LEAST_PROGRESS]
+        self._behind = behind
         for room in slow:
             room.owner.too_slow()
         return bool(self.line)
@@ -163,6 +181,12 @@ class PartialFrames:
                 self.scarce.clear()
             else:
                 self.scarce.append(None)
+
+
+def _share(come: Collection[int], fresh: int) -> int:
+    """What each must bring between two looks where so much has come of each, and ``fresh`` others have only begun."""
+    share = max(LEAST_PROGRESS, ALL_PROGRESS // max(IN_TURN, len(come) + fresh))
+    return share if sum(come) < share * len(come) else LEAST_PROGRESS
 
 
 class PartialRoom(Room):

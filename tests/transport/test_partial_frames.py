@@ -24,6 +24,7 @@ from transport.frames import (
     RawFrame,
 )
 from transport.partial_frames import (
+    ALL_PROGRESS,
     IN_TURN,
     LEAST_PARTIAL_BYTES,
     LEAST_PROGRESS,
@@ -139,7 +140,9 @@ def test_many_who_stop_in_the_middle_keep_a_bounded_memory_and_honest_ones_come_
         for peer in silent:
             peer.read_all()
         honest.receive()
-        slow.receive(LEAST_PROGRESS)
+        left = ALL_PROGRESS // IN_TURN
+        while left > 0 and (taken := slow.receive(left)):
+            left -= taken
         everybody.look()
         looks += 1
         assert looks < 200, "the honest ones wait for ever"
@@ -153,6 +156,75 @@ def test_many_who_stop_in_the_middle_keep_a_bounded_memory_and_honest_ones_come_
     for peer in left:
         peer.end()
     assert everybody.bytes == everybody.waiting == 0
+
+
+def looks_until(peer: Peer, others: dict[Peer, int], everybody: PartialFrames) -> int:
+    """How many looks it takes until ``peer`` has its frame, where it takes what it can and each of the others so much between two."""
+    looks = 0
+    while not peer.frames:
+        peer.read_all()
+        for other, most in others.items():
+            left = most
+            while left > 0 and (taken := other.receive(left)):
+                left -= taken
+        everybody.look()
+        looks += 1
+        assert looks < 1000, "waits for ever"
+    return looks
+
+
+@pytest.mark.parametrize("pace", [LEAST_PROGRESS, 2 * LEAST_PROGRESS, ALL_PROGRESS // IN_TURN - 1])
+def test_those_who_are_just_not_too_slow_hold_up_the_line_for_three_looks_each_turn(pace: int) -> None:
+    everybody = PartialFrames(1)
+    drip = [Peer(everybody, frame(MAX_FRAME_BYTES - 100)) for _ in range(40)]
+    for peer in drip:
+        peer.receive(MIB // 4)
+    assert everybody.waiting == 40 - IN_TURN
+    honest = Peer(everybody, frame(15 * MIB))
+    honest.receive()
+    assert not honest.reads
+    assert looks_until(honest, dict.fromkeys(drip, pace), everybody) <= 3 * 40 / IN_TURN + 1
+    assert not honest.ended
+    assert all(peer.ended for peer in drip[:36])
+
+
+def test_who_brings_a_largest_frame_in_its_time_is_not_ended_however_many_are_slower_or_wait() -> None:
+    everybody = PartialFrames(1)
+    slow = [Peer(everybody, frame(MAX_FRAME_BYTES - 100)) for _ in range(3)]
+    drip = [Peer(everybody, frame(MAX_FRAME_BYTES - 100)) for _ in range(30)]
+    for peer in [*slow, *drip]:
+        peer.receive(MIB // 4)
+    paces = dict.fromkeys(drip, LEAST_PROGRESS) | dict.fromkeys(slow, ALL_PROGRESS // IN_TURN)
+    last = slow[-1]
+    looks = 0
+    while not last.frames:
+        for peer, most in paces.items():
+            left = most
+            while left > 0 and (taken := peer.receive(left)):
+                left -= taken
+        everybody.look()
+        looks += 1
+        assert looks < 100
+    assert [len(peer.frames) for peer in slow] == [1, 1, 1]
+    assert sum(peer.ended for peer in drip) > 5
+
+
+def test_a_crowd_that_shares_a_line_may_each_be_slow_and_one_look_at_a_bad_time_ends_nobody() -> None:
+    everybody = PartialFrames(64 * MIB)
+    crowd = [Peer(everybody, frame(4 * MIB)) for _ in range(60)]
+    looks = waited = 0
+    while not all(peer.frames for peer in crowd):
+        looks += 1
+        reading = [peer for peer in crowd if peer.reads and peer.stream]
+        # Each fifth look comes when the loop has been held up.
+        for peer in reading:
+            left = max(LEAST_PROGRESS, 2 * ALL_PROGRESS // (10 if looks % 5 == 0 else 1) // len(reading))
+            while left > 0 and (taken := peer.receive(left)):
+                left -= taken
+        waited += everybody.look()
+        assert looks < 600
+    assert waited > 50
+    assert not any(peer.ended for peer in crowd)
 
 
 def test_looking_begins_when_somebody_waits_and_ends_when_nobody_does() -> None:
