@@ -16,8 +16,8 @@ from benchmarks._payloads import batches, cycled, frame_of, groups, make_payload
 from benchmarks._processes import START_TIMEOUT, Worker
 from benchmarks._worker import Parent, run_loop
 from transport import MessageBatch, parse_address
-from transport.connection import WRITE_BUFFER_HIGH
 from transport.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
+from transport.unsent import WRITE_BUFFER_HIGH
 from transport.wire import Send, decode
 
 HOST = "127.0.0.1"

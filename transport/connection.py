@@ -12,25 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol as TypingProtocol
 from typing import cast
 
+from transport.connection_handler import ConnectionHandler
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, Part, RawFrame
+from transport.frames import FrameDecoder, Part, RawFrame
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
 from transport.partial_frames import PartialFrames, PartialRoom
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
-from transport.unsent import COUNTED_BYTES, Unsent, UnsentTotal
+from transport.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
-from transport.work import work_of
+from transport.work import RECEIVED_BYTES_A_UNIT, work_of
 
-WRITE_BUFFER_HIGH = 1024 * 1024
-"""Bytes waiting for the socket above which the handler is told to hold back, and a broker reads no more of this client."""
-MAX_UNSENT_BYTES = 3 * MAX_FRAME_BYTES
-"""Bytes waiting for the socket above which the connection is aborted. What is under way when the socket fills up stays below: deliveries
-that were asked for (8 MiB and a largest message, 16 MiB), or the answer to a command (16 MiB), and the short answers to what was read."""
 FLUSH_BYTES = 256 * 1024
 """Bytes gathered in one turn of the loop after which they are written at once."""
 LINGER = 2.0
@@ -39,25 +34,6 @@ CLOSE_TIMEOUT = 5.0
 """Seconds that what is written last has to leave; then the connection is aborted."""
 
 logger = logging.getLogger("penstock.transport")
-
-
-class ConnectionHandler(TypingProtocol):
-    """What a connection tells its owner, always on the loop's thread."""
-
-    def connection_opened(self, connection: FrameConnection) -> None:
-        """The TCP connection stands."""
-
-    def frame_received(self, frame: Frame, work: int) -> None:
-        """A frame that the protocol allows here, and its work; a `TransportError` raised ends the connection with its code."""
-
-    def writable_changed(self, writable: bool) -> None:
-        """The socket takes less, or again more, than is written to it."""
-
-    def connection_ending(self) -> None:
-        """Nothing more is taken or given, though the last frames may still be on their way to the peer."""
-
-    def connection_closed(self, error: Exception | None) -> None:
-        """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""
 
 
 _OPENING = frozenset({Hello, Welcome})
@@ -102,9 +78,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._handler = handler
         self._loop = loop
         self._turns = turns or Turns(loop)
-        self._decoder = FrameDecoder()
-        if partial is not None:
-            self._decoder = FrameDecoder(room=PartialRoom(partial, self))
+        self._decoder = FrameDecoder() if partial is None else FrameDecoder(room=PartialRoom(partial, self))
         self._unsent = Unsent(unsent or UnsentTotal(), self)
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
@@ -117,6 +91,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._blocked = 0
         self._working = False
         self._in_line = False
+        self._owed = 0
+        self._held = False
         self._next: RawFrame | None = None
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -144,6 +120,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by asyncio: ``nbytes`` have arrived."""
         if self._discarding:
+            self._charge(nbytes)
             return
         self.bytes_in += nbytes
         self._liveness.heard = self._loop.time()
@@ -156,11 +133,18 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._decoder.keep()
             return
         self._turns.used(self._handle(self._turns.share(), least=0))
+        if self._decoder.mid_frame:
+            self._charge(nbytes)
 
     def work(self, share: int) -> int:
         """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
         self._in_line = False
-        return self._handle(share, least=1)
+        owed, self._owed = self._owed, 0
+        if self._discarding:
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+            return owed
+        return owed + self._handle(share - owed, least=1)
 
     def _handle(self, share: int, least: int) -> int:
         """Handle ``least`` frames, and as many as the share has room for."""
@@ -312,9 +296,10 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._decoder.go_on()
         self._settle()
 
-    def is_up_to_peer(self) -> bool:
-        """Whether what the peer sends is taken from the socket, or is not only because it does not read."""
-        return self._reading or self._blocked == _UNREAD
+    def was_up_to_peer(self) -> bool:
+        """Whether what the peer sends was taken from the socket since this was last asked, or was not only because it does not read."""
+        held, self._held = self._held, False
+        return not held and (self._reading or self._blocked == _UNREAD)
 
     def too_slow(self) -> None:
         """Others wait for the memory that the frame takes which the peer has begun."""
@@ -334,6 +319,20 @@ class FrameConnection(asyncio.BufferedProtocol):
                 self._opened(frame)
         self._handler.frame_received(frame, work)
 
+    def _charge(self, nbytes: int) -> None:
+        """What was received and completes no frame takes its time too: where the turn has none left, the next ones have it in line."""
+        units = nbytes // RECEIVED_BYTES_A_UNIT
+        if units == 0 or self._turns.used(units):
+            return
+        self._owed = units
+        self._held = True
+        if not self._discarding:
+            self._settle()
+        elif self._transport is not None and not (self._in_line or self._transport.is_closing()):
+            self._in_line = True
+            self._turns.join(self)
+            pause_reading(self._transport)
+
     def _block(self, reason: int) -> None:
         self._blocked |= reason
         self._settle()
@@ -347,7 +346,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._working or self._discarding:
             return
         decoder, liveness = self._decoder, self._liveness
-        waits = self._next is not None or decoder.waiting
+        waits = self._next is not None or decoder.waiting or self._owed > 0
         if waits:
             decoder.keep()
             if not self._blocked and not self._in_line:

@@ -36,12 +36,15 @@ MIN_FRAME_BYTES = 7
 """Length, header length and the one byte of an empty array."""
 PREFIX_BYTES = 6
 SHARED_BUFFER_BYTES = 256 * 1024
-"""One receive takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
+"""One receive between frames takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
+MOST_RECEIVED_BYTES = 512 * 1024
+"""One receive within a frame takes at most this, straight to where it stays: fewer receives are fewer turns of the loop."""
 FIRST_PARTIAL_BYTES = 64 * 1024
 """First size of an unfinished frame's own buffer; it doubles as bytes arrive."""
-MAPPED_BYTES = 512 * 1024
+MAPPED_BYTES = 2 * 1024 * 1024
 """From this size on an unfinished frame has a mapping of its whole length, of which the system gives a page when it is written to. Growing
-costs nothing then: a buffer that is made anew, zeroed and copied held the loop for six milliseconds where many sent large frames."""
+costs nothing then: a buffer that is made anew, zeroed and copied held the loop for six milliseconds where many sent large frames. Below it
+buffers are quicker: their memory is used again, and a page costs more than its copy."""
 SCARCE_BYTES = 4 * 1024
 """What is received at a time where memory for unfinished frames is scarce: enough to know what has begun."""
 
@@ -134,7 +137,7 @@ class FrameDecoder:
         if self._partial is None or self.error is not None or self.stalled:
             self._target = _shared_view()[:SCARCE_BYTES] if self._line else _shared_view()
         else:
-            end = min(self._granted, self._filled + SHARED_BUFFER_BYTES)
+            end = min(self._granted, self._filled + MOST_RECEIVED_BYTES)
             self._target = memoryview(self._partial)[self._filled : end]
         return self._target
 

@@ -44,8 +44,8 @@ class Owner(Protocol):
     def room_found(self) -> None:
         """It may ask again for what it was refused."""
 
-    def is_up_to_peer(self) -> bool:
-        """Whether it is for the peer to go on, and not for this side."""
+    def was_up_to_peer(self) -> bool:
+        """Whether it was for the peer to go on since this was last asked, and not for this side."""
 
     def too_slow(self) -> None:
         """End: others wait, and the peer does not go on with the frame that it has begun."""
@@ -136,7 +136,7 @@ class PartialFrames:
         come: dict[PartialRoom, int] = {}
         fresh = 0
         for room, before in self._large.items():
-            if room in self.line or not room.owner.is_up_to_peer():
+            if room in self.line or not room.owner.was_up_to_peer():
                 self._large[room] = None
                 continue
             now = self._large[room] = room.owner.bytes_in

@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from transport.errors import UnreadError
+from transport.frames import MAX_FRAME_BYTES
 
+WRITE_BUFFER_HIGH = 1024 * 1024
+"""Bytes waiting for the socket above which the handler is told to hold back, and a broker reads no more of this client."""
+MAX_UNSENT_BYTES = 3 * MAX_FRAME_BYTES
+"""Bytes waiting for the socket above which the connection is aborted. What is under way when the socket fills up stays below: deliveries
+that were asked for (8 MiB and a largest message, 16 MiB), or the answer to a command (16 MiB), and the short answers to what was read."""
 MOST_UNSENT_BYTES = 256 * 2**20
 """As much as frames that are not complete may take: two hundred and fifty who do not read."""
 LEAST_UNSENT_BYTES = 32 * 2**20

@@ -28,11 +28,10 @@ from tests.fault.attacks import KINDS
 from tests.fault.kill_process import ROOT, Broker
 from transport import Administration
 from transport.administration_commands import LONG_AT_ONCE
-from transport.connection import WRITE_BUFFER_HIGH
 from transport.frames import MAX_FRAME_BYTES
 from transport.memory import memory_limit
 from transport.partial_frames import IN_TURN, partial_bytes_limit
-from transport.unsent import unsent_bytes_limit
+from transport.unsent import WRITE_BUFFER_HIGH, unsent_bytes_limit
 
 RATE = 1000
 WARM_UP = 3.0

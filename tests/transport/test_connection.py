@@ -15,8 +15,6 @@ from transport.connection import (
     CLOSE_TIMEOUT,
     FLUSH_BYTES,
     LINGER,
-    MAX_UNSENT_BYTES,
-    WRITE_BUFFER_HIGH,
     FrameConnection,
 )
 from transport.errors import (
@@ -34,6 +32,7 @@ from transport.liveness import HANDSHAKE_TIMEOUT
 from transport.partial_frames import IN_TURN, PartialFrames
 from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.turns import TURN_WORK
+from transport.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
 from transport.wire import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
 
 HELLO = Hello(1, "sender", "q", "c", {})

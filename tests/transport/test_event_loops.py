@@ -17,11 +17,12 @@ import pytest
 from actors import Message, MessageBatch
 from streams import Flow, Sink
 from transport import wire
-from transport.connection import WRITE_BUFFER_HIGH, FrameConnection
+from transport.connection import FrameConnection
 from transport.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
 from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp_flow import CHUNK_BYTES, TcpFlow
+from transport.unsent import WRITE_BUFFER_HIGH
 
 pytestmark = pytest.mark.event_loop
 

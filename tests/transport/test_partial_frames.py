@@ -59,7 +59,7 @@ class Peer:
     def room_found(self) -> None:
         self.decoder.go_on()
 
-    def is_up_to_peer(self) -> bool:
+    def was_up_to_peer(self) -> bool:
         return self.reads
 
     def too_slow(self) -> None:
@@ -248,7 +248,7 @@ def test_who_is_not_read_for_a_reason_of_ours_is_not_ended_for_being_slow() -> N
     peers = [Peer(everybody, frame(MIB)[:-1]) for _ in range(IN_TURN + 1)]
     for peer in peers:
         peer.read_all()
-        peer.is_up_to_peer = lambda: False  # type: ignore[method-assign]
+        peer.was_up_to_peer = lambda: False  # type: ignore[method-assign]
     for _ in range(3):
         assert everybody.look()
     assert not any(peer.ended for peer in peers)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from transport import wire
-from transport.connection import WRITE_BUFFER_HIGH
 from transport.errors import UnreadError
 from transport.unsent import (
     COUNTED_BYTES,
     LEAST_UNSENT_BYTES,
     MOST_UNSENT_BYTES,
+    WRITE_BUFFER_HIGH,
     Unsent,
     UnsentTotal,
     unsent_bytes_limit,

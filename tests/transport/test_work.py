@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
-from transport.frames import FrameDecoder, RawFrame
+from transport.frames import SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
 from transport.range_pairs import decode_ranges
 from transport.wire import Ack, Command, Extend, Frame, Nack, Ping, Send, encode
 from transport.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, work_of
@@ -32,7 +32,10 @@ def test_work_grows_with_what_a_frame_has_whoever_handles_it_look_at() -> None:
     assert work_of(raw(Send(0, None, MessageBatch.from_payloads([b""])))) == 1
     many = MessageBatch.from_payloads([b""] * (10 * MESSAGES_A_UNIT))
     assert work_of(raw(Send(0, None, many))) == 11
-    assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(8 * BYTES_A_UNIT)])))) == 9
+    assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(3 * BYTES_A_UNIT)])))) == 4
+    # What is larger than a receive came in pieces, and each was paid for when it came.
+    copied = SHARED_BUFFER_BYTES // BYTES_A_UNIT
+    assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(8 * SHARED_BUFFER_BYTES)])))) == 1 + copied
 
 
 def test_only_a_send_announces_messages() -> None:
