@@ -265,6 +265,10 @@ class SimulatedLoop(VirtualTimeLoop):
             handle = asyncio.Handle(callback, args, self)
             handle.cancel()
             return handle
+        task = getattr(callback, "__self__", None)
+        if isinstance(task, asyncio.Task):
+            # Its first step: not every task comes from `create_task`.
+            _belongs(task, context)
         handle = super().call_soon(callback, *args, context=context)
         return self._unless_dead(handle, context)
 
@@ -281,15 +285,6 @@ class SimulatedLoop(VirtualTimeLoop):
         handle = super().call_at(when, callback, *args, context=context)
         self._unless_dead(handle, context)
         return handle
-
-    def create_task(self, coro: Any, *, name: str | None = None, context: contextvars.Context | None = None) -> Any:
-        """As asyncio's; the task belongs to the process in whose context it runs."""
-        task = super().create_task(coro, name=name, context=context)
-        process = PROCESS.get() if context is None else context.get(PROCESS)
-        if process is not None:
-            process.tasks[task] = None
-            task.add_done_callback(lambda done: process.tasks.pop(done, None))
-        return task
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_options: Any) -> Any:
         """Listen on the simulated network."""
@@ -319,6 +314,14 @@ class SimulatedLoop(VirtualTimeLoop):
 
 def _process_of(handle: asyncio.Handle) -> Process | None:
     return handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to whose it is
+
+
+def _belongs(task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
+    """A task belongs to the process in whose context it runs."""
+    process = PROCESS.get() if context is None else context.get(PROCESS)
+    if process is not None and task not in process.tasks and not task.done():
+        process.tasks[task] = None
+        task.add_done_callback(lambda done: process.tasks.pop(done, None))
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
