@@ -63,7 +63,10 @@ def look_again(files: Files, directory: Path, listed: Sequence[SegmentFacts]) ->
 
     Raises:
         JournalDamagedError: the file is still damaged.
+        OSError: nobody can say whether there is a note.
     """
+    if ENCOUNTERED not in files.names(directory):
+        return ""
     try:
         noted = read_encountered(files, directory)
     except (FormatError, OSError) as error:
