@@ -369,5 +369,5 @@ def test_a_thousand_waiting_senders_cost_a_full_queue_nothing() -> None:
 
 @pytest.mark.parametrize("arguments", [(0, 1, 1.0), (1, 0, 1.0), (1, 1, 0.0), (1, 1, 1e9)])
 def test_settings_out_of_their_limits_are_refused(arguments: tuple[int, int, float]) -> None:
-    with pytest.raises(ValueError, match="not"):
+    with pytest.raises(ValueError, match=r"not|is possible"):
         QueueSettings(*arguments)

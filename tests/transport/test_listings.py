@@ -189,8 +189,8 @@ class OldBroker:
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
 
-    async def __call__(self, name: str, _arguments: Any = None) -> Any:
-        return self.answers[name]
+    async def __call__(self, name: str, _arguments: Any, _seconds: float) -> bytes:
+        return json.dumps(self.answers[name]).encode()
 
 
 def test_a_broker_of_before_that_gives_whole_lists_is_understood(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_a_broker_of_before_that_gives_whole_lists_is_understood(run: Any, monke
 
     async def main() -> None:
         administration = Administration("127.0.0.1:1")
-        monkeypatch.setattr(administration, "_command", OldBroker({"queue.list": rows, "stats": stats}))
+        monkeypatch.setattr(administration, "_ask", OldBroker({"queue.list": rows, "stats": stats}))
         assert await administration.queues() == rows
         assert await administration.statistics() == stats
 
@@ -209,8 +209,8 @@ def test_a_broker_of_before_that_gives_whole_lists_is_understood(run: Any, monke
 def test_a_broker_whose_pages_lead_nowhere_is_not_asked_for_ever(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         administration = Administration("127.0.0.1:1")
-        monkeypatch.setattr(administration, "_command", OldBroker({"queue.list": {"rows": [], "next": "same"}}))
-        with pytest.raises(RemoteProtocolError, match="of another shape"):
+        monkeypatch.setattr(administration, "_ask", OldBroker({"queue.list": {"rows": [], "next": "same"}}))
+        with pytest.raises(RemoteProtocolError, match="has no end"):
             await administration.queues()
 
     run(main)
