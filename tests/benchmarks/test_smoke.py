@@ -240,6 +240,7 @@ def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: B
     assert own["micro_batches"] == ready["micro_batches"] == 3
 
 
+@pytest.mark.soak  # half a minute each, and nothing but their own programs depends on them
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_row_is_as_old_as_its_micro_batch_and_the_floor_lies_below(benchmark: Benchmark, data: Path) -> None:
@@ -249,6 +250,7 @@ def test_a_row_is_as_old_as_its_micro_batch_and_the_floor_lies_below(benchmark: 
     assert value(outcome, "p50, send to foreachBatch") <= value(outcome, "p99, send to foreachBatch")
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_slow_query_counts_every_message_once_over_a_stop(benchmark: Benchmark, data: Path) -> None:
@@ -263,6 +265,7 @@ def test_a_slow_query_counts_every_message_once_over_a_stop(benchmark: Benchmark
     assert counted % 1_000 == 0
 
 
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_queue_and_files_are_written_the_same_rows(benchmark: Benchmark, data: Path) -> None:

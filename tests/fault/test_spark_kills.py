@@ -76,12 +76,14 @@ def test_a_query_goes_on_whole_when_the_broker_is_killed_amid_a_read_after_a_com
     assert run(spark, tmp_path, *cells) == [None, None, None]
 
 
+@pytest.mark.soak  # as all other cells: python -m tests.fault.spark_kills
 def test_a_worker_that_outlives_its_jvm_changes_nothing_when_the_query_has_been_resumed(
     spark: Any, tmp_path: Path
 ) -> None:
     assert run(spark, tmp_path, Cell(RESERVATION_AFTER, 2, "poll", LATE)) == [None]
 
 
+@pytest.mark.soak
 def test_a_sink_writes_a_batch_once_that_is_committed_and_not_in_sparks_log_when_the_jvm_and_the_broker_are_killed(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -79,7 +79,7 @@ def kill_in_batch(number: int, ack_on: str, broker: Any, folder: Path) -> None:
     assert said == b"standing still\n", (folder / "stderr").read_text()[-2000:]
 
 
-@pytest.mark.parametrize(("batch", "ack_on"), [(0, "commit"), (2, "poll")])
+@pytest.mark.parametrize(("batch", "ack_on"), [pytest.param(0, "commit", marks=pytest.mark.soak), (2, "poll")])
 def test_a_driver_killed_in_the_middle_of_a_batch_loses_and_repeats_nothing(
     spark: Any, broker: Any, tmp_path: Path, batch: int, ack_on: str
 ) -> None:
