@@ -176,8 +176,12 @@ async def _all(meeting: Meeting, work: Callable[[Meeting], list[Coroutine[Any, A
         async with asyncio.timeout(SECONDS), asyncio.TaskGroup() as group:
             for client in work(meeting):
                 group.create_task(one(client))
-    except* (CutError, TransportError, OSError) as errors:
-        raise CutError(f"{len(errors.exceptions)} clients failed, the first: {errors.exceptions[0]!r}") from None
+    except BaseExceptionGroup as errors:
+        # Not `except*`: before Python 3.11.4 what is raised in it is wrapped in a group.
+        cut, other = errors.split((CutError, TransportError, OSError))
+        if cut is None or other is not None:
+            raise
+        raise CutError(f"{len(cut.exceptions)} clients failed, the first: {cut.exceptions[0]!r}") from None
 
 
 async def _check(address: str, queue: str, **expected: int) -> None:

@@ -196,6 +196,9 @@ def test_outside_debug_mode_there_is_no_watch_and_in_it_one_until_the_last_run_h
             thread.join(WAIT)
         assert watches() == []
 
+    # Another test's last watch may have been told to end, and not have ended yet.
+    for thread in watches():
+        thread.join(WAIT)
     asyncio.run(main(False))
     asyncio.run(main(True))
     assert watches() == []
