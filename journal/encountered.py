@@ -41,8 +41,11 @@ def read_encountered(files: Files, directory: Path) -> Encountered | None:
         FormatError: it says nothing that can be understood.
         OSError: it cannot be read.
     """
-    if ENCOUNTERED not in files.names(directory):
-        return None
+    return _understood(files, directory) if ENCOUNTERED in files.names(directory) else None
+
+
+def _understood(files: Files, directory: Path) -> Encountered:
+    """The note, which is there; raises as `read_encountered`."""
     try:
         name, offset, text = read_whole(files, directory / ENCOUNTERED).decode().rstrip("\n").split(" ", 2)
         return Encountered(name, int(offset), text)
@@ -68,11 +71,9 @@ def look_again(files: Files, directory: Path, listed: Sequence[SegmentFacts]) ->
     if ENCOUNTERED not in files.names(directory):
         return ""
     try:
-        noted = read_encountered(files, directory)
+        noted = _understood(files, directory)
     except (FormatError, OSError) as error:
         return f"{directory / ENCOUNTERED}: {error}; it was removed; `penstock journal verify {directory}` reads everything"
-    if noted is None:
-        return ""
     stem = Path(noted.name).stem
     for facts in listed:
         if facts.sealed and stem_of(facts.first_lsn, facts.segment_id) == stem:

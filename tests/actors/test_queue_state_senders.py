@@ -367,7 +367,15 @@ def test_a_thousand_waiting_senders_cost_a_full_queue_nothing() -> None:
     assert grants(queue) == {}
 
 
-@pytest.mark.parametrize("arguments", [(0, 1, 1.0), (1, 0, 1.0), (1, 1, 0.0), (1, 1, 1e9)])
-def test_settings_out_of_their_limits_are_refused(arguments: tuple[int, int, float]) -> None:
-    with pytest.raises(ValueError, match=r"not|is possible"):
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((0, 1, 1.0), "max_messages is 0; 1 or more is possible"),
+        ((1, 0, 1.0), "max_bytes is 0; 1 or more is possible"),
+        ((1, 1, 0.0), "a visibility timeout of 0.0 s is not above 0 and at most 43200.0"),
+        ((1, 1, 1e9), "a visibility timeout of 1000000000.0 s is not above 0 and at most 43200.0"),
+    ],
+)
+def test_settings_out_of_their_limits_are_refused(arguments: tuple[int, int, float], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         QueueSettings(*arguments)

@@ -586,7 +586,7 @@ def test_a_broker_that_cannot_be_is_refused_when_it_is_configured(options: dict[
 
 
 def test_queue_limits_that_cannot_be_are_refused_when_configured() -> None:
-    with pytest.raises(ValueError, match="max_messages is 0"):
+    with pytest.raises(ValueError, match="max_messages is 0; 1 or more is possible"):
         BrokerConfig(max_queue_messages=0)
     with pytest.raises(ValueError, match="visibility timeout"):
         BrokerConfig(visibility_timeout=0)
