@@ -6,7 +6,7 @@ Whoever writes it is about to end; a start that finds nothing wrong in that file
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,16 +59,21 @@ def remove_encountered(files: Files, directory: Path) -> None:
     files.sync_directory(directory)
 
 
-def look_again(files: Files, directory: Path, listed: Sequence[SegmentFacts]) -> str:
+def look_again(files: Files, directory: Path, names: Collection[str], listed: Sequence[SegmentFacts]) -> str:
     """Look where a broker has ended on damage, if one has; returns what there is to report, "" where there is no note.
 
     The named file is read whole, if it is one of ``listed``, those that a start does not read; it is a segment at most.
 
+    Args:
+        files: the file system.
+        directory: the journal's.
+        names: what there is in it.
+        listed: the segments that the checkpoint lists.
+
     Raises:
         JournalDamagedError: the file is still damaged.
-        OSError: nobody can say whether there is a note.
     """
-    if ENCOUNTERED not in files.names(directory):
+    if ENCOUNTERED not in names:
         return ""
     try:
         noted = _understood(files, directory)

@@ -109,7 +109,7 @@ class _Recovery:
             ]
         )
         listed = before.segments if before else ()
-        encountered = look_again(self._files, self._directory, listed)
+        encountered = look_again(self._files, self._directory, self._names, listed)
         for facts in listed:
             if not self._holds_log(facts):
                 self._enter_sealed(facts)

@@ -20,11 +20,12 @@ from transport.frames import FrameDecoder, Part, RawFrame
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
 from transport.partial_frames import PartialFrames, PartialRoom
+from transport.place import Place
 from transport.protocol import Protocol, Side, State
 from transport.turns import Turns
 from transport.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
 from transport.wire import Error, Frame, Hello, Ping, Pong, Welcome, encode
-from transport.work import RECEIVED_BYTES_A_UNIT, work_of
+from transport.work import paid_for, work_of
 
 FLUSH_BYTES = 256 * 1024
 """Bytes gathered in one turn of the loop after which they are written at once."""
@@ -78,6 +79,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._handler = handler
         self._loop = loop
         self._turns = turns or Turns(loop)
+        self._place = Place(self._turns)
         self._decoder = FrameDecoder() if partial is None else FrameDecoder(room=PartialRoom(partial, self))
         self._unsent = Unsent(unsent or UnsentTotal(), self)
         self._liveness = Liveness(heartbeat, loop.time())
@@ -90,9 +92,6 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._reading = True
         self._blocked = 0
         self._working = False
-        self._in_line = False
-        self._owed = 0
-        self._held = False
         self._next: RawFrame | None = None
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -120,26 +119,29 @@ class FrameConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Called by asyncio: ``nbytes`` have arrived."""
         if self._discarding:
-            self._charge(nbytes)
+            if self._place.discarded(nbytes):
+                self._wait_in_line()
             return
+        decoder = self._decoder
         self.bytes_in += nbytes
         self._liveness.heard = self._loop.time()
+        in_pieces = decoder.mid_frame
         try:
-            self._decoder.received(nbytes)
+            decoder.received(nbytes)
         except TransportError as error:
             self.fail(error)
             return
-        if self._blocked or self._in_line:
-            self._decoder.keep()
+        if self._blocked or self._place.in_line:
+            decoder.keep()
             return
         self._turns.used(self._handle(self._turns.share(), least=0))
-        if self._decoder.mid_frame:
-            self._charge(nbytes)
+        begun = decoder.begun
+        if (in_pieces or begun) and self._place.gathered(nbytes if in_pieces else begun, complete=not begun):
+            self._settle()
 
     def work(self, share: int) -> int:
         """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
-        self._in_line = False
-        owed, self._owed = self._owed, 0
+        owed = self._place.come()
         if self._discarding:
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
@@ -157,10 +159,11 @@ class FrameConnection(asyncio.BufferedProtocol):
                 if raw is None:
                     break
                 work = work_of(raw)
-                if units + work > share and frames >= least:
+                left = work - paid_for(raw)
+                if units + left > share and frames >= least:
                     self._next = raw
                     break
-                units += work
+                units += left
                 frames += 1
                 self._receive(protocol.receive(raw), work)
         except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
@@ -264,7 +267,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._arm(self._loop.time() + LINGER, self._abort)
         self._handler.connection_ending()
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+            if not self._place.in_line:
+                self._transport.resume_reading()
             try:
                 self._transport.write_eof()
             except OSError:
@@ -296,10 +300,9 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._decoder.go_on()
         self._settle()
 
-    def was_up_to_peer(self) -> bool:
-        """Whether what the peer sends was taken from the socket since this was last asked, or was not only because it does not read."""
-        held, self._held = self._held, False
-        return not held and (self._reading or self._blocked == _UNREAD)
+    def waited(self) -> float:
+        """Seconds that the peer had to wait for this side so far, with what it sends."""
+        return self._liveness.waited(self._loop.time())
 
     def too_slow(self) -> None:
         """Others wait for the memory that the frame takes which the peer has begun."""
@@ -319,20 +322,6 @@ class FrameConnection(asyncio.BufferedProtocol):
                 self._opened(frame)
         self._handler.frame_received(frame, work)
 
-    def _charge(self, nbytes: int) -> None:
-        """What was received and completes no frame takes its time too: where the turn has none left, the next ones have it in line."""
-        units = nbytes // RECEIVED_BYTES_A_UNIT
-        if units == 0 or self._turns.used(units):
-            return
-        self._owed = units
-        self._held = True
-        if not self._discarding:
-            self._settle()
-        elif self._transport is not None and not (self._in_line or self._transport.is_closing()):
-            self._in_line = True
-            self._turns.join(self)
-            pause_reading(self._transport)
-
     def _block(self, reason: int) -> None:
         self._blocked |= reason
         self._settle()
@@ -346,17 +335,20 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._working or self._discarding:
             return
         decoder, liveness = self._decoder, self._liveness
-        waits = self._next is not None or decoder.waiting or self._owed > 0
+        waits = self._next is not None or decoder.waiting or self._place.owed > 0
         if waits:
             decoder.keep()
-            if not self._blocked and not self._in_line:
-                self._in_line = True
-                self._turns.join(self)
+            if not self._blocked:
+                self._place.join(self)
         if not decoder.mid_frame:
             liveness.frame_began = None
         elif liveness.frame_began is None:
             liveness.frame_began = liveness.heard
         self._read(not (waits or self._blocked or decoder.stalled))
+        # Who is not heard because it does not read has nobody to wait for.
+        waits = not (self._reading or self._blocked == _UNREAD)
+        if waits is not liveness.waits:
+            liveness.have_wait(waits, self._loop.time())
 
     def _read(self, reading: bool) -> None:
         if reading is self._reading or self._transport is None:
@@ -367,6 +359,12 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
         else:
             self._liveness.stop_listening(self._loop.time())
+            pause_reading(self._transport)
+
+    def _wait_in_line(self) -> None:
+        """Receive no more of what is discarded before its turn comes."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._place.join(self)
             pause_reading(self._transport)
 
     def _discard(self) -> None:

@@ -128,6 +128,11 @@ class FrameDecoder:
         return self._partial is not None
 
     @property
+    def begun(self) -> int:
+        """Bytes that have come of a frame that is not complete; 0 between frames."""
+        return 0 if self._partial is None else self._filled
+
+    @property
     def waiting(self) -> bool:
         """Whether there are bytes that were received and not looked at: `next_frame` may have something."""
         return self._start < self._end
@@ -158,6 +163,8 @@ class FrameDecoder:
         elif self._partial is None:
             self._view, self._start, self._end, self._kept = self._target, 0, nbytes, False
         else:
+            # Not kept by this: a connection that says no more would hold the memory of a frame that is long handled.
+            self._target = _NOTHING
             self._filled += nbytes
             self._grow_partial(self._partial)
 

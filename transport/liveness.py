@@ -37,9 +37,22 @@ class Liveness:
         heard: when something was last received.
         said: when something was last written.
         frame_began: when the frame now arriving began, or None between frames.
+        waits: whether the peer has to wait for this side before it can go on.
     """
 
-    __slots__ = ("_checked", "_deaf_since", "_stuck_since", "_taken", "frame_began", "heard", "interval", "said")
+    __slots__ = (
+        "_checked",
+        "_deaf_since",
+        "_stuck_since",
+        "_taken",
+        "_waited",
+        "_waits_since",
+        "frame_began",
+        "heard",
+        "interval",
+        "said",
+        "waits",
+    )
 
     def __init__(self, interval: float, now: float) -> None:
         self.interval = interval
@@ -48,6 +61,9 @@ class Liveness:
         self.frame_began: float | None = None
         self._deaf_since: float | None = None
         self._stuck_since: float | None = None
+        self.waits = False
+        self._waits_since = now
+        self._waited = 0.0
         self._taken = 0
         self._checked = now
 
@@ -63,6 +79,18 @@ class Liveness:
             self.heard = now
             if self.frame_began is not None:
                 self.frame_began += now - since
+
+    def have_wait(self, waits: bool, now: float) -> None:
+        """`waits` has changed."""
+        if waits:
+            self._waits_since = now
+        else:
+            self._waited += now - self._waits_since
+        self.waits = waits
+
+    def waited(self, now: float) -> float:
+        """Seconds that the peer had to wait for this side, in all."""
+        return self._waited + (now - self._waits_since if self.waits else 0.0)
 
     def held_up(self, taken: int, now: float) -> None:
         """The peer has taken ``taken`` bytes so far and does not keep up; to be said again before each `check`."""

@@ -15,8 +15,8 @@ ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
 THRESHOLDS = (5_000, 2, 500)
-"""Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700, 10 and 10. The older
-are looked at soon: with 200,000 of them that takes 70 ms, with 15,000 it takes five."""
+"""Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13:
+2,000), 10 and 10. The older are looked at soon: with 200,000 of them that takes 70 ms, with 15,000 it takes five."""
 
 MALLINFO2 = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 """What glibc's mallinfo2 returns, each a size_t (mallinfo(3)); fordblks are the bytes that are free."""

@@ -9,13 +9,14 @@ the middle of a frame.
 Whoever goes on just fast enough would hold up the line all the same. So all together are asked for a pace too: while less than
 ``ALL_PROGRESS`` comes of all large frames between two looks, each who brings less than its share at two looks in a row is ended.
 A largest frame at a share takes about three heartbeats of the default, which is all that it may take in any case. So n who are slow hold
-up those behind them for n / ``IN_TURN`` times three looks. Who holds them up for longer brings its share.
+up those behind them for n / ``IN_TURN`` times three looks. Who holds them up for longer brings its share. Whom this
+side had wait for a part of the time is judged by the rest of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from transport.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES, Room
 
@@ -44,8 +45,8 @@ class Owner(Protocol):
     def room_found(self) -> None:
         """It may ask again for what it was refused."""
 
-    def was_up_to_peer(self) -> bool:
-        """Whether it was for the peer to go on since this was last asked, and not for this side."""
+    def waited(self) -> float:
+        """Seconds that the peer had to wait for this side so far, and could not go on."""
 
     def too_slow(self) -> None:
         """End: others wait, and the peer does not go on with the frame that it has begun."""
@@ -74,8 +75,8 @@ class PartialFrames:
         self.bytes = 0
         self.limit = limit
         self._on_wait = on_wait
-        # Those with a large frame that has begun, and how much had come at the last look.
-        self._large: dict[PartialRoom, int | None] = {}
+        # Those with a large frame that has begun, and how far they were at the last look.
+        self._large: dict[PartialRoom, _Seen | None] = {}
         self.line: dict[PartialRoom, None] = {}
         # One object for all rooms, to be asked at each receive: it has something while memory is scarce.
         self.scarce: list[None] = []
@@ -134,21 +135,23 @@ class PartialFrames:
         if not self.line:
             return False
         come: dict[PartialRoom, int] = {}
+        free: dict[PartialRoom, float] = {}
         fresh = 0
         for room, before in self._large.items():
-            if room in self.line or not room.owner.was_up_to_peer():
+            if room in self.line:
                 self._large[room] = None
                 continue
-            now = self._large[room] = room.owner.bytes_in
+            now = self._large[room] = _Seen(room.owner.bytes_in, room.owner.waited())
             if before is None:
                 fresh += 1
             else:
-                come[room] = now - before
-        share = _share(come.values(), fresh)
-        behind = {room for room, progress in come.items() if progress < share}
+                come[room] = now.bytes_in - before.bytes_in
+                free[room] = max(0.0, 1.0 - (now.waited - before.waited) / LOOK_SECONDS)
+        share = _share(sum(come.values()), sum(free.values()), len(come) + fresh)
+        behind = {room for room, progress in come.items() if progress < share * free[room]}
         # Once a turn of the loop that took long may have held up somebody honest.
-        slow = [room for room, progress in come.items() if progress < LEAST_PROGRESS]
-        slow += [room for room in behind & self._behind if come[room] >= LEAST_PROGRESS]
+        twice = behind & self._behind
+        slow = [room for room in come if room in twice or come[room] < LEAST_PROGRESS * free[room]]
         self._behind = behind
         for room in slow:
             room.owner.too_slow()
@@ -183,10 +186,23 @@ class PartialFrames:
                 self.scarce.append(None)
 
 
-def _share(come: Collection[int], fresh: int) -> int:
-    """What each must bring between two looks where so much has come of each, and ``fresh`` others have only begun."""
-    share = max(LEAST_PROGRESS, ALL_PROGRESS // max(IN_TURN, len(come) + fresh))
-    return share if sum(come) < share * len(come) else LEAST_PROGRESS
+class _Seen(NamedTuple):
+    """How far one was at a look: what had come of it, and the seconds that it had waited for this side."""
+
+    bytes_in: int
+    waited: float
+
+
+def _share(come: int, free: float, large: int) -> float:
+    """What each of so many ``large`` must bring between two looks, if nothing holds it up.
+
+    Args:
+        come: bytes that came of those who were there at the look before.
+        free: the parts of the time in which nothing held them up, together.
+        large: how many they are with those who have only begun.
+    """
+    share = max(LEAST_PROGRESS, ALL_PROGRESS // max(IN_TURN, large))
+    return share if come < share * free else LEAST_PROGRESS
 
 
 class PartialRoom(Room):

@@ -58,13 +58,13 @@ class Turns:
         """Units that a connection which has just received something may have handled now."""
         return max(LEAST, min(SHARE, self._left))
 
-    def used(self, units: int) -> bool:
-        """So much was handled outside of the line; whether the turn has anything left."""
+    def used(self, units: int) -> int:
+        """So much was handled outside of the line; returns how many of these units the turn did not have."""
         self._left -= units
         if self._left < SHARE:
             # Before, there is enough for whoever comes, in this turn or another.
             self._next_turn()
-        return self._left > 0
+        return min(units, -self._left) if self._left < 0 else 0
 
     def join(self, worker: Worker) -> None:
         """Stand in line, behind the others."""

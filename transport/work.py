@@ -21,7 +21,7 @@ from transport.wire import (
 MESSAGES_A_UNIT = 128
 """Messages of a SEND whose offsets are checked in one unit of work."""
 BYTES_A_UNIT = 64 * 1024
-"""Bytes of a body that are copied in one unit of work. A larger one than is received at once came in pieces, and is not copied again."""
+"""Bytes of a body that are copied, checked or passed on in one unit of work."""
 RECEIVED_BYTES_A_UNIT = 32 * 1024
 """Bytes that are received in one unit of work: the system copies them, and often finds new memory for them."""
 NAMES_WORK = 4
@@ -39,18 +39,25 @@ def work_of(raw: RawFrame) -> int:
     """How much work a frame makes, in units: what one of no size costs, which is some microseconds. Nothing of it was checked yet."""
     header, body = raw
     kind, size = header[0], len(body)
-    copied = min(size, SHARED_BUFFER_BYTES)
     if kind == Send.TYPE:
         messages = header[3] if len(header) > 3 else 0
         if type(messages) is not int or not 0 <= messages <= size:
             # A body has four bytes for each at least: this one is refused when it is decoded.
             messages = size
-        return 1 + copied // BYTES_A_UNIT + messages // MESSAGES_A_UNIT
+        return 1 + size // BYTES_A_UNIT + messages // MESSAGES_A_UNIT
     if type(kind) is not int:
         return 1
     if kind in _WITH_RANGES and len(header) > 1 and type(header[1]) is list:
         return max(1, len(header[1]) // 2)
-    return _WORK.get(kind, 1) + copied // BYTES_A_UNIT
+    return _WORK.get(kind, 1) + size // BYTES_A_UNIT
+
+
+def paid_for(raw: RawFrame) -> int:
+    """Units of `work_of` that a turn need not have again, for they were paid for as the frame came (`RECEIVED_BYTES_A_UNIT`).
+
+    What is above ``SHARED_BUFFER_BYTES`` came in pieces, into memory of its own, and is not copied again.
+    """
+    return max(0, len(raw.body) - SHARED_BUFFER_BYTES) // BYTES_A_UNIT
 
 
 def announced_messages(raw: RawFrame) -> int | None:

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import heapq
 import inspect
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -106,6 +107,7 @@ class SimulatedLoop(VirtualTimeLoop):
         self._launched = 0
         self._events: list[tuple[Hashable, asyncio.Handle]] = []
         self._paused: list[asyncio.Handle] = []
+        self._owned: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self.set_exception_handler(self._note_report)
 
     def process(self, name: str) -> Process:
@@ -267,8 +269,8 @@ class SimulatedLoop(VirtualTimeLoop):
             return handle
         task = getattr(callback, "__self__", None)
         if isinstance(task, asyncio.Task):
-            # Its first step: not every task comes from `create_task`.
-            _belongs(task, context)
+            # A step of it, the first one too: not every task comes from `create_task`.
+            self._belongs(task, context)
         handle = super().call_soon(callback, *args, context=context)
         return self._unless_dead(handle, context)
 
@@ -299,6 +301,14 @@ class SimulatedLoop(VirtualTimeLoop):
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Nothing: what is cancelled is dropped when its time comes."""
 
+    def _belongs(self, task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
+        """A task belongs to the process in whose context its first step runs, whoever asks something of it later."""
+        process = PROCESS.get() if context is None else context.get(PROCESS)
+        if process is not None and task not in self._owned and not task.done():
+            self._owned.add(task)
+            process.tasks[task] = None
+            task.add_done_callback(lambda done: process.tasks.pop(done, None))
+
     def _unless_dead(self, handle: asyncio.Handle, context: contextvars.Context | None) -> asyncio.Handle:
         process = PROCESS.get() if context is None else context.get(PROCESS)
         if process is not None and not process.alive:
@@ -314,14 +324,6 @@ class SimulatedLoop(VirtualTimeLoop):
 
 def _process_of(handle: asyncio.Handle) -> Process | None:
     return handle._context.get(PROCESS)  # type: ignore[attr-defined]  # there is no public way to whose it is
-
-
-def _belongs(task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
-    """A task belongs to the process in whose context it runs."""
-    process = PROCESS.get() if context is None else context.get(PROCESS)
-    if process is not None and task not in process.tasks and not task.done():
-        process.tasks[task] = None
-        task.add_done_callback(lambda done: process.tasks.pop(done, None))
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:

@@ -70,6 +70,27 @@ def test_what_one_program_calls_soon_stays_in_order_and_programs_and_events_come
     assert orders(scene, pause=0.3) == every_order("abcd", "ab")
 
 
+def test_a_task_is_of_the_process_that_began_it_whoever_asks_something_of_it() -> None:
+    async def main(loop: SimulatedLoop) -> None:
+        one, other = loop.process("one"), loop.process("other")
+        done: list[str] = []
+
+        async def work() -> None:
+            await asyncio.sleep(1.0)
+            done.append("whole")
+
+        task = one.spawn(work())
+        await elapse(0.1)
+        loop.call_soon(task.get_name, context=other.context)
+        await elapse(0.1)
+        assert (list(one.tasks), list(other.tasks)) == ([task], [])
+        loop.kill(other)
+        await task
+        assert done == ["whole"]
+
+    run(main)
+
+
 def test_timers_of_the_same_moment_and_what_arrives_then_come_in_every_order() -> None:
     def scene(loop: SimulatedLoop, noted: list[str]) -> None:
         for letter in "ab":

@@ -29,9 +29,9 @@ from transport.errors import (
 )
 from transport.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
 from transport.liveness import HANDSHAKE_TIMEOUT
-from transport.partial_frames import IN_TURN, PartialFrames
+from transport.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
 from transport.protocol import SENDING_ROLES, Protocol, Side
-from transport.turns import TURN_WORK
+from transport.turns import TURN_WORK, Turns
 from transport.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
 from transport.wire import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
 
@@ -130,12 +130,18 @@ class RecordingHandler:
 class Bench:
     """A broker's end of a connection between a recording transport and a recording handler."""
 
-    def __init__(self, heartbeat: float = 5.0, side: Side = Side.BROKER, partial: PartialFrames | None = None) -> None:
+    def __init__(
+        self,
+        heartbeat: float = 5.0,
+        side: Side = Side.BROKER,
+        partial: PartialFrames | None = None,
+        turns: Turns | None = None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.began = self.loop.time()
         self.handler = RecordingHandler()
         roles = SENDING_ROLES if side is Side.BROKER else frozenset({"sender"})
-        self.connection = FrameConnection(Protocol(side, roles), self.handler, self.loop, heartbeat, partial=partial)
+        self.connection = FrameConnection(Protocol(side, roles), self.handler, self.loop, heartbeat, turns, partial)
         self.transport = RecordingTransport(self.connection)
 
     def connect(self) -> None:
@@ -859,6 +865,7 @@ def test_who_keeps_memory_that_others_wait_for_and_does_not_read_is_ended_but_no
         assert everybody.waiting == 1
         for _ in range(3):
             everybody.look()
+            await settle(LOOK_SECONDS)
         assert honest.transport.reading is (cause == "deaf")
         assert [bench.over()[0] for bench in benches] == [cause == "deaf"] * IN_TURN
         for bench in [*benches, honest]:

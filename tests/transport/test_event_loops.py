@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -18,17 +19,20 @@ from actors import Message, MessageBatch
 from streams import Flow, Sink
 from transport import wire
 from transport.connection import FrameConnection
-from transport.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
+from transport.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
 from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp_flow import CHUNK_BYTES, TcpFlow
+from transport.turns import TURN_WORK
 from transport.unsent import WRITE_BUFFER_HIGH
+from transport.work import RECEIVED_BYTES_A_UNIT
 
 pytestmark = pytest.mark.event_loop
 
 DEADLINE = 10.0
 TURNS = 50
 """Turns of the loop, each with a look at its sockets, in which what is there to be read would have been."""
+TURN_BYTES = TURN_WORK * RECEIVED_BYTES_A_UNIT
 MOST_BETWEEN_SOCKETS = 32 * 1024 * 1024
 """More than the buffers of two sockets hold."""
 
@@ -115,14 +119,14 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def fill(peer: socket.socket, data: bytes) -> None:
-    """Send until the sockets between here and there take no more, which they do where nobody reads."""
+async def fill(peer: socket.socket, data: bytes) -> int:
+    """Send until the sockets between here and there take no more, which they do where nobody reads; returns the bytes."""
     sent = 0
     while sent < MOST_BETWEEN_SOCKETS:
         try:
             sent += peer.send(data)
         except BlockingIOError:
-            return
+            return sent
         await turns()
     pytest.fail(f"{sent} bytes were taken of a peer that is not to be read")
 
@@ -233,6 +237,29 @@ def test_a_connection_that_is_paused_as_it_is_opened_reads_one_receive_at_most(r
             connection.resume_reading()
             while connection.bytes_in == before:  # noqa: ASYNC110 - reading gives no event of its own; the deadline bounds it
                 await asyncio.sleep(0)
+
+    run(main)
+
+
+def test_a_large_frame_that_has_come_has_its_part_of_each_turn(run: Any) -> None:
+    """Pausing from within a receive ends the reads of a turn, of which uvloop has up to thirty-two."""
+
+    async def main() -> None:
+        handler = Handler(pause=True)
+        async with accepted(handler) as (connection, peer):
+            connection.send(wire.Welcome(1, 1, {"heartbeat_ms": 5000}))
+            length, header = MAX_FRAME_BYTES, wire.encode(wire.Ping(0))[0][6:]
+            beginning = struct.pack(">IH", length, len(header)) + bytes(header)
+            sent = peer.send(beginning) + await fill(peer, bytes(MAX_FRAME_BYTES // 64))
+            if sent <= TURN_BYTES + MOST_RECEIVED_BYTES:
+                pytest.skip(f"this system's sockets hold {sent} bytes, no more than a turn has")
+            in_a_turn = []
+            connection.resume_reading()
+            while (before := connection.bytes_in) < sent:
+                await asyncio.sleep(0)
+                in_a_turn.append(connection.bytes_in - before)
+            assert connection.bytes_in == sent
+            assert max(in_a_turn) <= TURN_BYTES + MOST_RECEIVED_BYTES
 
     run(main)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import struct
 from dataclasses import fields
@@ -15,8 +16,10 @@ from transport.errors import RemoteProtocolError
 from transport.frames import (
     CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
+    MAPPED_BYTES,
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
+    MOST_RECEIVED_BYTES,
     PREFIX_BYTES,
     SCARCE_BYTES,
     SHARED_BUFFER_BYTES,
@@ -28,6 +31,7 @@ from transport.partial_frames import (
     IN_TURN,
     LEAST_PARTIAL_BYTES,
     LEAST_PROGRESS,
+    LOOK_SECONDS,
     MOST_PARTIAL_BYTES,
     PartialFrames,
     PartialRoom,
@@ -52,6 +56,7 @@ class Peer:
         self.stream = memoryview(stream)
         self.frames: list[RawFrame] = []
         self.bytes_in = 0
+        self.held = 0.0
         self.ended = False
         self.room = PartialRoom(everybody, self)
         self.decoder = FrameDecoder(MAX_FRAME_BYTES, self.room)
@@ -59,8 +64,8 @@ class Peer:
     def room_found(self) -> None:
         self.decoder.go_on()
 
-    def was_up_to_peer(self) -> bool:
-        return self.reads
+    def waited(self) -> float:
+        return self.held
 
     def too_slow(self) -> None:
         self.end()
@@ -80,6 +85,11 @@ class Peer:
         self.bytes_in += taken
         self.frames += self.decoder.buffer_updated(taken)
         return taken
+
+    def bring(self, nbytes: int) -> None:
+        """Take so much, in as many receives as it needs."""
+        while nbytes > 0 and (taken := self.receive(nbytes)):
+            nbytes -= taken
 
     def read_all(self) -> None:
         while self.receive():
@@ -140,9 +150,7 @@ def test_many_who_stop_in_the_middle_keep_a_bounded_memory_and_honest_ones_come_
         for peer in silent:
             peer.read_all()
         honest.receive()
-        left = ALL_PROGRESS // IN_TURN
-        while left > 0 and (taken := slow.receive(left)):
-            left -= taken
+        slow.bring(ALL_PROGRESS // IN_TURN)
         everybody.look()
         looks += 1
         assert looks < 200, "the honest ones wait for ever"
@@ -243,15 +251,46 @@ def test_looking_begins_when_somebody_waits_and_ends_when_nobody_does() -> None:
     assert told == [1]
 
 
-def test_who_is_not_read_for_a_reason_of_ours_is_not_ended_for_being_slow() -> None:
+def test_who_had_to_wait_for_this_side_all_the_time_is_not_ended_for_being_slow() -> None:
     everybody = PartialFrames(1)
     peers = [Peer(everybody, frame(MIB)[:-1]) for _ in range(IN_TURN + 1)]
     for peer in peers:
         peer.read_all()
-        peer.was_up_to_peer = lambda: False  # type: ignore[method-assign]
     for _ in range(3):
         assert everybody.look()
+        for peer in peers:
+            peer.held += LOOK_SECONDS
     assert not any(peer.ended for peer in peers)
+
+
+@pytest.mark.parametrize(("progress", "ends"), [(LEAST_PROGRESS // 2 - 1, True), (LEAST_PROGRESS // 2, False)])
+def test_who_had_to_wait_for_half_the_time_brings_half_of_the_least(progress: int, ends: bool) -> None:
+    everybody = PartialFrames(1)
+    peers = [Peer(everybody, frame(4 * MIB)) for _ in range(IN_TURN + 1)]
+    for peer in peers:
+        peer.bring(LEAST_PROGRESS + 1)
+    assert everybody.look()
+    for peer in peers:
+        peer.held += LOOK_SECONDS / 2
+        peer.bring(progress)
+    everybody.look()
+    assert [peer.ended for peer in peers] == [ends] * IN_TURN + [False]
+
+
+def test_who_is_held_up_now_and_then_is_asked_for_its_pace_all_the_same() -> None:
+    everybody = PartialFrames(1)
+    peers = [Peer(everybody, frame(8 * MIB)) for _ in range(IN_TURN + 3)]
+    for peer in peers:
+        peer.bring(LEAST_PROGRESS + 1)
+    looks = 0
+    while not any(peer.ended for peer in peers):
+        everybody.look()
+        looks += 1
+        assert looks <= 3, "three are held up by four that bring next to nothing"
+        for peer in peers:
+            peer.held += LOOK_SECONDS / 10
+            peer.bring(LEAST_PROGRESS)
+    assert [peer.ended for peer in peers] == [True] * IN_TURN + [False] * 3
 
 
 def test_a_crowd_of_honest_senders_of_the_largest_frames_comes_through_whole() -> None:
@@ -290,6 +329,40 @@ def test_where_memory_is_scarce_little_is_received_at_a_time() -> None:
     assert [peer.reads for peer in peers] == [True] * IN_TURN + [False, True]
     assert peers[-1].receive() == SCARCE_BYTES
     assert peers[-1].decoder._granted == SCARCE_BYTES
+
+
+def test_a_receive_within_a_large_frame_takes_no_more_than_is_said() -> None:
+    peer = Peer(PartialFrames(64 * MIB), frame(8 * MIB))
+    peer.bring(2 * MIB)
+    assert len(peer.decoder.get_buffer()) == MOST_RECEIVED_BYTES
+
+
+@pytest.mark.parametrize(("length", "kind"), [(MAPPED_BYTES - 1, bytearray), (MAPPED_BYTES, mmap.mmap)])
+def test_only_frames_from_two_megabytes_on_have_a_mapping(length: int, kind: type) -> None:
+    peer = Peer(PartialFrames(64 * MIB), frame(length - len(frame(0))))
+    peer.bring(length - 1)
+    assert type(peer.decoder._partial) is kind
+    assert len(peer.decoder._partial) == length
+    peer.read_all()
+    assert [len(raw.body) for raw in peer.frames] == [length - len(frame(0))]
+
+
+@pytest.mark.parametrize("size", [FIRST_PARTIAL_BYTES * 2, 4 * MIB])
+def test_nothing_is_kept_of_a_large_frame_that_was_handled_though_the_peer_says_no_more(size: int) -> None:
+    everybody = PartialFrames(64 * MIB)
+    peer = Peer(everybody, frame(size))
+    peer.bring(size)
+    partial = peer.decoder._partial
+    assert partial is not None
+    peer.read_all()
+    assert [len(raw.body) for raw in peer.frames] == [size]
+    peer.frames.clear()
+    assert everybody.bytes == 0
+    # Both raise BufferError while somebody has a view of it.
+    if isinstance(partial, bytearray):
+        partial.clear()
+    else:
+        partial.close()
 
 
 def test_what_comes_though_it_should_wait_is_not_lost() -> None:

@@ -135,7 +135,7 @@ class Holder:
     def room_found(self) -> None:
         raise AssertionError("it does not wait")
 
-    def was_up_to_peer(self) -> bool:
+    def waited(self) -> float:
         return True
 
     def too_slow(self) -> None:

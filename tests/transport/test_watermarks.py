@@ -387,7 +387,7 @@ def test_a_broker_process_does_not_look_for_cycles_among_all_that_it_has_at_the_
         assert gc.get_freeze_count() > 10_000
         assert gc.get_threshold() == THRESHOLDS
         young, older, everything = THRESHOLDS
-        assert young * older * everything > 50 * before[0] * before[1] * before[2], "rarely among all there is"
+        assert young * older * everything >= 5_000_000, "rarely among all there is: Python's own is 200,000 at most"
         assert young * (older + 1) <= 15_000, "no more at a time than takes a turn of the loop five milliseconds"
     finally:
         gc.unfreeze()

@@ -11,7 +11,7 @@ from actors.batch import MessageBatch
 from transport.frames import SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
 from transport.range_pairs import decode_ranges
 from transport.wire import Ack, Command, Extend, Frame, Nack, Ping, Send, encode
-from transport.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, work_of
+from transport.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, paid_for, work_of
 
 MIB = 1 << 20
 
@@ -33,9 +33,16 @@ def test_work_grows_with_what_a_frame_has_whoever_handles_it_look_at() -> None:
     many = MessageBatch.from_payloads([b""] * (10 * MESSAGES_A_UNIT))
     assert work_of(raw(Send(0, None, many))) == 11
     assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(3 * BYTES_A_UNIT)])))) == 4
-    # What is larger than a receive came in pieces, and each was paid for when it came.
-    copied = SHARED_BUFFER_BYTES // BYTES_A_UNIT
-    assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(8 * SHARED_BUFFER_BYTES)])))) == 1 + copied
+    assert work_of(raw(Send(0, None, MessageBatch.from_payloads([bytes(8 * SHARED_BUFFER_BYTES)])))) == 33
+
+
+def test_what_is_larger_than_a_receive_came_in_pieces_and_its_bytes_were_paid_for_as_they_came() -> None:
+    def paid(size: int) -> int:
+        return paid_for(raw(Send(0, None, MessageBatch.from_payloads([bytes(size)]))))
+
+    assert paid(1) == 0
+    assert paid(SHARED_BUFFER_BYTES - 100) == 0
+    assert paid(8 * SHARED_BUFFER_BYTES) == 7 * SHARED_BUFFER_BYTES // BYTES_A_UNIT
 
 
 def test_only_a_send_announces_messages() -> None:
