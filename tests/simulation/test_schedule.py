@@ -76,7 +76,7 @@ def test_a_task_is_of_the_process_that_began_it_whoever_asks_something_of_it() -
         done: list[str] = []
 
         async def work() -> None:
-            await asyncio.sleep(1.0)
+            await elapse(1.0)
             done.append("whole")
 
         task = one.spawn(work())

@@ -188,7 +188,7 @@ class Client:
         while not self.socket.ended:
             await self.turn()
             if not self.socket.reading:
-                idle += not self.connection._in_line
+                idle += not self.connection._place.in_line
                 if idle > PATIENCE:
                     return HELD_UP
             elif data:
