@@ -22,7 +22,10 @@ MUCH = 1.0
 
 
 class Reported(logging.Handler):
-    """Collects the warnings, and releases whoever blocks the loop until there is one."""
+    """Collects the warnings, and releases whoever blocks the loop until there is one.
+
+    On a busy machine a program takes long to begin its run, too. That is told as well, and is not what these tests ask for.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -30,8 +33,10 @@ class Reported(logging.Handler):
         self.came = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
-        self.came.set()
+        message = record.getMessage()
+        if "<locals>.main (" not in message:
+            self.messages.append(message)
+            self.came.set()
 
 
 @pytest.fixture
@@ -120,8 +125,9 @@ def test_a_built_in_that_blocks_is_told_of_by_the_stage(reported: Reported, loop
     lock = threading.Lock()
     lock.acquire()
 
-    def release(_record: logging.LogRecord) -> bool:
-        lock.release()
+    def release(record: logging.LogRecord) -> bool:
+        if "the stage map " in record.getMessage():
+            lock.release()
         return True
 
     reported.addFilter(release)
@@ -166,11 +172,14 @@ def test_a_loop_that_only_waits_is_not_blocked(reported: Reported) -> None:
 
 
 def test_what_blocks_the_loop_beside_the_streams_is_not_told_of(reported: Reported, loop_reports: list[str]) -> None:
+    def beside() -> None:
+        assert not reported.came.wait(SLOW * 10)
+
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.slow_callback_duration = SLOW
         running = Source.queue(1).map(abs).run_with(Sink.ignore())
-        assert not reported.came.wait(SLOW * 10)
+        beside()
         running.value.complete()
         await running
 
