@@ -346,9 +346,9 @@ class FrameConnection(asyncio.BufferedProtocol):
             liveness.frame_began = liveness.heard
         self._read(not (waits or self._blocked or decoder.stalled))
         # Who is not heard because it does not read has nobody to wait for.
-        waits = not (self._reading or self._blocked == _UNREAD)
-        if waits is not liveness.waits:
-            liveness.have_wait(waits, self._loop.time())
+        held_up = not (self._reading or self._blocked == _UNREAD)
+        if held_up is not liveness.waits:
+            liveness.have_wait(held_up, self._loop.time())
 
     def _read(self, reading: bool) -> None:
         if reading is self._reading or self._transport is None:
