@@ -136,7 +136,7 @@ class Holder:
         raise AssertionError("it does not wait")
 
     def waited(self) -> float:
-        return True
+        return 0.0
 
     def too_slow(self) -> None:
         raise AssertionError("it goes on")
