@@ -20,14 +20,14 @@ TURN_WORK = 64
 """Units that a turn has for those in line: half a millisecond, ten times what a turn costs by itself. A message passes through five
 turns on its way from one client to another, so this is what everybody's latency grows by when somebody floods."""
 SHARE = 32
-"""Units that one connection is given at a time: a receive of four batches of a thousand messages is handled whole."""
+"""Units that one connection is given at a time: a receive of three batches, each of a thousand messages of 100 bytes, is handled whole."""
 CROWD = 4
 """So many in line are a crowd: one or two that send steadily are as fast as ever."""
 CROWD_EVERY = 4
 """A crowd's work is done in one turn of so many: most of a message's turns have none of it. Three empty turns take 0.05 ms."""
 LEAST = 8
-"""Units that a connection which has just received something has in any case, the work of a batch of a thousand messages: one that sends
-little has no line to stand in."""
+"""Units that a connection which has just received something has in any case, the work of a batch of nearly a thousand messages: one that
+sends little has no line to stand in."""
 
 
 class Worker(Protocol):

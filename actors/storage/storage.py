@@ -161,7 +161,7 @@ class Storage:
     @property
     def queues(self) -> list[StoredQueue]:
         """Every queue that was declared and not deleted, by number."""
-        return [queue for _, queue in sorted(self._queues.items())]
+        return sorted(self._queues.values(), key=lambda queue: queue.number)
 
     def declare(self, name: str, settings: QueueSettings | None) -> StoredQueue:
         """A new queue, empty; ``settings`` is None where it has the broker's, whatever they come to be."""

@@ -263,6 +263,44 @@ def test_the_loop_has_its_turn_between_two_slices(monkeypatch: pytest.MonkeyPatc
     run_in_virtual_time(main())
 
 
+def test_the_cut_and_the_list_of_the_queues_have_a_slice_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ten thousand queues each takes some milliseconds, and so do a slice's steps before and a slice's pieces behind."""
+
+    async def main() -> None:
+        run = Run(Random(0))
+        run.committer.run()
+        seen: list[str] = []
+        making, journal = run.storage._checkpoints, run.storage._journal
+        prepare, cut, snapshot = journal.prepare_checkpoint, journal.cut_checkpoint, making._snapshot
+
+        def noted(what: str, steps: Iterator[Any]) -> Iterator[Any]:
+            for step in steps:
+                seen.append(what)
+                yield step
+
+        def prepared(live: Any) -> Iterator[Any]:
+            yield
+            yield from prepare(live)
+
+        def noted_cut() -> None:
+            seen.append("cut")
+            cut()
+
+        monkeypatch.setattr(journal, "prepare_checkpoint", lambda live: noted("step", prepared(live)))
+        monkeypatch.setattr(journal, "cut_checkpoint", noted_cut)
+        monkeypatch.setattr(making, "_snapshot", lambda: noted("piece", snapshot()))
+        making.make()
+        before = len(seen)
+        turn(run)
+        assert seen[before:] == ["cut", "piece"]
+        assert set(seen[:before]) == {"step"}
+        turn(run)
+        assert making._slices is None, "so few queues are encoded in one slice"
+        assert set(seen[before + 2 :]) == {"piece"}
+
+    run_in_virtual_time(main())
+
+
 def test_closing_while_a_checkpoint_is_under_way_makes_it_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "SLICE_WORK", 1)
 

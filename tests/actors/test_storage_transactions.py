@@ -279,6 +279,7 @@ def test_a_commit_is_in_every_queues_log_in_the_instant_in_which_it_is_recorded(
         life.storage.commit_transaction("w", 5, wins)
         # A checkpoint now has it everywhere, though neither queue has acted on it yet.
         life.storage._checkpoints.make()
+        life.storage._checkpoints._advance(whole=True)
         life.committer.run()
         again = reopened(life)
         assert again.storage.versions.of("w") == 5
@@ -322,6 +323,7 @@ def test_the_disk_gets_back_the_room_of_what_was_discarded_and_keeps_what_is_sta
         for _ in range(4):
             life.storage._write_acknowledged()
             life.storage._checkpoints.reclaim()
+            life.storage._checkpoints._advance(whole=True)
             life.committer.run()
         assert life.storage.statistics()["disk_bytes"] < 60 * 4 * 1_000 / 3
         number, ended = life.storage.commit_transaction("w", 1, {left.number: ["kept"]})

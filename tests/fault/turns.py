@@ -38,6 +38,7 @@ from actors.queue_directory import QueueDirectory
 from actors.queue_state import QueueSettings
 from actors.queue_state.events import MessagesAcknowledged, MessagesAdded
 from actors.storage import Storage, storage_options
+from transport.memory import collect_rarely
 
 BATCH = 1000
 """Messages of one batch of a backlog."""
@@ -104,9 +105,8 @@ class TimedSelector(selectors.DefaultSelector):
         checkpoints._advance = timed_advance
 
     def begin(self) -> None:
-        """Forget what there was: what comes counts."""
-        gc.collect()
-        gc.freeze()
+        """Forget what there was: what comes counts. Garbage is looked for as in a broker."""
+        collect_rarely()
         self.turns.clear()
         self.collections.clear()
         self.slices.clear()
