@@ -103,6 +103,7 @@ class _Stored:
     message: str
     holder: int | None = None
     left: tuple[float, int] | None = None
+    answered_late: tuple[float, int] | None = None
     lease_until: float = 0.0
     not_before: float = 0.0
     acknowledged_at: float | None = None
@@ -195,11 +196,15 @@ class Checker:
                     if self._is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
+                    else:
+                        stored.answered_late = event.time, event.connection
                     self._let_go(event.queue, sequence, stored, event.time)
             case Extended():
                 for _, stored in self._held(event.queue, event.connection, event.ranges):
                     if self._is_leased(stored, event.time):
                         stored.lease_until = event.time + event.seconds
+                    else:
+                        stored.answered_late = event.time, event.connection
             case Released():
                 self._released(event)
             case Crashed():
@@ -241,7 +246,9 @@ class Checker:
             if not is_held:
                 continue
             stored.holder = event.connection
-            stored.lease_until = event.time + queue.rules.visibility
+            stored.lease_until = event.time
+            if not self._is_answered(stored, event):
+                stored.lease_until += queue.rules.visibility
             queue.held.setdefault(event.connection, {})[sequence] = None
 
     def _is_genuine(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> bool:
@@ -396,6 +403,17 @@ class Checker:
     def _is_leased(self, stored: _Stored, now: float) -> bool:
         """Whether its receiver has it for certain; near the end of the lease it depends on when the broker began to count."""
         return now < stored.lease_until - self._timing.commit - TOLERANCE
+
+    def _is_answered(self, stored: _Stored, event: Delivered) -> bool:
+        """Whether what this receiver said of the delivery before may have counted for this one.
+
+        The lease ended, the message was given to the same receiver again, and while that was becoming durable the receiver's answer came:
+        it names the message, not the delivery.
+        """
+        if stored.answered_late is None:
+            return False
+        time, connection = stored.answered_late
+        return connection == event.connection and event.time <= time + self._timing.commit + TOLERANCE
 
     def _let_go(self, name: str, sequence: int, stored: _Stored, now: float) -> None:
         if stored.holder is not None:

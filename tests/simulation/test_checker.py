@@ -73,6 +73,22 @@ SENT = [offered("a", "b"), arrived(0.1, "a", "b"), confirmed("a", "b")]
 GOOD: dict[str, list[Event]] = {
     "delivered and acknowledged": [*SENT, delivered(1, 0, "a", "b"), done(2, 0, 2), Drained(3, "q", 0)],
     "never confirmed, never delivered": [offered("a"), arrived(0.1, "a"), Crashed(0.2, "power"), Drained(3, "q", 0)],
+    "given back as the lease ends, when it has been given to the same receiver again, and that is becoming durable": [
+        *SENT,
+        delivered(1, 0, "a", "b"),
+        Returned(10.995, 1, "q", ((0, 1),), 0.0),
+        delivered(10.999, 0, "a", count=2),
+        delivered(10.999, 0, "a", count=3),
+        done(12, 0, 2),
+    ],
+    "extended a little as the lease ends, when it has been given to the same receiver again": [
+        *SENT,
+        delivered(1, 0, "a", "b"),
+        Extended(10.995, 1, "q", ((0, 1),), 1.0),
+        delivered(10.999, 0, "a", count=2),
+        delivered(12.1, 0, "a", count=3),
+        done(13, 0, 2),
+    ],
     "redelivered when the lease is over": [
         *SENT,
         delivered(1, 0, "a", "b"),
@@ -249,6 +265,39 @@ BAD: dict[str, tuple[str, list[Event]]] = {
             delivered(11, 0, "a", to=2, count=2, replayed=True),
             done(12, 0, by=2),
             done(12, 1),
+        ],
+    ),
+    "redelivered though its lease had not ended when it was given back and delivered again": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(10.9, 1, "q", ((0, 1),), 0.0),
+            delivered(10.905, 0, "a", count=2),
+            delivered(10.905, 0, "a", count=3),
+            done(12, 0, 2),
+        ],
+    ),
+    "redelivered though the answer that came too late was another receiver's": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            delivered(10.999, 0, "a", to=2, count=2),
+            delivered(10.999, 0, "a", count=3),
+            done(12, 0, 2),
+        ],
+    ),
+    "redelivered long after an answer that came too late": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            delivered(11.1, 0, "a", count=2),
+            delivered(11.1, 0, "a", count=3),
+            done(12, 0, 2),
         ],
     ),
     "redelivered before the delay it was given back with": (
