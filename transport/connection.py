@@ -15,8 +15,8 @@ import logging
 from typing import cast
 
 from transport.connection_handler import ConnectionHandler
-from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
-from transport.frames import FrameDecoder, Part, RawFrame
+from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError, forget_variables
+from transport.frames import FrameDecoder, Part
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
 from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
 from transport.partial_frames import PartialFrames, PartialRoom
@@ -92,7 +92,6 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._reading = True
         self._blocked = 0
         self._working = False
-        self._next: RawFrame | None = None
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -141,27 +140,30 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def work(self, share: int) -> int:
         """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
-        owed = self._place.come()
+        place, decoder = self._place, self._decoder
+        owed = place.come()
         if self._discarding:
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
             return owed
-        return owed + self._handle(share - owed, least=1)
+        in_pieces = decoder.mid_frame
+        units = owed + self._handle(share - owed, least=1)
+        return units if in_pieces else units + place.found(decoder.begun)
 
     def _handle(self, share: int, least: int) -> int:
         """Handle ``least`` frames, and as many as the share has room for."""
         self._working = True
-        protocol, next_frame = self._protocol, self._decoder.next_frame
+        protocol, decoder = self._protocol, self._decoder
+        next_frame = decoder.next_frame
         units = frames = 0
         try:
             while not (self._blocked or self._discarding):
-                raw, self._next = self._next or next_frame(), None
-                if raw is None:
+                if (raw := next_frame()) is None:
                     break
                 work = work_of(raw)
-                left = work - paid_for(raw)
+                left = max(1, work - paid_for(raw))
                 if units + left > share and frames >= least:
-                    self._next = raw
+                    decoder.put_back(raw)
                     break
                 units += left
                 frames += 1
@@ -258,6 +260,8 @@ class FrameConnection(asyncio.BufferedProtocol):
         if code is None:
             logger.error("connection from %s ends on a defect of ours", self.peer, exc_info=error)
             code = "internal-error"
+        # While the peer is waited for, nothing of its frame is kept: a traceback has every variable on the way.
+        forget_variables(error)
         # A peer that closed on us with an ERROR of its own needs no answer.
         if self._protocol.state is not State.CLOSED:
             self.send(Error(code, str(error), close=True))
@@ -335,7 +339,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         if self._working or self._discarding:
             return
         decoder, liveness = self._decoder, self._liveness
-        waits = self._next is not None or decoder.waiting or self._place.owed > 0
+        waits = decoder.waiting or self._place.owed > 0
         if waits:
             decoder.keep()
             if not self._blocked:
@@ -370,7 +374,6 @@ class FrameConnection(asyncio.BufferedProtocol):
     def _discard(self) -> None:
         """Send and handle nothing more."""
         self._closing = self._discarding = True
-        self._next = None
         self._decoder.drop()
 
     def _taken(self) -> int:

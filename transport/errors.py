@@ -231,3 +231,15 @@ class BrokerError(TransportError):
 TRANSIENT_CODES = frozenset(
     {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed"}
 )
+
+
+def forget_variables(error: BaseException) -> None:
+    """Drop the traceback of ``error``, and of each error that led to it: it keeps every variable of the calls that it tells of."""
+    led: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while led:
+        one = led.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            led += [one.__cause__, one.__context__]

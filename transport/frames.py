@@ -76,6 +76,9 @@ class Room:
     def keep(self, size: int) -> None:
         """So many bytes are kept, for they have come already."""
 
+    def hold(self, size: int) -> None:
+        """A frame that is complete waits to be handled: so many bytes are kept, and no more are to come for it."""
+
     def leave(self) -> None:
         """Nothing is kept any more."""
 
@@ -96,6 +99,7 @@ class FrameDecoder:
         "_end",
         "_filled",
         "_granted",
+        "_held",
         "_kept",
         "_line",
         "_partial",
@@ -120,6 +124,8 @@ class FrameDecoder:
         # What of the view was not looked at, and whether the view is memory of this connection alone.
         self._start = self._end = 0
         self._kept = False
+        # A frame that was given and put back.
+        self._held: RawFrame | None = None
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -134,8 +140,8 @@ class FrameDecoder:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are bytes that were received and not looked at: `next_frame` may have something."""
-        return self._start < self._end
+        """Whether there are bytes that were received and not looked at, or a frame put back: `next_frame` may have something."""
+        return self._held is not None or self._start < self._end
 
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; valid until they are reported, which must follow on the same thread at once."""
@@ -174,6 +180,11 @@ class FrameDecoder:
         Raises:
             RemoteProtocolError: bytes that are no frame, or one over a limit. The stream cannot be read on.
         """
+        held = self._held
+        if held is not None:
+            self._held = None
+            self._count()
+            return held
         view, start, end = self._view, self._start, self._end
         if start >= end:
             return None
@@ -207,6 +218,11 @@ class FrameDecoder:
         if self._start < self._end and not self._kept:
             self._keep(bytes(self._view[self._start : self._end]))
 
+    def put_back(self, raw: RawFrame) -> None:
+        """``raw``, the last that was given, is to be given again later: until then its memory counts, beside what is behind it."""
+        self._held = raw
+        self._count()
+
     def go_on(self) -> None:
         """There is room for the frame that has begun, or more of it."""
         partial = self._partial
@@ -217,6 +233,7 @@ class FrameDecoder:
         """Let go of what was received: nothing more will be read of this stream."""
         self._partial = None
         self._start = self._end = 0
+        self._held = None
         self._view = self._target = _NOTHING
         self.stalled = False
         self._room.leave()
@@ -257,8 +274,19 @@ class FrameDecoder:
         return frames
 
     def _keep(self, rest: bytes) -> None:
-        self._room.keep(len(rest))
         self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
+        self._count()
+
+    def _count(self) -> None:
+        """Tell the room what is kept of complete frames, and of what was not looked at."""
+        held = 0 if self._held is None else len(self._held.body)
+        behind = self._end - self._start if self._kept else 0
+        if behind:
+            self._room.keep(held + behind)
+        elif held:
+            self._room.hold(held)
+        else:
+            self._room.leave()
 
     def _begin_partial(self, received: memoryview) -> None:
         """Give the frame that begins with ``received`` room for twice that, within its length where that is known."""

@@ -26,13 +26,15 @@ LEAST_PARTIAL_BYTES = 2 * MAX_FRAME_BYTES
 """On the smallest machine too."""
 SHARE_OF_MEMORY = 8
 """One part of so many of the memory that a broker may have goes to frames that are not complete."""
+SMALL_SHARE = 8
+"""Small frames have one part in so many of the limit to themselves, above it: those that are large may have all there is."""
 IN_TURN = 4
 """Connections of the line that may go on though there is no room: at most as many of the largest frames above the limit."""
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks at who goes on, while somebody waits."""
 LEAST_PROGRESS = 64 * 1024
-"""Bytes that must come between two looks: a sixteenth of what it takes for a largest frame to come whole within three heartbeats."""
+"""Bytes that must come between two looks: an eighth of what it takes for a largest frame to come whole within three heartbeats."""
 ALL_PROGRESS = IN_TURN * 512 * 1024
 """Bytes that must come of all large frames together, 4 MiB a second. The shares of as many as are in turn are 1 MiB a second each."""
 
@@ -75,6 +77,8 @@ class PartialFrames:
         self.bytes = 0
         self.limit = limit
         self._on_wait = on_wait
+        # Of the bytes, those of small frames.
+        self._small = 0
         # Those with a large frame that has begun, and how far they were at the last look.
         self._large: dict[PartialRoom, _Seen | None] = {}
         self.line: dict[PartialRoom, None] = {}
@@ -91,33 +95,41 @@ class PartialFrames:
         return len(self.line)
 
     def take(self, room: PartialRoom, size: int) -> bool:
-        """``room`` needs ``size`` bytes. False: it stands in line, and is told by ``granted`` when it may ask again."""
-        more = size - room.bytes
-        if more > 0 and room not in self._in_turn:
-            fits = self.bytes + more <= self.limit
-            # What is small does not wait behind what is large, while there is room.
-            if not (fits and (not self.line or size <= FIRST_PARTIAL_BYTES)):
-                if self.line or len(self._in_turn) >= IN_TURN:
-                    room.wanted = size
-                    self.line[room] = None
-                    self._note()
-                    if len(self.line) == 1 and self._on_wait is not None:
-                        self._on_wait()
-                    return False
-                self._in_turn.add(room)
+        """``room`` needs ``size`` bytes. False: it stands in line, and is told by ``room_found`` when it may ask again."""
+        if size > room.bytes and room not in self._in_turn and not self._fits(room, size):
+            if self.line or len(self._in_turn) >= IN_TURN:
+                room.wanted = size
+                self.line[room] = None
+                self._resize(room, room.bytes)
+                self._note()
+                if len(self.line) == 1 and self._on_wait is not None:
+                    self._on_wait()
+                return False
+            self._in_turn.add(room)
         self.keep(room, size)
         return True
 
     def keep(self, room: PartialRoom, size: int) -> None:
         """``room`` has ``size`` bytes, which have come already."""
-        more = size - room.bytes
-        room.bytes = size
-        self.bytes += more
+        more = self._resize(room, size)
         if size > FIRST_PARTIAL_BYTES:
             self._large.setdefault(room, None)
+        else:
+            # What it had before was complete: it is no longer asked for a pace.
+            self._large.pop(room, None)
+            self._behind.discard(room)
         self._note()
         if more < 0:
             self._serve()
+
+    def hold(self, room: PartialRoom, size: int) -> None:
+        """``room`` has ``size`` bytes of a frame that is complete and waits to be handled: no pace is asked for, and its turn is over."""
+        self._large.pop(room, None)
+        self._behind.discard(room)
+        self._in_turn.discard(room)
+        self._resize(room, size)
+        self._note()
+        self._serve()
 
     def leave(self, room: PartialRoom) -> None:
         """``room`` has nothing, and waits for nothing."""
@@ -125,8 +137,7 @@ class PartialFrames:
         self._large.pop(room, None)
         self._in_turn.discard(room)
         self._behind.discard(room)
-        self.bytes -= room.bytes
-        room.bytes = 0
+        self._resize(room, 0)
         self._note()
         self._serve()
 
@@ -156,6 +167,22 @@ class PartialFrames:
         for room in slow:
             room.owner.too_slow()
         return bool(self.line)
+
+    def _fits(self, room: PartialRoom, size: int) -> bool:
+        """Whether ``room`` may have ``size`` bytes at once. What is small does not wait behind what is large."""
+        if size <= FIRST_PARTIAL_BYTES and self._small + size - room.small <= self.limit // SMALL_SHARE:
+            return True
+        return self.bytes + size - room.bytes <= self.limit and (not self.line or size <= FIRST_PARTIAL_BYTES)
+
+    def _resize(self, room: PartialRoom, size: int) -> int:
+        """``room`` has ``size`` bytes from now on; returns how many more that is."""
+        more = size - room.bytes
+        # Whoever waits in line has begun something large, however little of it has come.
+        small = size if size <= FIRST_PARTIAL_BYTES and room not in self.line else 0
+        self._small += small - room.small
+        self.bytes += more
+        room.bytes, room.small = size, small
+        return more
 
     def _serve(self) -> None:
         """Let those of the line go on who may."""
@@ -215,16 +242,17 @@ class PartialRoom(Room):
     Attributes:
         owner: the connection.
         bytes: how much it is.
+        small: the same where it is a small frame; 0 where it is a large one.
         wanted: what it was last refused.
     """
 
-    __slots__ = ("_everybody", "bytes", "line", "owner", "wanted")
+    __slots__ = ("_everybody", "bytes", "line", "owner", "small", "wanted")
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
         self.line = everybody.scarce
         self.owner = owner
-        self.bytes = 0
+        self.bytes = self.small = 0
         self.wanted = 0
 
     def take(self, size: int) -> bool:
@@ -234,6 +262,10 @@ class PartialRoom(Room):
     def keep(self, size: int) -> None:
         """See `PartialFrames.keep`."""
         self._everybody.keep(self, size)
+
+    def hold(self, size: int) -> None:
+        """See `PartialFrames.hold`."""
+        self._everybody.hold(self, size)
 
     def leave(self) -> None:
         """See `PartialFrames.leave`."""

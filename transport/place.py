@@ -50,6 +50,11 @@ class Place:
         self._rest = 0 if complete else rest
         return units > 0 and self._overdraws(units)
 
+    def found(self, nbytes: int) -> int:
+        """A frame that comes in pieces begins with ``nbytes``, found in the connection's turn; returns the units, which that turn pays."""
+        units, self._rest = divmod(nbytes, RECEIVED_BYTES_A_UNIT)
+        return units
+
     def discarded(self, nbytes: int) -> bool:
         """``nbytes`` have come of a peer that was refused; returns as `gathered`. The least receive is a unit: nothing else pays for it."""
         return self._overdraws(max(1, nbytes // RECEIVED_BYTES_A_UNIT))

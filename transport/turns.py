@@ -3,7 +3,7 @@
 Work is counted in units: what a frame of no size costs, some microseconds (`work_of`). A connection that has just received something
 may have a share of the turn handled at once. What is beyond it waits, undecoded and unread, in one line with all others: each turn
 those in line have what the turn has for them, one after another. So what a turn does for those who send a great deal does not grow with
-their number, and whoever sends little is never in line.
+their number, and whoever sends small frames now and then is never in line.
 
 A message passes through some five turns on its way from one client to another, and its latency is the sum of them. So a line of many is
 served in one turn of ``CROWD_EVERY``: the turns between are short, and cost next to nothing where nobody else has work. And a frame that
@@ -91,5 +91,6 @@ class Turns:
         self._debt = max(0, -left)
         # What those in line had, those who come now have not.
         self._left = left
-        if self._line:
+        if self._line or left <= 0:
+            # The debt is paid by turns that follow, and not by whoever comes next, however much later.
             self._next_turn()

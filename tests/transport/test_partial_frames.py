@@ -33,6 +33,7 @@ from transport.partial_frames import (
     LEAST_PROGRESS,
     LOOK_SECONDS,
     MOST_PARTIAL_BYTES,
+    SMALL_SHARE,
     PartialFrames,
     PartialRoom,
     partial_bytes_limit,
@@ -293,6 +294,21 @@ def test_who_is_held_up_now_and_then_is_asked_for_its_pace_all_the_same() -> Non
     assert [peer.ended for peer in peers] == [True] * IN_TURN + [False] * 3
 
 
+def test_who_had_much_undecoded_once_and_is_in_the_middle_of_a_small_frame_is_asked_for_no_pace() -> None:
+    everybody = PartialFrames(1)
+    small = Peer(everybody)
+    room = PartialRoom(everybody, small)
+    room.keep(2 * FIRST_PARTIAL_BYTES)
+    room.keep(FIRST_PARTIAL_BYTES // 2)
+    large = [Peer(everybody, frame(MIB)[:-1]) for _ in range(IN_TURN + 1)]
+    for peer in large:
+        peer.read_all()
+    everybody.look()
+    everybody.look()
+    assert [peer.ended for peer in large] == [True] * IN_TURN + [False]
+    assert not small.ended
+
+
 def test_a_crowd_of_honest_senders_of_the_largest_frames_comes_through_whole() -> None:
     everybody = PartialFrames(LEAST_PARTIAL_BYTES)
     peers = [Peer(everybody, frame(MAX_FRAME_BYTES - 100, token) + frame(10, token)) for token in range(24)]
@@ -319,6 +335,26 @@ def test_small_frames_pass_while_large_ones_wait_and_there_is_room() -> None:
     small = Peer(everybody, frame(FIRST_PARTIAL_BYTES - 100))
     small.read_all()
     assert len(small.frames) == 1
+
+
+def test_small_frames_have_memory_of_their_own_beside_large_ones_that_take_all_there_is_and_no_more_than_that() -> None:
+    everybody = PartialFrames(8 * MIB)
+    large = [Peer(everybody, frame(8 * MIB)[:-1]) for _ in range(IN_TURN + 4)]
+    for peer in large:
+        peer.read_all()
+    taken = everybody.bytes
+    assert taken > everybody.limit
+    assert everybody.waiting > 0
+    rooms = [PartialRoom(everybody, Peer(everybody)) for _ in range(40)]
+    passed = [room for room in rooms if room.take(FIRST_PARTIAL_BYTES)]
+    assert len(passed) == 8 * MIB // SMALL_SHARE // FIRST_PARTIAL_BYTES
+    assert everybody.bytes == taken + 8 * MIB // SMALL_SHARE
+    for room in rooms:
+        room.leave()
+    assert everybody.bytes == taken
+    # What is kept of one that was large does not count as small.
+    rooms[0].keep(2 * FIRST_PARTIAL_BYTES)
+    assert all(room.take(FIRST_PARTIAL_BYTES) for room in rooms[1 : 1 + len(passed)])
 
 
 def test_where_memory_is_scarce_little_is_received_at_a_time() -> None:

@@ -6,16 +6,22 @@ uvloop reads a socket up to thirty-two times in a turn while its buffer is fille
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgpack
 import pytest
 
 from streams.testkit import settle
 from tests.transport.test_connection import Bench, run
-from transport.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SCARCE_BYTES
-from transport.partial_frames import PartialFrames, PartialRoom
+from transport.frames import (
+    FIRST_PARTIAL_BYTES,
+    MAX_FRAME_BYTES,
+    MOST_RECEIVED_BYTES,
+    SCARCE_BYTES,
+)
+from transport.partial_frames import IN_TURN, PartialFrames, PartialRoom
 from transport.turns import CROWD_EVERY, TURN_WORK, Turns
-from transport.wire import Error, Ping, encode
+from transport.wire import FRAMES, Error, Ping, Send, encode
 from transport.work import RECEIVED_BYTES_A_UNIT
 
 READS = 32
@@ -229,7 +235,101 @@ def test_nobody_pauses_a_transport_that_is_closing() -> None:
         bench = Bench()
         await begin(bench, refused=True)
         bench.transport.closing = True
-        assert poll(bench, 3 * TURN_BYTES) == 3 * TURN_BYTES, "uvloop raises where it is paused"
+        assert poll(bench, 3 * TURN_BYTES) == 3 * TURN_BYTES, "and what it sends is of no account"
+        bench.lose()
+
+    run(main)
+
+
+@pytest.mark.parametrize("kind", [*sorted(frame.TYPE for frame in FRAMES), "x", -1])
+@pytest.mark.parametrize("length", [4 * FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES])
+def test_no_frame_gives_a_turn_work_back_whatever_its_type_and_however_large_its_body(kind: Any, length: int) -> None:
+    header = msgpack.packb([kind, []])
+    first = length.to_bytes(4, "big") + len(header).to_bytes(2, "big") + header
+    assert paid(first, bytes(length - len(first))) >= length // RECEIVED_BYTES_A_UNIT
+
+
+class Spent(Turns):
+    """Turns that have nothing for whoever has just received something, once they are spent."""
+
+    __slots__ = ("spent",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.spent = False
+
+    def share(self) -> int:
+        return 0 if self.spent else super().share()
+
+
+def test_a_large_frame_that_is_found_behind_others_in_a_connections_turn_is_paid_for_by_that_turn() -> None:
+    async def main() -> None:
+        turns = Spent(asyncio.get_running_loop())
+        bench = Bench(turns=turns)
+        bench.open()
+        await settle()
+        turns.spent = True
+        bench.receive_bytes(PING * 9 + BEGINNING + bytes(5 * RECEIVED_BYTES_A_UNIT))
+        assert bench.transport.frames[1:] == []
+        assert bench.connection.work(100) == 9 + 5
+        bench.lose()
+
+    run(main)
+
+
+def test_a_complete_frame_that_waits_for_its_turn_counts_as_memory_and_holds_up_nobody() -> None:
+    async def main() -> None:
+        everybody = PartialFrames(limit=1)
+        turns = Spent(asyncio.get_running_loop())
+        many = [Bench(partial=everybody, turns=turns) for _ in range(IN_TURN)]
+        length = 4 * FIRST_PARTIAL_BYTES
+        for bench in many:
+            turns.spent = False
+            bench.open()
+            await settle()
+            turns.spent = True
+            bench.receive_bytes(beginning(length) + bytes(length - len(BEGINNING)))
+            assert not bench.transport.reading
+            # Deaf, too, so that its turn does not come.
+            bench.connection.pause_writing()
+        await settle()
+        assert everybody.bytes == IN_TURN * (length - len(BEGINNING))
+        honest = Bench(partial=everybody)
+        honest.open()
+        await settle()
+        honest.receive_bytes(beginning(length))
+        assert everybody.waiting == 0, "those that are complete have no place among those in turn"
+        everybody.look()
+        everybody.look()
+        for bench in many:
+            bench.connection.resume_writing()
+        await settle()
+        assert [bench.said().text for bench in many] == ["SEND has 2 header fields, not 8"] * IN_TURN
+        honest.lose()
+        assert everybody.bytes == 0
+        for bench in many:
+            bench.lose()
+
+    run(main)
+
+
+def test_nothing_is_kept_of_a_large_frame_that_was_refused_while_the_peer_is_waited_for() -> None:
+    async def main() -> None:
+        everybody = PartialFrames(limit=MAX_FRAME_BYTES)
+        bench = Bench(partial=everybody)
+        bench.open()
+        await settle()
+        header = msgpack.packb([Send.TYPE, "no number"])
+        length = 4 * FIRST_PARTIAL_BYTES
+        first = length.to_bytes(4, "big") + len(header).to_bytes(2, "big") + header
+        bench.receive_bytes(first + bytes(length - len(first) - 1))
+        partial = bench.connection._decoder._partial
+        bench.receive_bytes(b"\0")
+        assert isinstance(bench.transport.frames[-1], Error)
+        assert everybody.bytes == 0
+        assert isinstance(partial, bytearray)
+        # BufferError while anybody has a view of it, and an error's traceback has every variable.
+        partial.clear()
         bench.lose()
 
     run(main)

@@ -136,3 +136,18 @@ def test_a_frame_that_takes_more_than_a_turn_has_is_paid_for_by_the_next_turns()
     flood = Flood(turns, 10_000, cost=3 * TURN_WORK)
     turns.join(flood)
     assert served_in(loop, [flood], 6) == [3 * TURN_WORK, 0, 0, 3 * TURN_WORK, 0, 0]
+
+
+def test_a_debt_is_paid_by_the_turns_that_follow_though_nobody_stands_in_line() -> None:
+    loop, turns = made()
+    turns.join(Flood(turns, 1, cost=3 * TURN_WORK))
+    loop.turn()
+    assert turns.share() == LEAST
+    for _ in range(3):
+        loop.turn()
+    assert turns.share() == SHARE
+    assert loop.ready == [], "then it is idle"
+    late = Flood(turns, 1)
+    turns.join(late)
+    loop.turn()
+    assert late.handled == [1], "whoever comes much later has nothing of it"
