@@ -12,7 +12,14 @@ from typing import Generic, Self, TypeVar
 from transport.address import Address, parse_address
 from transport.blocking_connection import BlockingConnection
 from transport.client import Backoff
-from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+    TransportError,
+)
 
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
 """Longer than a broker's restart; an error that reaches Spark ends its task or its query."""
@@ -88,8 +95,9 @@ class BlockingLink(Generic[C]):
                 self._connection.catch_up()
             except (TransportError, OSError) as error:
                 self.drop()
-                # Anything but a refusal for good a new connection says again, if it still holds.
-                if isinstance(error, BrokerError) and not error.transient:
+                # Anything but a refusal for good, and what the protocol forbids, a new connection says again, if it still holds.
+                forbidden = isinstance(error, RemoteProtocolError) and not isinstance(error, ConnectionError)
+                if forbidden or (isinstance(error, BrokerError) and not error.transient):
                     raise
         if self._connection is None:
             self._connection = self._connect()

@@ -154,11 +154,10 @@ class FrameConnection(asyncio.BufferedProtocol):
         """Handle ``least`` frames, and as many as the share has room for."""
         self._working = True
         protocol, decoder = self._protocol, self._decoder
-        next_frame = decoder.next_frame
         units = frames = 0
         try:
             while not (self._blocked or self._discarding):
-                if (raw := next_frame()) is None:
+                if (raw := decoder.next_frame()) is None:
                     break
                 work = work_of(raw)
                 left = max(1, work - paid_for(raw))
@@ -170,6 +169,7 @@ class FrameConnection(asyncio.BufferedProtocol):
                 self._receive(protocol.receive(raw), work)
         except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
             self.fail(error)
+        decoder.handled()
         self._working = False
         self._settle()
         return units
@@ -311,7 +311,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def too_slow(self) -> None:
         """Others wait for the memory that the frame takes which the peer has begun."""
         self.fail(
-            PeerTimeoutError("a large frame has begun and does not go on, while others wait for the memory it takes")
+            PeerTimeoutError("others wait for the memory of a large frame: it does not go on, or you read no answers")
         )
 
     # Inside

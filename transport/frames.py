@@ -69,8 +69,8 @@ class Room:
     line: Collection[object] = ()
     """Not empty while memory is scarce: little is received at a time then."""
 
-    def take(self, size: int) -> bool:  # noqa: ARG002 - for others to know
-        """Whether ``size`` bytes may be kept; where not, `FrameDecoder.go_on` is to be called when they may."""
+    def take(self, size: int, whole: int) -> bool:  # noqa: ARG002 - for others to know
+        """Whether ``size`` bytes may be kept of a frame of ``whole``; where not, `FrameDecoder.go_on` is to be called when they may."""
         return True
 
     def keep(self, size: int) -> None:
@@ -101,6 +101,7 @@ class FrameDecoder:
         "_granted",
         "_held",
         "_kept",
+        "_lent",
         "_line",
         "_partial",
         "_room",
@@ -124,8 +125,9 @@ class FrameDecoder:
         # What of the view was not looked at, and whether the view is memory of this connection alone.
         self._start = self._end = 0
         self._kept = False
-        # A frame that was given and put back.
+        # A frame that was given and put back; and whether what was given last is still counted.
         self._held: RawFrame | None = None
+        self._lent = False
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -183,8 +185,10 @@ class FrameDecoder:
         held = self._held
         if held is not None:
             self._held = None
-            self._count()
+            self._lent = True
             return held
+        if self._lent:
+            self.handled()
         view, start, end = self._view, self._start, self._end
         if start >= end:
             return None
@@ -201,8 +205,7 @@ class FrameDecoder:
                     self._start = start + length
                     if self._start == end:
                         self._view = _NOTHING
-                        if self._kept:
-                            self._room.leave()
+                        self._lent = self._kept
                     return RawFrame(header, body)
             self._begin_partial(view[start:end])
         except RemoteProtocolError as error:
@@ -221,7 +224,14 @@ class FrameDecoder:
     def put_back(self, raw: RawFrame) -> None:
         """``raw``, the last that was given, is to be given again later: until then its memory counts, beside what is behind it."""
         self._held = raw
+        self._lent = False
         self._count()
+
+    def handled(self) -> None:
+        """All that was given is handled: what it took counts no more."""
+        if self._lent:
+            self._lent = False
+            self._count()
 
     def go_on(self) -> None:
         """There is room for the frame that has begun, or more of it."""
@@ -234,6 +244,7 @@ class FrameDecoder:
         self._partial = None
         self._start = self._end = 0
         self._held = None
+        self._lent = False
         self._view = self._target = _NOTHING
         self.stalled = False
         self._room.leave()
@@ -280,7 +291,8 @@ class FrameDecoder:
     def _count(self) -> None:
         """Tell the room what is kept of complete frames, and of what was not looked at."""
         held = 0 if self._held is None else len(self._held.body)
-        behind = self._end - self._start if self._kept else 0
+        # All of what is kept stays in memory until the last of it was looked at.
+        behind = len(self._view) if self._kept and self._start < self._end else 0
         if behind:
             self._room.keep(held + behind)
         elif held:
@@ -295,7 +307,7 @@ class FrameDecoder:
         if self._filled >= PREFIX_BYTES:
             length, _ = self._prefix(received, 0)
             size = min(length, max(FIRST_PARTIAL_BYTES, 2 * self._filled))
-        self.stalled = not self._room.take(size)
+        self.stalled = not self._room.take(size, length)
         if self.stalled:
             # What has come is kept, and no more is to come.
             size = self._filled

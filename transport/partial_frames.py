@@ -94,13 +94,13 @@ class PartialFrames:
         """How many stand in line."""
         return len(self.line)
 
-    def take(self, room: PartialRoom, size: int) -> bool:
-        """``room`` needs ``size`` bytes. False: it stands in line, and is told by ``room_found`` when it may ask again."""
+    def take(self, room: PartialRoom, size: int, whole: int) -> bool:
+        """``room`` needs ``size`` bytes of a frame of ``whole``. False: it stands in line until ``room_found``, when it may ask again."""
+        room.is_small = whole <= FIRST_PARTIAL_BYTES
         if size > room.bytes and room not in self._in_turn and not self._fits(room, size):
             if self.line or len(self._in_turn) >= IN_TURN:
                 room.wanted = size
                 self.line[room] = None
-                self._resize(room, room.bytes)
                 self._note()
                 if len(self.line) == 1 and self._on_wait is not None:
                     self._on_wait()
@@ -115,7 +115,7 @@ class PartialFrames:
         if size > FIRST_PARTIAL_BYTES:
             self._large.setdefault(room, None)
         else:
-            # What it had before was complete: it is no longer asked for a pace.
+            # It is no longer asked for the pace of what it had before.
             self._large.pop(room, None)
             self._behind.discard(room)
         self._note()
@@ -123,12 +123,13 @@ class PartialFrames:
             self._serve()
 
     def hold(self, room: PartialRoom, size: int) -> None:
-        """``room`` has ``size`` bytes of a frame that is complete and waits to be handled: no pace is asked for, and its turn is over."""
-        self._large.pop(room, None)
-        self._behind.discard(room)
+        """``room`` has ``size`` bytes of a frame that is complete and waits to be handled: its turn is over.
+
+        Whoever waits for this side is asked for no pace (`Owner.waited`); who does not read what it is told has nobody to wait for.
+        """
         self._in_turn.discard(room)
-        self._resize(room, size)
-        self._note()
+        room.is_small = False
+        self.keep(room, size)
         self._serve()
 
     def leave(self, room: PartialRoom) -> None:
@@ -170,15 +171,14 @@ class PartialFrames:
 
     def _fits(self, room: PartialRoom, size: int) -> bool:
         """Whether ``room`` may have ``size`` bytes at once. What is small does not wait behind what is large."""
-        if size <= FIRST_PARTIAL_BYTES and self._small + size - room.small <= self.limit // SMALL_SHARE:
+        if room.is_small and self._small + size - room.small <= self.limit // SMALL_SHARE:
             return True
         return self.bytes + size - room.bytes <= self.limit and (not self.line or size <= FIRST_PARTIAL_BYTES)
 
     def _resize(self, room: PartialRoom, size: int) -> int:
         """``room`` has ``size`` bytes from now on; returns how many more that is."""
         more = size - room.bytes
-        # Whoever waits in line has begun something large, however little of it has come.
-        small = size if size <= FIRST_PARTIAL_BYTES and room not in self.line else 0
+        small = size if room.is_small else 0
         self._small += small - room.small
         self.bytes += more
         room.bytes, room.small = size, small
@@ -189,19 +189,21 @@ class PartialFrames:
         if self._serving:
             return
         self._serving = True
-        while self.line:
-            first = next(iter(self.line))
-            if len(self._in_turn) < IN_TURN:
-                self._in_turn.add(first)
-            elif self.bytes + first.wanted - first.bytes <= self.limit:
-                self.keep(first, first.wanted)
-            else:
-                break
-            del self.line[first]
-            if first in self._large:
-                self._large[first] = None
-            first.owner.room_found()
-        self._serving = False
+        try:
+            while self.line:
+                first = next(iter(self.line))
+                if len(self._in_turn) < IN_TURN:
+                    self._in_turn.add(first)
+                elif self.bytes + first.wanted - first.bytes <= self.limit:
+                    self.keep(first, first.wanted)
+                else:
+                    break
+                del self.line[first]
+                if first in self._large:
+                    self._large[first] = None
+                first.owner.room_found()
+        finally:
+            self._serving = False
         self._note()
 
     def _note(self) -> None:
@@ -242,25 +244,28 @@ class PartialRoom(Room):
     Attributes:
         owner: the connection.
         bytes: how much it is.
-        small: the same where it is a small frame; 0 where it is a large one.
+        small: the same where it is of a small frame; 0 where it is not.
+        is_small: whether it is.
         wanted: what it was last refused.
     """
 
-    __slots__ = ("_everybody", "bytes", "line", "owner", "small", "wanted")
+    __slots__ = ("_everybody", "bytes", "is_small", "line", "owner", "small", "wanted")
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
         self.line = everybody.scarce
         self.owner = owner
         self.bytes = self.small = 0
+        self.is_small = False
         self.wanted = 0
 
-    def take(self, size: int) -> bool:
+    def take(self, size: int, whole: int) -> bool:
         """See `PartialFrames.take`."""
-        return self._everybody.take(self, size)
+        return self._everybody.take(self, size, whole)
 
     def keep(self, size: int) -> None:
         """See `PartialFrames.keep`."""
+        self.is_small = False
         self._everybody.keep(self, size)
 
     def hold(self, size: int) -> None:

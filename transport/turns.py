@@ -3,7 +3,7 @@
 Work is counted in units: what a frame of no size costs, some microseconds (`work_of`). A connection that has just received something
 may have a share of the turn handled at once. What is beyond it waits, undecoded and unread, in one line with all others: each turn
 those in line have what the turn has for them, one after another. So what a turn does for those who send a great deal does not grow with
-their number, and whoever sends small frames now and then is never in line.
+their number, and whoever sends little is hardly ever in line.
 
 A message passes through some five turns on its way from one client to another, and its latency is the sum of them. So a line of many is
 served in one turn of ``CROWD_EVERY``: the turns between are short, and cost next to nothing where nobody else has work. And a frame that
@@ -27,7 +27,7 @@ CROWD_EVERY = 4
 """A crowd's work is done in one turn of so many: most of a message's turns have none of it. Three empty turns take 0.05 ms."""
 LEAST = 8
 """Units that a connection which has just received something has in any case, the work of a batch of nearly a thousand messages: one that
-sends little has no line to stand in."""
+sends little has no line to stand in, but for what takes more (`LONG_WORK`) in a turn that is used up."""
 
 
 class Worker(Protocol):

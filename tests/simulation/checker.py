@@ -103,8 +103,9 @@ class _Stored:
     message: str
     holder: int | None = None
     left: tuple[float, int] | None = None
-    answered_late: tuple[float, int] | None = None
+    answered_late: tuple[float, int, float | None] | None = None
     lease_until: float = 0.0
+    maybe_returned: bool = False
     not_before: float = 0.0
     acknowledged_at: float | None = None
     maybe_acknowledged: bool = False
@@ -196,15 +197,17 @@ class Checker:
                     if self._is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
-                    else:
-                        stored.answered_late = event.time, event.connection
+                    elif self._is_late(stored, event.time):
+                        stored.answered_late = event.time, event.connection, None
                     self._let_go(event.queue, sequence, stored, event.time)
             case Extended():
                 for _, stored in self._held(event.queue, event.connection, event.ranges):
                     if self._is_leased(stored, event.time):
                         stored.lease_until = event.time + event.seconds
+                    elif self._is_late(stored, event.time):
+                        stored.answered_late = event.time, event.connection, event.time + event.seconds
                     else:
-                        stored.answered_late = event.time, event.connection
+                        stored.lease_until = min(stored.lease_until, event.time + event.seconds)
             case Released():
                 self._released(event)
             case Crashed():
@@ -246,9 +249,8 @@ class Checker:
             if not is_held:
                 continue
             stored.holder = event.connection
-            stored.lease_until = event.time
-            if not self._is_answered(stored, event):
-                stored.lease_until += queue.rules.visibility
+            stored.lease_until = event.time + queue.rules.visibility
+            self._heed_late_answer(stored, event)
             queue.held.setdefault(event.connection, {})[sequence] = None
 
     def _is_genuine(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> bool:
@@ -401,19 +403,27 @@ class Checker:
                     yield sequence, stored
 
     def _is_leased(self, stored: _Stored, now: float) -> bool:
-        """Whether its receiver has it for certain; near the end of the lease it depends on when the broker began to count."""
-        return now < stored.lease_until - self._timing.commit - TOLERANCE
+        """Whether its receiver has it for certain."""
+        return not (stored.maybe_returned or self._is_late(stored, now))
 
-    def _is_answered(self, stored: _Stored, event: Delivered) -> bool:
-        """Whether what this receiver said of the delivery before may have counted for this one.
+    def _is_late(self, stored: _Stored, now: float) -> bool:
+        """Whether the lease may be over; near its end that depends on when the broker began to count."""
+        return now >= stored.lease_until - self._timing.commit - TOLERANCE
+
+    def _heed_late_answer(self, stored: _Stored, event: Delivered) -> None:
+        """What this receiver said of the delivery before may have counted for this one, and for no other.
 
         The lease ended, the message was given to the same receiver again, and while that was becoming durable the receiver's answer came:
         it names the message, not the delivery.
         """
-        if stored.answered_late is None:
-            return False
-        time, connection = stored.answered_late
-        return connection == event.connection and event.time <= time + self._timing.commit + TOLERANCE
+        late, stored.answered_late = stored.answered_late, None
+        stored.maybe_returned = False
+        if late is None or late[1] != event.connection or event.time > late[0] + self._timing.commit + TOLERANCE:
+            return
+        if late[2] is None:
+            stored.maybe_returned = True
+        else:
+            stored.lease_until = min(stored.lease_until, late[2])
 
     def _let_go(self, name: str, sequence: int, stored: _Stored, now: float) -> None:
         if stored.holder is not None:

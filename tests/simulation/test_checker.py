@@ -300,6 +300,46 @@ BAD: dict[str, tuple[str, list[Event]]] = {
             done(12, 0, 2),
         ],
     ),
+    "redelivered twice for one answer that came too late": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            delivered(10.999, 0, "a", count=2),
+            delivered(10.999, 0, "a", count=3),
+            delivered(11.001, 0, "a", to=2, count=4),
+            done(12, 0, by=2),
+            done(12, 1),
+        ],
+    ),
+    "redelivered before the delay it was given back with, when an answer had once come too late": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            delivered(10.999, 0, "a", count=2),
+            delivered(10.999, 0, "a", count=3),
+            Returned(13, 1, "q", ((0, 1),), 0.0),
+            delivered(13.001, 0, "a", count=4),
+            Returned(15, 1, "q", ((0, 1),), 5.0),
+            delivered(15.002, 0, "a", count=5),
+            done(16, 0, 2),
+        ],
+    ),
+    "redelivered within an extension that came too late for the delivery before": (
+        EARLY,
+        [
+            *SENT,
+            delivered(1, 0, "a", "b"),
+            Extended(10.995, 1, "q", ((0, 1),), 10.0),
+            delivered(10.999, 0, "a", count=2),
+            delivered(11.0, 0, "a", to=2, count=3),
+            done(12, 0, by=2),
+            done(12, 1),
+        ],
+    ),
     "redelivered before the delay it was given back with": (
         EARLY,
         [

@@ -346,15 +346,16 @@ def test_small_frames_have_memory_of_their_own_beside_large_ones_that_take_all_t
     assert taken > everybody.limit
     assert everybody.waiting > 0
     rooms = [PartialRoom(everybody, Peer(everybody)) for _ in range(40)]
-    passed = [room for room in rooms if room.take(FIRST_PARTIAL_BYTES)]
+    passed = [room for room in rooms if room.take(FIRST_PARTIAL_BYTES, FIRST_PARTIAL_BYTES)]
     assert len(passed) == 8 * MIB // SMALL_SHARE // FIRST_PARTIAL_BYTES
     assert everybody.bytes == taken + 8 * MIB // SMALL_SHARE
     for room in rooms:
         room.leave()
     assert everybody.bytes == taken
-    # What is kept of one that was large does not count as small.
-    rooms[0].keep(2 * FIRST_PARTIAL_BYTES)
-    assert all(room.take(FIRST_PARTIAL_BYTES) for room in rooms[1 : 1 + len(passed)])
+    # What is kept of one that was large does not count as small, nor does what a large one begins with.
+    rooms[0].keep(FIRST_PARTIAL_BYTES)
+    assert not rooms[-1].take(FIRST_PARTIAL_BYTES, FIRST_PARTIAL_BYTES + 1)
+    assert all(room.take(FIRST_PARTIAL_BYTES, FIRST_PARTIAL_BYTES) for room in rooms[1 : 1 + len(passed)])
 
 
 def test_where_memory_is_scarce_little_is_received_at_a_time() -> None:
@@ -475,6 +476,7 @@ class HeldPeer(Peer):
         while not self.held and most and (raw := self.decoder.next_frame()) is not None:
             self.frames.append(raw)
             most -= 1
+        self.decoder.handled()
         self.decoder.keep()
 
     def take(self, most: int, handled: int) -> None:

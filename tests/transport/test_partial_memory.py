@@ -108,7 +108,7 @@ def test_a_client_that_waits_for_memory_is_not_taken_for_silent(
         async with serve(heartbeat=0.5) as broker, peers() as opened:
             broker.partial.limit = 1
             rooms = [PartialRoom(broker.partial, Holder()) for _ in range(IN_TURN)]
-            assert [room.take(MIB) for room in rooms] == [True] * IN_TURN
+            assert [room.take(MIB, MIB) for room in rooms] == [True] * IN_TURN
             sender = await opened.open(broker.send_address, "sender", "q")
             await sender.expect(Demand)
             sender.send(Send(0, None, MessageBatch.from_payloads([b"x" * MIB])))

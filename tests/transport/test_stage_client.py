@@ -386,6 +386,29 @@ def test_a_confirmation_where_no_batch_ends_is_an_error(play: Play, confirmed: S
         stage(client, numbered(0, 4))
 
 
+def test_a_confirmation_where_no_batch_ends_is_an_error_that_is_told_though_it_came_while_nobody_looked(
+    play: Play,
+) -> None:
+    said = threading.Event()
+
+    def script(peer: Peer) -> None:
+        welcome(peer, AMPLE)
+        take(peer, 4)
+        peer.send(Sent(3, 0))
+        said.set()
+        peer.read_to_end()
+
+    client = play(script)
+
+    def send_and_look_later() -> None:
+        client.send(numbered(0, 4))
+        assert said.wait(DEADLINE)
+        client.finish()
+
+    with pytest.raises(RemoteProtocolError, match="where no batch ends"):
+        send_and_look_later()
+
+
 def test_a_confirmation_of_nothing_is_an_error(play: Play) -> None:
     def script(peer: Peer) -> None:
         welcome(peer, Sent(1, 0))
