@@ -11,15 +11,8 @@ from typing import Generic, Self, TypeVar
 
 from transport.address import Address, parse_address
 from transport.blocking_connection import BlockingConnection
-from transport.client import Backoff
-from transport.errors import (
-    BrokerError,
-    ConnectionLostError,
-    LocalProtocolError,
-    PeerTimeoutError,
-    RemoteProtocolError,
-    TransportError,
-)
+from transport.client import Backoff, is_transient
+from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
 
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
 """Longer than a broker's restart; an error that reaches Spark ends its task or its query."""
@@ -96,8 +89,7 @@ class BlockingLink(Generic[C]):
             except (TransportError, OSError) as error:
                 self.drop()
                 # Anything but a refusal for good, and what the protocol forbids, a new connection says again, if it still holds.
-                forbidden = isinstance(error, RemoteProtocolError) and not isinstance(error, ConnectionError)
-                if forbidden or (isinstance(error, BrokerError) and not error.transient):
+                if not is_transient(error):
                     raise
         if self._connection is None:
             self._connection = self._connect()

@@ -243,7 +243,7 @@ class BrokerLink:
 
     def _retry_or_fail(self, error: Exception) -> None:
         self._error = error
-        if not _transient(error):
+        if not is_transient(error):
             self._fail(error)
             return
         patience = self._backoff.give_up_after
@@ -280,7 +280,7 @@ class BrokerLink:
             connecting.add_done_callback(lambda _: self._loop.call_soon(self._user.link_closed))
 
 
-def _transient(error: Exception) -> bool:
+def is_transient(error: Exception) -> bool:
     """Whether connecting again may help: network trouble does, a refusal or a broken protocol does not."""
     if isinstance(error, BrokerError):
         return error.transient

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.batch import OFFSET_BYTES
 from transport.field_checks import is_uint
 from transport.frames import SHARED_BUFFER_BYTES, RawFrame
 from transport.wire import (
@@ -20,8 +21,6 @@ from transport.wire import (
 
 MESSAGES_A_UNIT = 128
 """Messages of a SEND whose offsets are checked in one unit of work."""
-OFFSET_BYTES = 4
-"""Bytes of a body that each message has at least: where it begins."""
 BYTES_A_UNIT = 64 * 1024
 """Bytes of a body that are copied, checked or passed on in one unit of work."""
 RECEIVED_BYTES_A_UNIT = 32 * 1024
@@ -44,7 +43,7 @@ def work_of(raw: RawFrame) -> int:
     if kind == Send.TYPE:
         messages = header[3] if len(header) > 3 else 0
         if type(messages) is not int or not 0 <= messages <= size // OFFSET_BYTES:
-            # Refused when it is decoded, before any of it is looked at.
+            # Refused when it is decoded, before any of it is looked at: each message has an offset at least.
             messages = 0
         return 1 + size // BYTES_A_UNIT + messages // MESSAGES_A_UNIT
     if type(kind) is not int:

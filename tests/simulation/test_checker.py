@@ -70,13 +70,12 @@ def kinds(events: Sequence[Event], rules: dict[str, QueueRules] | QueueRules = P
 
 SENT = [offered("a", "b"), arrived(0.1, "a", "b"), confirmed("a", "b")]
 
+RETURNED_LATE = [*SENT, delivered(1, 0, "a", "b"), Returned(10.995, 1, "q", ((0, 1),), 0.0)]
 GOOD: dict[str, list[Event]] = {
     "delivered and acknowledged": [*SENT, delivered(1, 0, "a", "b"), done(2, 0, 2), Drained(3, "q", 0)],
     "never confirmed, never delivered": [offered("a"), arrived(0.1, "a"), Crashed(0.2, "power"), Drained(3, "q", 0)],
     "given back as the lease ends, when it has been given to the same receiver again, and that is becoming durable": [
-        *SENT,
-        delivered(1, 0, "a", "b"),
-        Returned(10.995, 1, "q", ((0, 1),), 0.0),
+        *RETURNED_LATE,
         delivered(10.999, 0, "a", count=2),
         delivered(10.999, 0, "a", count=3),
         done(12, 0, 2),
@@ -281,9 +280,7 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "redelivered though the answer that came too late was another receiver's": (
         EARLY,
         [
-            *SENT,
-            delivered(1, 0, "a", "b"),
-            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            *RETURNED_LATE,
             delivered(10.999, 0, "a", to=2, count=2),
             delivered(10.999, 0, "a", count=3),
             done(12, 0, 2),
@@ -292,9 +289,7 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "redelivered long after an answer that came too late": (
         EARLY,
         [
-            *SENT,
-            delivered(1, 0, "a", "b"),
-            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            *RETURNED_LATE,
             delivered(11.1, 0, "a", count=2),
             delivered(11.1, 0, "a", count=3),
             done(12, 0, 2),
@@ -303,9 +298,7 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "redelivered twice for one answer that came too late": (
         EARLY,
         [
-            *SENT,
-            delivered(1, 0, "a", "b"),
-            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            *RETURNED_LATE,
             delivered(10.999, 0, "a", count=2),
             delivered(10.999, 0, "a", count=3),
             delivered(11.001, 0, "a", to=2, count=4),
@@ -316,9 +309,7 @@ BAD: dict[str, tuple[str, list[Event]]] = {
     "redelivered before the delay it was given back with, when an answer had once come too late": (
         EARLY,
         [
-            *SENT,
-            delivered(1, 0, "a", "b"),
-            Returned(10.995, 1, "q", ((0, 1),), 0.0),
+            *RETURNED_LATE,
             delivered(10.999, 0, "a", count=2),
             delivered(10.999, 0, "a", count=3),
             Returned(13, 1, "q", ((0, 1),), 0.0),
