@@ -20,6 +20,7 @@ from transport.errors import (
     RemoteProtocolError,
     TruncatedFrameError,
 )
+from transport.loop_transport import connect
 from transport.protocol import Protocol, Side
 from transport.wire import Error, Frame, Hello, Welcome
 
@@ -225,14 +226,10 @@ class BrokerLink:
 
     async def _connect(self) -> None:
         address = self._addresses[self._attempt % len(self._addresses)]
-        hello_role = self._hello().role
+        connection = FrameConnection(Protocol(Side.CLIENT, frozenset({self._hello().role})), self, self._loop)
+        seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
         try:
-            async with asyncio.timeout(min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)):
-                await self._loop.create_connection(
-                    lambda: FrameConnection(Protocol(Side.CLIENT, frozenset({hello_role})), self, self._loop),
-                    address.host,
-                    address.port,
-                )
+            await connect(connection, address.host, address.port, seconds, self._loop)
         except UnicodeError as error:
             # What the resolver cannot even ask for; asking again changes nothing.
             self._fail(LocalProtocolError(f"the broker's address {address} names no host: {error}"))

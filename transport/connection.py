@@ -18,7 +18,7 @@ from transport.connection_handler import ConnectionHandler
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError, forget_variables
 from transport.frames import FrameDecoder, Part
 from transport.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.loop_transport import pause_from_the_start, pause_reading, write_parts
+from transport.loop_transport import Connectable, pause_from_the_start, pause_reading, write_parts
 from transport.partial_frames import PartialFrames, PartialRoom
 from transport.place import Place
 from transport.protocol import Protocol, Side, State
@@ -36,7 +36,6 @@ CLOSE_TIMEOUT = 5.0
 
 logger = logging.getLogger("penstock.transport")
 
-
 _OPENING = frozenset({Hello, Welcome})
 _OF_THE_SHELL = frozenset({Ping, Pong, Welcome})
 """Frames that the handler is not told of, or that change something here as well."""
@@ -44,7 +43,7 @@ _BUSY, _UNREAD = 1, 2
 """Why nothing is handled: the handler has asked for it, or the peer does not read."""
 
 
-class FrameConnection(asyncio.BufferedProtocol):
+class FrameConnection(Connectable):
     """One framed connection.
 
     Args:
@@ -72,8 +71,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         partial: PartialFrames | None = None,
         unsent: UnsentTotal | None = None,
     ) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
+        self.bytes_in = self.bytes_out = 0
         self.peer = "?"
         self._protocol = protocol
         self._handler = handler
@@ -86,9 +84,7 @@ class FrameConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []
         self._out_bytes = 0
-        self._flush_scheduled = False
-        self._closing = False
-        self._discarding = False
+        self._flush_scheduled = self._closing = self._discarding = self._over = False
         self._reading = True
         self._blocked = 0
         self._working = False
@@ -100,6 +96,7 @@ class FrameConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio: the connection stands."""
         self._transport = cast("asyncio.Transport", transport)
+        self.made = True
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
@@ -181,7 +178,10 @@ class FrameConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio: the connection is over."""
+        """Called by asyncio: the connection is over. Whoever made it may have said so before."""
+        if self._over:
+            return
+        self._over = True
         self._discard()
         self._protocol.state = State.CLOSED
         if self._timer is not None:
@@ -310,9 +310,8 @@ class FrameConnection(asyncio.BufferedProtocol):
 
     def too_slow(self) -> None:
         """Others wait for the memory that the frame takes which the peer has begun."""
-        self.fail(
-            PeerTimeoutError("others wait for the memory of a large frame: it does not go on, or you read no answers")
-        )
+        why = "others wait for the memory of a large frame: it does not go on, or you read no answers"
+        self.fail(PeerTimeoutError(why))
 
     # Inside
 
@@ -423,9 +422,8 @@ class FrameConnection(asyncio.BufferedProtocol):
             self._liveness.held_up(self._taken(), now)
         verdict = self._liveness.check(now)
         if verdict is Verdict.SILENT:
-            self.fail(
-                PeerTimeoutError(f"silent for {now - self._liveness.heard:.1f} s, or a frame not complete in time")
-            )
+            why = f"silent for {now - self._liveness.heard:.1f} s, or a frame not complete in time"
+            self.fail(PeerTimeoutError(why))
             return
         if verdict is Verdict.STUCK:
             # There is no point in telling one who does not read why.

@@ -8,10 +8,40 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from transport.errors import ConnectionLostError
+
 SMALL_PARTS = 16
 """So many parts are written as they are, whatever their size: what they take beside their bytes does not matter."""
 SMALL_PART_BYTES = 1024
 """Bytes of a part that is large enough on the average: what it takes beside them, 150 bytes in uvloop, does not matter either."""
+
+
+class Connectable(asyncio.BufferedProtocol):
+    """A protocol that `connect` can connect. Its ``connection_lost`` may be called twice, and then does nothing the second time.
+
+    Attributes:
+        made: whether it was ever told of a connection.
+    """
+
+    made: bool = False
+
+
+async def connect(protocol: Connectable, host: str, port: int, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
+    """Connect ``protocol`` to ``host`` and ``port`` within ``seconds``, for all of the host's addresses together.
+
+    Each attempt has one end. Where this raises OSError, TimeoutError or UnicodeError, no connection was made. One that was made ends with
+    ``connection_lost``, also if time is up, or the task cancelled, between ``connection_made`` and the task's next step: asyncio's loop
+    closes it then and says so later, uvloop closes it and tells nobody.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await loop.create_connection(lambda: protocol, host, port)
+    except BaseException as error:
+        if not protocol.made:
+            raise
+        protocol.connection_lost(ConnectionLostError("given up as it was made"))
+        if not isinstance(error, Exception):
+            raise
 
 
 def write_parts(

@@ -28,6 +28,7 @@ from streams import (
 from streams.errors import storable
 from transport.address import Address, parse_address
 from transport.errors import ConnectionLostError
+from transport.loop_transport import connect
 from transport.tcp_flow import TcpFlow
 
 CONNECT_TIMEOUT = 10.0
@@ -215,11 +216,10 @@ def outgoing_connection(address: str) -> Flow[bytes, bytes]:
     def attach(publisher: Publisher[bytes], materialization: Materialization) -> Publisher[bytes]:
         tcp = TcpFlow()
 
-        async def connect() -> None:
+        async def open_it() -> None:
             try:
-                async with asyncio.timeout(CONNECT_TIMEOUT):
-                    await materialization.loop.create_connection(lambda: tcp, parsed.host, parsed.port)
-            except (OSError, TimeoutError) as error:
+                await connect(tcp, parsed.host, parsed.port, CONNECT_TIMEOUT, materialization.loop)
+            except (OSError, TimeoutError, UnicodeError) as error:
                 reason = str(error) or type(error).__name__
                 lost = ConnectionLostError(f"no connection to {parsed}: {reason}")
                 tcp.writer.stop(lost)
@@ -227,7 +227,7 @@ def outgoing_connection(address: str) -> Flow[bytes, bytes]:
 
         tcp.belong_to(materialization)
         publisher.subscribe(tcp.writer)
-        materialization.spawn(connect(), f"connect {parsed}")
+        materialization.spawn(open_it(), f"connect {parsed}")
         return tcp
 
     return Flow(attach, name=f"outgoing_connection {address}")

@@ -22,7 +22,7 @@ from streams import (
 )
 from transport.address import Address
 from transport.errors import ConnectionLostError
-from transport.loop_transport import pause_from_the_start, pause_reading
+from transport.loop_transport import Connectable, pause_from_the_start, pause_reading
 
 CHUNK_BYTES = 64 * 1024
 """One element read from a socket has at most this many bytes."""
@@ -35,7 +35,7 @@ RESET = struct.pack("ii", 1, 0)
 """The socket option that has closing discard what has not left: to linger, for no time."""
 
 
-class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
+class TcpFlow(Connectable, Publisher[bytes], Subscription):
     """Both directions of one connection: the publisher of what arrives, and through `writer` the subscriber of what leaves.
 
     Attributes:
@@ -71,6 +71,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing is read before it is wanted."""
         self._transport = cast("asyncio.Transport", transport)
+        self.made = True
         if self._closing:
             self._transport.abort()
             return
@@ -102,7 +103,7 @@ class TcpFlow(asyncio.BufferedProtocol, Publisher[bytes], Subscription):
         return not self.writer.ended
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Both directions are over."""
+        """Both directions are over. Whoever made the connection may have said so before."""
         error = None if exc is None else ConnectionLostError(f"the connection to {self.peer} broke: {exc}")
         self._transport = None
         if self._patience is not None:

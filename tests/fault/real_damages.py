@@ -30,7 +30,7 @@ from transport import Administration, Backoff, Receiver, TransportError
 
 LISTENS = re.compile(r"penstock broker: sending (\S+), receiving (\S+), ")
 ANY_PORT = "127.0.0.1:0"
-IMPATIENT = Backoff(0.01, 0.05, give_up_after=0.2)
+IMPATIENT = Backoff(0.01, 0.05, give_up_after=2.0)
 EXIT_STORAGE = 74
 STEP = 11
 """Of `cases`, each so manieth: a few of them are of many kinds and places. It divides no number of kinds, places and positions."""

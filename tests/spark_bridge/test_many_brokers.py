@@ -468,6 +468,11 @@ def test_a_ledger_that_one_broker_has_lost_ends_the_query_or_begins_anew_there(
     lost.start()
     with pytest.raises(DataLossError, match=f"broker {lost.address}"):
         strict.latestOffset(end, MANY)
+    # It has asked the other broker too, and would be given what comes there next.
+    assert strict._ledgers is not None
+    asked = strict._ledgers[kept.address].future
+    assert asked is not None
+    assert asked.result(DEADLINE).end == 0
     kept.send(0, 3)
     lost.send(3, 4)
     end = {"s": "t", "pos": {kept.address: 0, lost.address: 5}}

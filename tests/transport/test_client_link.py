@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from streams.testkit import settle
 from transport.client import Backoff, BrokerLink
+from transport.connection import FrameConnection
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.frames import FrameDecoder
 from transport.wire import Demand, Error, Frame, Hello, Ping, Welcome, decode, encode
@@ -268,30 +270,49 @@ GOING = Error("shutting-down", "gone", close=True)
 @pytest.mark.parametrize(
     "script", [[WELCOME, GOING], [WELCOME, Demand(5, 50), GOING], [Welcome(1, 1, {"heartbeat_ms": 30})]]
 )
-def test_a_broker_that_says_welcome_and_goes_or_falls_silent_is_given_up(run: Any, script: list[Frame]) -> None:
+def test_a_broker_that_says_welcome_and_goes_or_falls_silent_is_given_up(
+    run: Any, jump: Any, script: list[Frame]
+) -> None:
     async def main() -> None:
         user = User()
+        asked = itertools.count()
+
+        def hello() -> Hello:
+            # Asked for twice an attempt, first without a connection: there each takes a second, of the five that there is patience for.
+            if next(asked) % 2 == 0:
+                jump(1.0)
+            return HELLO
+
         async with listening(Scripted(script)) as broker:
-            link_to(broker.address, user, Backoff(minimum=0.02, maximum=0.1, give_up_after=0.1)).start()
+            backoff = Backoff(minimum=0.001, maximum=0.002, give_up_after=5.0)
+            BrokerLink(broker.address, hello, user, backoff, lambda: 0.5).start()
             while user.error is None:
                 user._changed.clear()
                 await user._changed.wait()
             assert isinstance(user.error, ConnectionLostError)
             assert "given up after" in str(user.error)
-            assert 2 <= len(broker.hellos) <= 6, "the back-off grows"
+            assert 2 <= len(broker.hellos) <= 5
 
     run(main)
 
 
-def test_patience_begins_anew_with_whatever_brings_the_user_on(run: Any, until: Any) -> None:
+def test_patience_begins_anew_with_whatever_brings_the_user_on(run: Any, until: Any, jump: Any) -> None:
     async def main() -> None:
         user = User()
+        attempts = 12
+
+        def hello() -> Hello:
+            # Asked for twice an attempt: a second of each goes by, and all together more than twice the patience for one.
+            if not link.is_open and len(broker.hellos) < attempts:
+                jump(0.5)
+            return HELLO
+
         async with listening(Scripted([WELCOME, GOING])) as broker:
-            link = link_to(broker.address, user, Backoff(minimum=0.002, maximum=5.0, give_up_after=0.05))
+            backoff = Backoff(minimum=0.001, maximum=0.002, give_up_after=5.0)
+            link = BrokerLink(broker.address, hello, user, backoff, lambda: 0.5)
             user.on_open = lambda _: link.progressed()
             link.start()
-            # A retry takes 2 ms or more: all of them several times the patience for one.
-            await until(lambda: len(broker.hellos) > 100)
+            await until(lambda: user.error is not None or len(broker.hellos) > attempts)
             assert user.error is None
             link.abort()
             await until(lambda: user.said[-1] == "closed")
@@ -433,5 +454,36 @@ def test_a_link_given_up_at_any_moment_of_connecting_is_closed_once_and_leaves_n
                 assert user.said == ["closed"], f"told twice when closed after {turns} turns"
                 assert len(os.listdir("/proc/self/fd")) <= before
             assert len(broker.writers) > opened, "some were connected before they were given up"
+
+    run(main)
+
+
+def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[asyncio.Timeout] = []
+    bounded = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        limits.append(bounded(seconds))
+        return limits[-1]
+
+    class Late(BrokerLink):
+        """A link whose first two connections are made when there is no time left."""
+
+        def connection_opened(self, connection: FrameConnection) -> None:
+            super().connection_opened(connection)
+            if len(limits) <= 2:
+                limits[-1].reschedule(0.0)
+
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME])) as broker:
+            monkeypatch.setattr(asyncio, "timeout", noted)
+            link = Late(broker.address, lambda: HELLO, user, QUICK, lambda: 0.5)
+            link.start()
+            await user.told("opened")
+            await settle()
+            assert (user.said, link._attempt, len(limits)) == (["opened"], 2, 3)
+            link.abort()
+            await user.told("opened", "lost", "closed")
 
     run(main)

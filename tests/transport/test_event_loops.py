@@ -19,7 +19,9 @@ from actors import Message, MessageBatch
 from streams import Flow, Sink
 from transport import wire
 from transport.connection import FrameConnection
+from transport.errors import ConnectionLostError
 from transport.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
+from transport.loop_transport import connect
 from transport.protocol import SENDING_ROLES, Protocol, Side
 from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp_flow import CHUNK_BYTES, TcpFlow
@@ -317,5 +319,103 @@ def test_a_connection_that_waits_its_turn_loses_nothing_of_what_was_sent_meanwhi
             peer.close()
         server.cancel()
         await asyncio.gather(server, return_exceptions=True)
+
+    run(main)
+
+
+@asynccontextmanager
+async def silent_server() -> AsyncIterator[tuple[str, int]]:
+    """An address where connections are taken, and nothing else."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()
+
+
+@asynccontextmanager
+async def connecting(protocol: Any, address: tuple[str, int], ends: str) -> AsyncIterator[asyncio.Task[None]]:
+    """A task that connects ``protocol``, and whose attempt ends in the very turn in which its connection is made, before it knows."""
+    loop = asyncio.get_running_loop()
+    made = protocol.connection_made
+
+    def and_over(transport: asyncio.BaseTransport) -> None:
+        made(transport)
+        if ends == "cancelled":
+            task.cancel()
+        else:
+            limits[0].reschedule(0.0)
+
+    limits: list[asyncio.Timeout] = []
+    bounded = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        limits.append(bounded(seconds))
+        return limits[-1]
+
+    protocol.connection_made = and_over
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncio, "timeout", noted)
+        task = loop.create_task(connect(protocol, *address, DEADLINE, loop))
+        await asyncio.wait([task])
+    yield task
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "late"])
+def test_a_connection_made_while_its_attempt_ends_is_told_of_it_once_and_leaves_nothing(run: Any, ends: str) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        handler = Handler()
+        connection = FrameConnection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        async with silent_server() as address, connecting(connection, address, ends) as task:
+            assert task.cancelled() is (ends == "cancelled")
+            # Told a second time, the future would refuse it.
+            assert isinstance(await handler.closed, ConnectionLostError)
+            await turns()
+            assert connection._timer is None
+
+    run(main)
+
+
+def test_a_connection_made_and_lost_in_the_turn_in_which_its_time_is_up_is_told_of_it_once(run: Any) -> None:
+    class Refused(FrameConnection):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self.connection_lost(ConnectionLostError("gone again"))
+
+    async def main() -> None:
+        handler = Handler()
+        connection = Refused(Protocol(Side.CLIENT, SENDING_ROLES), handler, asyncio.get_running_loop())
+        async with silent_server() as address, connecting(connection, address, "late") as task:
+            assert task.exception() is None, "whoever retries would do so twice"
+            assert str(await handler.closed) == "gone again"
+            await turns()
+
+    run(main)
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "late"])
+def test_a_stream_over_a_connection_made_while_its_attempt_ends_is_over_at_once(run: Any, ends: str) -> None:
+    async def main() -> None:
+        flow = TcpFlow()
+        done: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        flow.writer.when_done(done.set_result)
+        async with silent_server() as address, connecting(flow, address, ends) as task:
+            assert task.cancelled() is (ends == "cancelled")
+            assert isinstance(await done, ConnectionLostError)
+            await turns()
+            assert (flow._transport, flow.read_ended) == (None, True)
+
+    run(main)
+
+
+def test_an_attempt_that_fails_raises_and_its_protocol_is_told_nothing(run: Any) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        handler = Handler()
+        async with silent_server() as address:
+            pass  # closed again
+        connection = FrameConnection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        with pytest.raises(ConnectionRefusedError):
+            await connect(connection, *address, DEADLINE, loop)
+        await turns()
+        assert (handler.opened.is_set(), handler.closed.done()) == (False, False)
 
     run(main)
