@@ -1,6 +1,7 @@
 """What a connection tells its own actor; None is answered to the teller, answers go out through the actor's port.
 
-`SendToQueueSubscriber` takes OfferBatch; `ReceiveFromQueuePublisher` DemandSignalled, Acknowledged, Rejected, Extended and Writable;
+`SendToQueueSubscriber` takes OfferBatch; `ReceiveFromQueuePublisher` DemandSignalled, DemandWithdrawn, Acknowledged, Rejected, Extended,
+Left and Writable;
 `SubscriptionPublisher` ReserveRequested, CommitRequested, FetchRequested, DemandSignalled and Writable; each of them CaughtUp.
 """
 
@@ -29,6 +30,11 @@ class DemandSignalled:
 
     messages: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DemandWithdrawn:
+    """The client wants nothing more, whatever it had signalled before; what it holds it keeps."""
 
 
 class Acknowledged(NamedTuple):

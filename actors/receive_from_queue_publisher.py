@@ -13,11 +13,21 @@ from typing import Protocol as TypingProtocol
 
 from pykka import ActorDeadError
 
-from actors.connection_messages import Acknowledged, CaughtUp, DemandSignalled, Extended, Left, Rejected, Writable
+from actors.connection_messages import (
+    Acknowledged,
+    CaughtUp,
+    DemandSignalled,
+    DemandWithdrawn,
+    Extended,
+    Left,
+    Rejected,
+    Writable,
+)
 from actors.loop_actor import LoopActor
 from actors.loop_ref import LoopActorRef
 from actors.messages import (
     AttachReceiver,
+    CancelDemand,
     DeleteMessages,
     Detach,
     ExtendVisibility,
@@ -70,6 +80,7 @@ class ReceiveFromQueuePublisher(LoopActor):
         self._asked_bytes = 0
         self._writable = True
         self._ended = False
+        self._withdrawn = False
         self._failed = True
 
     def on_start(self) -> None:
@@ -127,6 +138,10 @@ class ReceiveFromQueuePublisher(LoopActor):
         """What comes once at most."""
         if type(message) is Left:
             self._failed = message.failed
+        elif type(message) is DemandWithdrawn:
+            if not self._withdrawn:
+                self._withdrawn = True
+                self._queue.tell(CancelDemand(self.actor_ref))
         elif type(message) is QueueDeleted:
             self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
         else:
@@ -141,7 +156,7 @@ class ReceiveFromQueuePublisher(LoopActor):
 
     def _ask(self) -> None:
         """Pass on as much of the client's demand as the step allows, in halves."""
-        if not self._writable or self._ended:
+        if not self._writable or self._withdrawn or self._ended:
             return
         messages = min(self._wanted_messages, STEP_MESSAGES - self._asked_messages)
         size = min(self._wanted_bytes, STEP_BYTES - self._asked_bytes)

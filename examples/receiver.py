@@ -17,7 +17,7 @@ async def handle(delivery: Delivery) -> Delivery:
 async def main(address: str, count: int | None) -> None:
     """Handle ``count`` messages, or all that ever come."""
     orders = Receiver(address, queue="orders", max_in_flight=100, limit=count)
-    await orders.map_async(8, handle).to(Sink.acknowledge()).run()
+    await orders.map_async_unordered(8, handle).to(Sink.acknowledge()).run()
 
 
 if __name__ == "__main__":

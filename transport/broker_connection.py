@@ -16,6 +16,7 @@ from actors import (
     CaughtUp,
     CommitRequested,
     DemandSignalled,
+    DemandWithdrawn,
     Extended,
     FetchedMessages,
     FetchRequested,
@@ -229,6 +230,8 @@ class ReceivingPort(Port):
         match frame:
             case wire.Ack():
                 self.actor.tell(Acknowledged(frame.ranges))
+            case wire.Request(messages=0, bytes=0) if self._demand.messages:
+                self.actor.tell(DemandWithdrawn())
             case wire.Request():
                 self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():

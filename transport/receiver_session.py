@@ -49,6 +49,7 @@ class ReceiverSession:
         "_requested_bytes",
         "_strategy",
         "_unsaid",
+        "_withdraws",
         "generation",
         "id_prefix",
         "queue",
@@ -72,6 +73,7 @@ class ReceiverSession:
         self._late = late
         self._over = False
         self._pending = False
+        self._withdraws = False
         self.generation = 0
         self.id_prefix = b""
         self.received = 0
@@ -139,16 +141,23 @@ class ReceiverSession:
         self._requested_bytes = allowed_bytes
         return Request(self._requested, self._requested_bytes)
 
-    def answers(self) -> list[Frame]:
-        """EXTEND, ACK and NACK frames for everything answered since the last call, runs joined.
+    def withdraw(self) -> None:
+        """Want nothing more on this connection: said before all answers, so that what is returned goes to others and not here again."""
+        if self._requested > self.received:
+            self._withdraws = True
+            self._note_pending()
 
-        EXTEND comes first: a message that was extended and then acknowledged is still held when the EXTEND arrives. ACK comes before
-        NACK: of a message that came twice, one acknowledged and the other returned, the first is to count.
+    def answers(self) -> list[Frame]:
+        """What was withdrawn, and EXTEND, ACK and NACK frames for everything answered since the last call, runs joined.
+
+        EXTEND comes before the answers: a message that was extended and then acknowledged is still held when the EXTEND arrives. ACK
+        comes before NACK: of a message that came twice, one acknowledged and the other returned, the first is to count.
         """
         self._pending = False
         self._end_run()
         self._unsaid = 0
-        frames: list[Frame] = []
+        frames: list[Frame] = [Request(0, 0)] if self._withdraws else []
+        self._withdraws = False
         # Runs of the same time: of two that meet in a message the later one counts.
         for ms, run in groupby(self._extends, key=self._extends.__getitem__):
             frames += [Extend(part, ms) for part in split_ranges(list(run))]
@@ -235,4 +244,5 @@ class ReceiverSession:
         self.received = self._in_flight = 0
         self._acks, self._nacks, self._extends = [], {}, {}
         self._held = {}
+        self._withdraws = False
         self._ack_first = self._ack_next = self._unsaid = 0

@@ -317,6 +317,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
             self._extension = None
 
     def _give_back(self) -> None:
+        self.session.withdraw()
         for batch in self._waiting:
             batch.give_back()
         if self._batch is not None and self._position < len(self._current):

@@ -11,7 +11,7 @@ import pytest
 from streams import Sink, Source
 from streams.testkit import TestSink
 from transport import Administration, DeliveredBatch, Delivery, Receiver, Sender
-from transport.wire import Cancel, Deliver, Nack, Request
+from transport.wire import Ack, Cancel, Deliver, Nack, Request
 
 MESSAGES = 100
 POISON = b"7"
@@ -37,6 +37,11 @@ async def counts(broker: Any) -> tuple[int, int, int]:
         rows = {row["name"]: row for row in await administration.queues()}
     dead = rows.get("orders.dead", {"stored_messages": 0})
     return rows["orders"]["ready"], rows["orders"]["in_flight"], dead["stored_messages"]
+
+
+async def until_ready(broker: Any, count: int) -> None:
+    while (await counts(broker))[0] != count:
+        pass
 
 
 def receiver(broker: Any) -> Receiver:
@@ -90,6 +95,50 @@ def test_a_message_that_its_handler_fails_on_takes_none_of_its_neighbours(
             assert await counts(broker) == (others, 0, 1)
             assert await receiver(broker).take(others).to(Sink.acknowledge()).run() == others
             assert await counts(broker) == (0, 0, 1)
+
+    run(main)
+
+
+def test_what_a_stream_gives_back_as_it_fails_is_not_delivered_to_it_again(run: Any, serve: Any) -> None:
+    """It still had demand for hundreds, which its NACKs would have met before its CANCEL did."""
+
+    async def main() -> None:
+        async with serve() as broker:
+            await filled(broker)
+            for _ in range(2):
+                with pytest.raises(PoisonError):
+                    await by_sink(broker)
+            rest = MESSAGES - int(POISON)
+            again = await receiver(broker).take(rest).to(Sink.collect()).run()
+            assert [delivery.delivery_count for delivery in again] == [3] * rest
+            async with Administration(broker.send_address) as administration:
+                (row,) = [row for row in await administration.queues() if row["name"] == "orders"]
+            assert row["total_out"] == MESSAGES + 2 * rest
+
+    run(main)
+
+
+def test_a_receiver_that_has_withdrawn_its_demand_is_sent_nothing_more_and_keeps_what_it_holds(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            await filled(broker, 4)
+            async with peers() as opened:
+                first = await opened.open(broker.receive_address, "receiver", "orders")
+                second = await opened.open(broker.receive_address, "receiver", "orders")
+                first.send(Request(10, 10_000))
+                assert len((await first.expect(Deliver)).batch) == 4
+                first.send(Request(0, 0), Nack([(0, 2)], 0, failed=False), Request(20, 20_000))
+                await until_ready(broker, 2)
+                second.send(Request(10, 10_000))
+                delivered = await second.expect(Deliver)
+                assert (delivered.first, len(delivered.batch), delivered.delivery_count) == (0, 2, 2)
+                first.send(Ack([(2, 2)]), Cancel(failed=False))
+                assert await first.frame() is None
+                second.send(Ack([(0, 2)]), Cancel(failed=False))
+                assert await second.frame() is None
+            assert await counts(broker) == (0, 0, 0)
 
     run(main)
 

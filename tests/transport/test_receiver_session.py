@@ -121,6 +121,31 @@ def test_more_than_was_requested_is_the_brokers_fault() -> None:
         session.delivered(frame(2, 2))
 
 
+def test_demand_is_withdrawn_before_anything_is_answered_and_what_crosses_is_taken() -> None:
+    session = Session(MaxInFlightRequestStrategy(10))
+    request(session)
+    batch = session.delivered(frame(0, 2))
+    batch.acknowledge()
+    session.withdraw()
+    assert session.answers() == [Request(0, 0), Ack([(0, 2)])]
+    session.delivered(frame(2, 3)).give_back()
+    assert session.answers() == [Nack([(2, 3)], 0, failed=False)]
+
+
+def test_no_demand_is_withdrawn_where_there_is_none_or_its_connection_is_gone() -> None:
+    session = Session(MaxInFlightRequestStrategy(2))
+    session.withdraw()
+    assert (session.answers(), session.notified) == ([], 0)
+    request(session)
+    session.withdraw()
+    session.connected(b"12345678")
+    assert session.answers() == []
+    request(session)
+    session.delivered(frame(0, 2))
+    session.withdraw()
+    assert session.answers() == []
+
+
 def test_acknowledgements_in_order_join_into_one_range() -> None:
     session = Session()
     request(session)
