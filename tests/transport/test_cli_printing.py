@@ -93,6 +93,7 @@ def test_messages_that_came_while_the_process_was_held_up_are_written_before_it_
         while acknowledged < 3:
             acknowledged += sum(count for _, count in peer.read(Ack).ranges)
         loop.held_up(lambda: None)
+        assert peer.read(Request) == Request(0, 0)
         peer.read(Cancel)
 
     assert printed_by(script) == (b"first\nsecond\nthird\n", 3)
@@ -103,6 +104,7 @@ def test_a_receiver_that_nothing_comes_to_exits_when_its_patience_ends() -> None
         peer.welcome(WELCOME, heartbeat_ms=HEARTBEAT_MS)
         peer.read(Request)
         loop.held_up(lambda: None)
+        assert peer.read(Request) == Request(0, 0)
         peer.read(Cancel)
 
     assert printed_by(script) == (b"", 0)
