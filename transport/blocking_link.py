@@ -82,13 +82,14 @@ class BlockingLink(Generic[C]):
         Raises:
             BrokerError: a refusal that another connection would not change.
             ConnectionLostError: no address answered.
+            RemoteProtocolError: what came while nobody was looking broke the protocol.
         """
         if self._connection is not None:
             try:
                 self._connection.catch_up()
             except (TransportError, OSError) as error:
                 self.drop()
-                # Anything but a refusal for good, and what the protocol forbids, a new connection says again, if it still holds.
+                # A refusal for good, or a breach of the protocol, is told. Anything else a new connection says again, if it still holds.
                 if not is_transient(error):
                     raise
         if self._connection is None:

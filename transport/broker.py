@@ -56,7 +56,7 @@ class Broker:
         connections: every connection by number.
         max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
         long_commands: who may make a long answer now; the others wait.
-        partial: frames that have begun on any connection and are not complete.
+        partial: frames of all connections that are not complete, or wait to be handled.
         unsent: what waits for the sockets of all connections.
         enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.

@@ -27,6 +27,8 @@ CONTROL_FRAME_BYTES = 8 * 1024
 """Largest frame of a peer whose role sends no bodies: twice the largest header."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
 """Bytes of a batch's columns that fit a frame whatever its header: what was sent must also fit the frame that delivers it."""
+HEADER_OBJECT_BYTES = 64
+"""What a header takes in memory for each of its bytes, at most: an empty array is one byte."""
 LITTLE_HEADER_BYTES = 1024
 """A body keeps a header in memory that is no longer than this, or than itself, where both came alone: what a queue counts for a batch
 covers it."""
@@ -99,6 +101,7 @@ class FrameDecoder:
         "_end",
         "_filled",
         "_granted",
+        "_header_bytes",
         "_held",
         "_kept",
         "_lent",
@@ -128,6 +131,8 @@ class FrameDecoder:
         # A frame that was given and put back; and whether what was given last is still counted.
         self._held: RawFrame | None = None
         self._lent = False
+        # Of the frame that was given last.
+        self._header_bytes = 0
         self.error: RemoteProtocolError | None = None
 
     @property
@@ -203,6 +208,7 @@ class FrameDecoder:
                     alone = self._kept and length == len(view) and header_length <= max(LITTLE_HEADER_BYTES, len(body))
                     body = body.toreadonly() if alone else memoryview(bytes(body))
                     self._start = start + length
+                    self._header_bytes = header_length
                     if self._start == end:
                         self._view = _NOTHING
                         self._lent = self._kept
@@ -290,7 +296,7 @@ class FrameDecoder:
 
     def _count(self) -> None:
         """Tell the room what is kept of complete frames, and of what was not looked at."""
-        held = 0 if self._held is None else len(self._held.body)
+        held = 0 if self._held is None else len(self._held.body) + self._header_bytes * HEADER_OBJECT_BYTES
         # All of what is kept stays in memory until the last of it was looked at.
         behind = len(self._view) if self._kept and self._start < self._end else 0
         if behind:

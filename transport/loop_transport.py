@@ -25,6 +25,10 @@ class Connectable(asyncio.BufferedProtocol):
 
     made: bool = False
 
+    def give_up(self, error: Exception) -> None:
+        """The attempt is over, and so is the connection that was made meanwhile."""
+        self.connection_lost(error)
+
 
 async def connect(protocol: Connectable, host: str, port: int, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
     """Connect ``protocol`` to ``host`` and ``port`` within ``seconds``, for all of the host's addresses together.
@@ -39,7 +43,7 @@ async def connect(protocol: Connectable, host: str, port: int, seconds: float, l
     except BaseException as error:
         if not protocol.made:
             raise
-        protocol.connection_lost(ConnectionLostError("given up as it was made"))
+        protocol.give_up(ConnectionLostError("given up as it was made"))
         if not isinstance(error, Exception):
             raise
 

@@ -1,10 +1,10 @@
-"""Frames that have begun and are not complete: how much memory all connections of a broker together keep for them.
+"""Frames that are not complete, or wait to be handled: how much memory all connections of a broker together keep for them.
 
 A frame's bytes are kept as they come, so many senders in the middle of large frames need much memory at once. Up to a limit each has
 what it needs. Above it a connection that needs more is read no further and stands in line. Room that becomes free goes to the line in
-order, and ``IN_TURN`` of the line may go on in any case. While anybody waits, whoever has begun a large frame and does not go on with it
-is ended, after ``LOOK_SECONDS`` at least and twice that at most. So honest senders wait, and none is refused, however many others stop in
-the middle of a frame.
+order, and ``IN_TURN`` of the line may go on in any case: fewer where complete frames that wait take the memory of as many. While anybody
+waits, whoever has begun a large frame and does not go on with it is ended, after ``LOOK_SECONDS`` at least and twice that at most. So
+honest senders wait, and none is refused, however many others stop in the middle of a frame.
 
 Whoever goes on just fast enough would hold up the line all the same. So all together are asked for a pace too: while less than
 ``ALL_PROGRESS`` comes of all large frames between two looks, each who brings less than its share at two looks in a row is ended.
@@ -27,7 +27,7 @@ LEAST_PARTIAL_BYTES = 2 * MAX_FRAME_BYTES
 SHARE_OF_MEMORY = 8
 """One part of so many of the memory that a broker may have goes to frames that are not complete."""
 SMALL_SHARE = 8
-"""Small frames have one part in so many of the limit to themselves, above it: those that are large may have all there is."""
+"""Small frames have one part in so many of the limit at least, above it: those that are large may have taken all there is."""
 IN_TURN = 4
 """Connections of the line that may go on though there is no room: at most as many of the largest frames above the limit."""
 
@@ -77,11 +77,13 @@ class PartialFrames:
         self.bytes = 0
         self.limit = limit
         self._on_wait = on_wait
-        # Of the bytes, those of small frames.
-        self._small = 0
+        # Of the bytes, those of small frames, and those of frames that are complete.
+        self._small = self._complete = 0
         # Those with a large frame that has begun, and how far they were at the last look.
         self._large: dict[PartialRoom, _Seen | None] = {}
         self.line: dict[PartialRoom, None] = {}
+        # Those of the line whose frames are small.
+        self._small_line: dict[PartialRoom, None] = {}
         # One object for all rooms, to be asked at each receive: it has something while memory is scarce.
         self.scarce: list[None] = []
         self._in_turn: set[PartialRoom] = set()
@@ -96,28 +98,32 @@ class PartialFrames:
 
     def take(self, room: PartialRoom, size: int, whole: int) -> bool:
         """``room`` needs ``size`` bytes of a frame of ``whole``. False: it stands in line until ``room_found``, when it may ask again."""
-        room.is_small = whole <= FIRST_PARTIAL_BYTES
+        room.is_small, room.is_complete = whole <= FIRST_PARTIAL_BYTES, False
         if size > room.bytes and room not in self._in_turn and not self._fits(room, size):
-            if self.line or len(self._in_turn) >= IN_TURN:
+            if self.line or not self._has_place():
                 room.wanted = size
                 self.line[room] = None
+                if room.is_small:
+                    self._small_line[room] = None
                 self._note()
                 if len(self.line) == 1 and self._on_wait is not None:
                     self._on_wait()
                 return False
             self._in_turn.add(room)
         self.keep(room, size)
+        if not room.is_small:
+            # However little of it has come.
+            self._large.setdefault(room, None)
         return True
 
     def keep(self, room: PartialRoom, size: int) -> None:
-        """``room`` has ``size`` bytes, which have come already."""
+        """``room`` has ``size`` bytes, whether they have come or may come."""
         more = self._resize(room, size)
         if size > FIRST_PARTIAL_BYTES:
             self._large.setdefault(room, None)
         else:
             # It is no longer asked for the pace of what it had before.
             self._large.pop(room, None)
-            self._behind.discard(room)
         self._note()
         if more < 0:
             self._serve()
@@ -127,14 +133,15 @@ class PartialFrames:
 
         Whoever waits for this side is asked for no pace (`Owner.waited`); who does not read what it is told has nobody to wait for.
         """
+        self._out_of_line(room)
         self._in_turn.discard(room)
-        room.is_small = False
+        room.is_small, room.is_complete = False, True
         self.keep(room, size)
         self._serve()
 
     def leave(self, room: PartialRoom) -> None:
         """``room`` has nothing, and waits for nothing."""
-        self.line.pop(room, None)
+        self._out_of_line(room)
         self._large.pop(room, None)
         self._in_turn.discard(room)
         self._behind.discard(room)
@@ -175,13 +182,23 @@ class PartialFrames:
             return True
         return self.bytes + size - room.bytes <= self.limit and (not self.line or size <= FIRST_PARTIAL_BYTES)
 
+    def _has_place(self) -> bool:
+        """Whether one more may go on though there is no room. A peer that does not read what it is told keeps a frame that is complete."""
+        return len(self._in_turn) + self._complete // MAX_FRAME_BYTES < IN_TURN
+
+    def _out_of_line(self, room: PartialRoom) -> None:
+        self.line.pop(room, None)
+        self._small_line.pop(room, None)
+
     def _resize(self, room: PartialRoom, size: int) -> int:
         """``room`` has ``size`` bytes from now on; returns how many more that is."""
         more = size - room.bytes
         small = size if room.is_small else 0
+        complete = size if room.is_complete else 0
         self._small += small - room.small
+        self._complete += complete - room.complete
         self.bytes += more
-        room.bytes, room.small = size, small
+        room.bytes, room.small, room.complete = size, small, complete
         return more
 
     def _serve(self) -> None:
@@ -190,21 +207,30 @@ class PartialFrames:
             return
         self._serving = True
         try:
-            while self.line:
-                first = next(iter(self.line))
-                if len(self._in_turn) < IN_TURN:
-                    self._in_turn.add(first)
-                elif self.bytes + first.wanted - first.bytes <= self.limit:
-                    self.keep(first, first.wanted)
-                else:
-                    break
-                del self.line[first]
-                if first in self._large:
-                    self._large[first] = None
-                first.owner.room_found()
+            while self.line and (room := self._next()) is not None:
+                self._out_of_line(room)
+                if room in self._large:
+                    self._large[room] = None
+                room.owner.room_found()
         finally:
             self._serving = False
         self._note()
+
+    def _next(self) -> PartialRoom | None:
+        """Who of the line may go on now. What is small does not wait behind what is large here either."""
+        small = next(iter(self._small_line), None)
+        if small is not None and self._small + small.wanted <= self.limit // SMALL_SHARE:
+            small.is_small = True
+            self.keep(small, small.wanted)
+            return small
+        first = next(iter(self.line))
+        if self._has_place():
+            self._in_turn.add(first)
+            return first
+        if self.bytes + first.wanted - first.bytes <= self.limit:
+            self.keep(first, first.wanted)
+            return first
+        return None
 
     def _note(self) -> None:
         """Little is received at a time while somebody waits, or while what has come already is too much."""
@@ -245,18 +271,20 @@ class PartialRoom(Room):
         owner: the connection.
         bytes: how much it is.
         small: the same where it is of a small frame; 0 where it is not.
-        is_small: whether it is.
+        complete: the same where the frame is complete, and waits to be handled; 0 where it is not.
+        is_small: whether it is of a small frame.
+        is_complete: whether that is complete.
         wanted: what it was last refused.
     """
 
-    __slots__ = ("_everybody", "bytes", "is_small", "line", "owner", "small", "wanted")
+    __slots__ = ("_everybody", "bytes", "complete", "is_complete", "is_small", "line", "owner", "small", "wanted")
 
     def __init__(self, everybody: PartialFrames, owner: Owner) -> None:
         self._everybody = everybody
         self.line = everybody.scarce
         self.owner = owner
-        self.bytes = self.small = 0
-        self.is_small = False
+        self.bytes = self.small = self.complete = 0
+        self.is_small = self.is_complete = False
         self.wanted = 0
 
     def take(self, size: int, whole: int) -> bool:
@@ -265,7 +293,7 @@ class PartialRoom(Room):
 
     def keep(self, size: int) -> None:
         """See `PartialFrames.keep`."""
-        self.is_small = False
+        self.is_small = self.is_complete = False
         self._everybody.keep(self, size)
 
     def hold(self, size: int) -> None:

@@ -49,6 +49,7 @@ class ReceiverSession:
         "_requested_bytes",
         "_strategy",
         "_unsaid",
+        "_withdrawn",
         "_withdraws",
         "generation",
         "id_prefix",
@@ -73,7 +74,7 @@ class ReceiverSession:
         self._late = late
         self._over = False
         self._pending = False
-        self._withdraws = False
+        self._withdraws = self._withdrawn = False
         self.generation = 0
         self.id_prefix = b""
         self.received = 0
@@ -142,9 +143,9 @@ class ReceiverSession:
         return Request(self._requested, self._requested_bytes)
 
     def withdraw(self) -> None:
-        """Want nothing more on this connection: said before all answers, so that what is returned goes to others and not here again."""
-        if self._requested > self.received:
-            self._withdraws = True
+        """Want nothing more on this connection: said once, before all answers. Then what is returned goes to others and not here again."""
+        if self._requested > self.received and not self._withdrawn:
+            self._withdraws = self._withdrawn = True
             self._note_pending()
 
     def answers(self) -> list[Frame]:
@@ -244,5 +245,5 @@ class ReceiverSession:
         self.received = self._in_flight = 0
         self._acks, self._nacks, self._extends = [], {}, {}
         self._held = {}
-        self._withdraws = False
+        self._withdraws = self._withdrawn = False
         self._ack_first = self._ack_next = self._unsaid = 0

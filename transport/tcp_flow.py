@@ -113,6 +113,11 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
+    def give_up(self, error: Exception) -> None:
+        """The peer sees the connection break, for what it got is not whole; uvloop has closed it by now, in good order."""
+        self._break()
+        self.connection_lost(error)
+
     def pause_writing(self) -> None:
         """The socket does not keep up."""
         self.writer.pause()
@@ -226,7 +231,8 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
     def _break(self) -> None:
         """End the connection at once, so that the peer sees a reset: at an end in good order it would take what it has got for whole."""
         if self._transport is not None:
-            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            if (connected := self._transport.get_extra_info("socket")) is not None:  # a loop may have closed it
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             self._transport.abort()
 
     def _emit(self, chunk: bytes) -> None:

@@ -16,6 +16,7 @@ from transport.errors import RemoteProtocolError
 from transport.frames import (
     CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
+    HEADER_OBJECT_BYTES,
     MAPPED_BYTES,
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
@@ -464,20 +465,42 @@ def test_in_any_order_every_stream_is_the_frames_that_were_sent(
 
 
 class HeldPeer(Peer):
-    """One whose frames are handled one at a time, and which may be held: what has come waits as bytes."""
+    """One whose frames are handled one at a time, and which may be held: what has come waits as bytes, or as a frame put back."""
 
     held = False
+
+    def room_found(self) -> None:
+        super().room_found()
+        self.decoder.keep()
 
     @property
     def reads(self) -> bool:
         return not (self.held or self.decoder.stalled or self.decoder.waiting)
 
     def handle(self, most: int) -> None:
-        while not self.held and most and (raw := self.decoder.next_frame()) is not None:
+        """Handle so many frames; the next one may have been looked at already, and is put back."""
+        while not self.held and (raw := self.decoder.next_frame()) is not None:
+            if not most:
+                self.decoder.put_back(raw)
+                break
             self.frames.append(raw)
             most -= 1
         self.decoder.handled()
         self.decoder.keep()
+
+    @property
+    def kept(self) -> int:
+        """Bytes that its decoder really keeps, or may."""
+        decoder = self.decoder
+        held, partial = decoder._held, decoder._partial
+        size = 0
+        if held is not None:
+            size += len(held.body) + HEADER_OBJECT_BYTES * len(msgpack.packb(held.header))
+        if decoder._kept and decoder._start < decoder._end:
+            size += len(decoder._view)
+        if partial is not None:
+            size += len(partial) if isinstance(partial, bytearray) else decoder._granted
+        return size
 
     def take(self, most: int, handled: int) -> None:
         """One receive, which may come though it should not."""
@@ -507,20 +530,132 @@ def test_in_any_order_every_stream_is_what_was_sent_though_peers_are_held_and_ha
     peers = [
         HeldPeer(everybody, b"".join(frame(size, number) for number, size in enumerate(sizes))) for sizes in streams
     ]
+    surprises = chance.random() < 0.3  # a receive that comes though it should not
     while unfinished := [peer for peer in peers if peer.stream or peer.decoder.waiting]:
         able = [peer for peer in unfinished if peer.held or peer.decoder.waiting or peer.reads]
         assert able, "everybody waits for everybody"
         peer = chance.choice(able)
         peer.held = chance.random() < 0.2
         if peer.decoder.waiting:
-            if peer.stream and chance.random() < 0.05:
+            if surprises and peer.stream and chance.random() < 0.05:
                 peer.take(chance.choice([1, 7, 70_000]), 0)
             peer.handle(chance.randint(1, 3))
         elif peer.reads:
             peer.take(chance.choice([1, 100, 10_000, SHARED_BUFFER_BYTES]), chance.choice([0, 1, 99]))
+        rooms = [each.room for each in peers]
+        assert everybody.bytes == sum(room.bytes for room in rooms)
+        assert everybody._small == sum(room.small for room in rooms)
+        assert everybody._complete == sum(room.complete for room in rooms)
+        assert set(everybody._small_line) <= set(everybody.line)
+        if not surprises:
+            assert [room.bytes for room in rooms] == [each.kept for each in peers]
+            assert set(everybody.line) == {each.room for each in peers if each.decoder.stalled}
+            assert everybody._in_turn <= {each.room for each in peers if each.decoder.mid_frame}
     for sizes, peer in zip(streams, peers, strict=True):
         assert [(raw.header[1], len(raw.body)) for raw in peer.frames] == list(enumerate(sizes))
     assert everybody.bytes == everybody.waiting == 0
+
+
+def test_frames_that_are_complete_and_wait_take_the_places_that_their_memory_is_worth() -> None:
+    everybody = PartialFrames(2 * MAX_FRAME_BYTES)
+    rooms = [Whole(everybody).room for _ in range(100)]
+    for room in rooms:
+        room.take(MAX_FRAME_BYTES, MAX_FRAME_BYTES)
+    while held := [room for room in rooms if room.bytes and not room.complete]:
+        for room in held:
+            room.hold(MAX_FRAME_BYTES)
+    assert everybody.bytes == (2 + IN_TURN) * MAX_FRAME_BYTES
+    assert everybody.waiting == 100 - 2 - IN_TURN
+    # Handled one after the other, all come through.
+    while held := [room for room in rooms if room.complete]:
+        held[0].leave()
+        for room in rooms:
+            if room.bytes and not room.complete:
+                room.hold(MAX_FRAME_BYTES)
+        assert everybody.bytes <= (2 + IN_TURN) * MAX_FRAME_BYTES
+    assert everybody.bytes == everybody.waiting == 0
+
+
+class Whole(Peer):
+    """One that has room for a whole frame at once."""
+
+    def room_found(self) -> None:
+        assert self.room.take(MAX_FRAME_BYTES, MAX_FRAME_BYTES)
+
+
+def test_a_frame_that_is_complete_and_waits_frees_its_place_and_its_part_of_what_small_frames_have() -> None:
+    everybody = PartialFrames(8 * MIB)
+    large = [PartialRoom(everybody, Peer(everybody)) for _ in range(8 + IN_TURN)]
+    for room in large:
+        assert room.take(MIB, MIB)
+    next_one = Peer(everybody, frame(MIB))
+    next_one.receive(10)
+    assert not next_one.reads
+    large[-1].hold(MIB)
+    assert next_one.reads
+    share = 8 * MIB // SMALL_SHARE // FIRST_PARTIAL_BYTES
+    for _ in range(2):
+        small = [PartialRoom(everybody, Peer(everybody)) for _ in range(share)]
+        assert all(room.take(FIRST_PARTIAL_BYTES, FIRST_PARTIAL_BYTES) for room in small)
+        for room in small:
+            room.hold(FIRST_PARTIAL_BYTES)
+
+
+def test_a_frame_counts_while_it_is_looked_at_and_until_it_is_handled() -> None:
+    everybody = PartialFrames(1)
+    first = Peer(everybody)
+    stream = memoryview(frame(MIB))
+    raw = None
+    while raw is None:
+        buffer = first.decoder.get_buffer()
+        taken = min(len(buffer), len(stream))
+        buffer[:taken] = stream[:taken]
+        stream = stream[taken:]
+        first.decoder.received(taken)
+        raw = first.decoder.next_frame()
+    whole = everybody.bytes
+    assert whole >= MIB
+    first.decoder.put_back(raw)
+    assert everybody.bytes >= MIB
+    assert first.decoder.next_frame() is raw
+    assert everybody.bytes >= MIB
+    first.decoder.handled()
+    assert everybody.bytes == 0
+
+
+def test_small_frames_that_had_to_wait_go_on_before_later_ones_and_not_behind_the_large() -> None:
+    everybody = PartialFrames(8 * MIB)
+    large = [Peer(everybody, frame(8 * MIB)[:-1]) for _ in range(IN_TURN + 4)]
+    for peer in large:
+        peer.read_all()
+    share = 8 * MIB // SMALL_SHARE // FIRST_PARTIAL_BYTES
+    small = [Peer(everybody, frame(FIRST_PARTIAL_BYTES - 100)) for _ in range(share + 3)]
+    for peer in small:
+        peer.receive(1000)
+        peer.receive(1000)
+    waiting = [peer for peer in small if not peer.reads]
+    assert len(waiting) == 3
+    for peer in small[:3]:
+        peer.read_all()
+    assert all(peer.reads for peer in waiting)
+    for peer in small:
+        peer.read_all()
+    assert [len(peer.frames) for peer in small] == [1] * len(small)
+
+
+def test_who_has_begun_a_large_frame_is_asked_for_its_pace_however_little_has_come() -> None:
+    everybody = PartialFrames(1)
+    slow = [Peer(everybody, frame(MAX_FRAME_BYTES - 100)) for _ in range(IN_TURN)]
+    for peer in slow:
+        peer.receive(10)
+    honest = Peer(everybody, frame(MIB))
+    honest.receive(10)
+    assert not honest.reads
+    everybody.look()
+    everybody.look()
+    assert [peer.ended for peer in slow] == [True] * IN_TURN
+    honest.read_all()
+    assert len(honest.frames) == 1
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from streams.testkit import settle
 from tests.transport.test_connection import Bench, run
 from transport.frames import (
     FIRST_PARTIAL_BYTES,
+    HEADER_OBJECT_BYTES,
     MAX_FRAME_BYTES,
     MOST_RECEIVED_BYTES,
     SCARCE_BYTES,
@@ -281,8 +282,9 @@ def test_a_complete_frame_that_waits_for_its_turn_counts_as_memory_and_holds_up_
     async def main() -> None:
         everybody = PartialFrames(limit=1)
         turns = Spent(asyncio.get_running_loop())
-        many = [Bench(partial=everybody, turns=turns) for _ in range(IN_TURN)]
-        length = 4 * FIRST_PARTIAL_BYTES
+        # One more than have a place, and each in more than one receive, so that it needs one.
+        many = [Bench(partial=everybody, turns=turns) for _ in range(IN_TURN + 1)]
+        length = 5 * FIRST_PARTIAL_BYTES
         for bench in many:
             turns.spent = False
             bench.open()
@@ -293,7 +295,7 @@ def test_a_complete_frame_that_waits_for_its_turn_counts_as_memory_and_holds_up_
             # Deaf, too, so that its turn does not come.
             bench.connection.pause_writing()
         await settle()
-        assert everybody.bytes == IN_TURN * (length - len(BEGINNING))
+        assert everybody.bytes == len(many) * (length - len(BEGINNING) + len(HEADER) * HEADER_OBJECT_BYTES)
         honest = Bench(partial=everybody)
         honest.open()
         await settle()
@@ -304,7 +306,7 @@ def test_a_complete_frame_that_waits_for_its_turn_counts_as_memory_and_holds_up_
         for bench in many:
             bench.connection.resume_writing()
         await settle()
-        assert [bench.said().text for bench in many] == ["SEND has 2 header fields, not 8"] * IN_TURN
+        assert [bench.said().text for bench in many] == ["SEND has 2 header fields, not 8"] * len(many)
         honest.lose()
         assert everybody.bytes == 0
         for bench in many:

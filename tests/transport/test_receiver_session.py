@@ -128,6 +128,7 @@ def test_demand_is_withdrawn_before_anything_is_answered_and_what_crosses_is_tak
     batch.acknowledge()
     session.withdraw()
     assert session.answers() == [Request(0, 0), Ack([(0, 2)])]
+    session.withdraw()
     session.delivered(frame(2, 3)).give_back()
     assert session.answers() == [Nack([(2, 3)], 0, failed=False)]
 

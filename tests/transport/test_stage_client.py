@@ -389,11 +389,12 @@ def test_a_confirmation_where_no_batch_ends_is_an_error(play: Play, confirmed: S
 def test_a_confirmation_where_no_batch_ends_is_an_error_that_is_told_though_it_came_while_nobody_looked(
     play: Play,
 ) -> None:
-    said = threading.Event()
+    returned, said = threading.Event(), threading.Event()
 
     def script(peer: Peer) -> None:
         welcome(peer, AMPLE)
         take(peer, 4)
+        assert returned.wait(DEADLINE)
         peer.send(Sent(3, 0))
         said.set()
         peer.read_to_end()
@@ -402,6 +403,7 @@ def test_a_confirmation_where_no_batch_ends_is_an_error_that_is_told_though_it_c
 
     def send_and_look_later() -> None:
         client.send(numbered(0, 4))
+        returned.set()
         assert said.wait(DEADLINE)
         client.finish()
 

@@ -139,6 +139,15 @@ def test_the_end_of_upstream_closes_only_the_writing_side(run: Any) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64])
+def test_a_host_that_cannot_be_looked_up_fails_the_stream_with_its_name(run: Any, host: str) -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLostError, match=f"no connection to {host}:9"):
+            await Source.of(b"abc").via(outgoing_connection(f"{host}:9")).run_with(Sink.collect())
+
+    run(main)
+
+
 def test_a_connection_that_cannot_be_made_fails_the_stream_with_its_address(run: Any) -> None:
     async def main() -> None:
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
