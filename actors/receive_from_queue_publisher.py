@@ -135,7 +135,7 @@ class ReceiveFromQueuePublisher(LoopActor):
             # Its word on why is behind this message: it tells all its connections as it ends.
 
     def _on_end(self, message: Any) -> None:
-        """What comes once at most."""
+        """What counts once at most."""
         if type(message) is Left:
             self._failed = message.failed
         elif type(message) is DemandWithdrawn:

@@ -27,8 +27,8 @@ CONTROL_FRAME_BYTES = 8 * 1024
 """Largest frame of a peer whose role sends no bodies: twice the largest header."""
 MAX_BODY_BYTES = MAX_FRAME_BYTES - MAX_HEADER_BYTES - 64
 """Bytes of a batch's columns that fit a frame whatever its header: what was sent must also fit the frame that delivers it."""
-HEADER_OBJECT_BYTES = 64
-"""What a header takes in memory for each of its bytes, at most: an empty array is one byte."""
+HEADER_OBJECT_BYTES = 96
+"""What a header takes in memory for each of its bytes, at most: an empty array is one byte, and a map in a map two."""
 LITTLE_HEADER_BYTES = 1024
 """A body keeps a header in memory that is no longer than this, or than itself, where both came alone: what a queue counts for a batch
 covers it."""

@@ -2,7 +2,7 @@
 
 A frame's bytes are kept as they come, so many senders in the middle of large frames need much memory at once. Up to a limit each has
 what it needs. Above it a connection that needs more is read no further and stands in line. Room that becomes free goes to the line in
-order, and ``IN_TURN`` of the line may go on in any case: fewer where complete frames that wait take the memory of as many. While anybody
+order. ``IN_TURN`` of the line may go on without room, one fewer for each largest frame's memory that complete frames take. While anybody
 waits, whoever has begun a large frame and does not go on with it is ended, after ``LOOK_SECONDS`` at least and twice that at most. So
 honest senders wait, and none is refused, however many others stop in the middle of a frame.
 
@@ -29,7 +29,8 @@ SHARE_OF_MEMORY = 8
 SMALL_SHARE = 8
 """Small frames have one part in so many of the limit at least, above it: those that are large may have taken all there is."""
 IN_TURN = 4
-"""Connections of the line that may go on though there is no room: at most as many of the largest frames above the limit."""
+"""Connections of the line that may go on though there is no room. With those that are complete and wait, it is one more of the largest
+frames above the limit at most."""
 
 LOOK_SECONDS = 0.5
 """Seconds between two looks at who goes on, while somebody waits."""
@@ -111,7 +112,7 @@ class PartialFrames:
                 return False
             self._in_turn.add(room)
         self.keep(room, size)
-        if not room.is_small:
+        if not room.is_small or room in self._in_turn:
             # However little of it has come.
             self._large.setdefault(room, None)
         return True
@@ -137,6 +138,8 @@ class PartialFrames:
         self._in_turn.discard(room)
         room.is_small, room.is_complete = False, True
         self.keep(room, size)
+        # However little it is: all together may take the places of the line.
+        self._large.setdefault(room, None)
         self._serve()
 
     def leave(self, room: PartialRoom) -> None:
@@ -273,7 +276,7 @@ class PartialRoom(Room):
         small: the same where it is of a small frame; 0 where it is not.
         complete: the same where the frame is complete, and waits to be handled; 0 where it is not.
         is_small: whether it is of a small frame.
-        is_complete: whether that is complete.
+        is_complete: whether it is of a frame that is complete.
         wanted: what it was last refused.
     """
 

@@ -114,7 +114,7 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
             self._gone.set_result(None)
 
     def give_up(self, error: Exception) -> None:
-        """The peer sees the connection break, for what it got is not whole; uvloop has closed it by now, in good order."""
+        """On asyncio's loop the peer sees the connection break: what it got is not whole. Uvloop has closed it by now, in good order."""
         self._break()
         self.connection_lost(error)
 

@@ -583,6 +583,33 @@ class Whole(Peer):
         assert self.room.take(MAX_FRAME_BYTES, MAX_FRAME_BYTES)
 
 
+def test_many_complete_frames_however_small_do_not_hold_up_the_line_where_nobody_reads_for_them() -> None:
+    everybody = PartialFrames(64 * MIB)
+    deaf = [Peer(everybody) for _ in range(IN_TURN * MAX_FRAME_BYTES // FIRST_PARTIAL_BYTES + 10)]
+    for peer in deaf:
+        peer.room.hold(FIRST_PARTIAL_BYTES)
+    honest = Peer(everybody, frame(MIB))
+    honest.receive(10)
+    assert not honest.reads
+    for _ in range(3):
+        everybody.look()
+    assert honest.reads
+    assert all(peer.ended for peer in deaf)
+
+
+def test_who_is_in_turn_with_a_small_frame_is_asked_for_its_pace_too() -> None:
+    everybody = PartialFrames(1)
+    slow = [Peer(everybody, frame(1000)) for _ in range(IN_TURN)]
+    for peer in slow:
+        peer.receive(10)
+    honest = Peer(everybody, frame(MIB))
+    honest.receive(10)
+    assert not honest.reads
+    for _ in range(3):
+        everybody.look()
+    assert (honest.reads, [peer.ended for peer in slow]) == (True, [True] * IN_TURN)
+
+
 def test_a_frame_that_is_complete_and_waits_frees_its_place_and_its_part_of_what_small_frames_have() -> None:
     everybody = PartialFrames(8 * MIB)
     large = [PartialRoom(everybody, Peer(everybody)) for _ in range(8 + IN_TURN)]
