@@ -122,8 +122,9 @@ class Demo:
 
     async def _end_with(self, sender: Child, query: Child) -> None:
         """When the sender has had everything confirmed, the query may finish what is in the queue."""
-        async for _summary in sender.told():
-            self.history.sent_all = self._now()
+        async for told in sender.told():
+            if "messages" in told:
+                self.history.sent_all = self._now()
         query.end_input()
 
     async def _follow(self, query: Child) -> Counts:

@@ -5,20 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from examples.demo.text import Text
 from streams import Source
-from transport import Sender, SendSummary, TransportError
+from transport import Message, Sender, SendSummary, TransportError
+
+TELL_EVERY = 50_000
+"""Messages after which the sender tells how far it is: the demo takes a process that is silent for long for one that hangs."""
+
+
+def told(messages: Iterable[Message]) -> Iterator[Message]:
+    """The same, and a line of JSON now and then."""
+    for number, message in enumerate(messages, 1):
+        if number % TELL_EVERY == 0:
+            print(json.dumps({"sending": number}), flush=True)
+        yield message
 
 
 def send(address: str, queue: str, text: Text) -> SendSummary:
     """Send every line; the files are read at the pace that the broker grants."""
-    return Source.iterable(text.messages).to(Sender(address, queue=queue)).run_blocking()
+    return Source.iterable(lambda: told(text.messages())).to(Sender(address, queue=queue)).run_blocking()
 
 
 def main() -> int:
-    """Prints what was sent and confirmed as a line of JSON."""
+    """Prints lines of JSON: how far it is, and at the end what was sent and confirmed."""
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
     parser.add_argument("queue")

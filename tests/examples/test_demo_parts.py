@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import io
+import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,7 +20,9 @@ from examples.demo.history import History, Sample
 from examples.demo.picture import draw
 from examples.demo.processes import Child, Children, ProcessFailedError
 from examples.demo.report import print_counts, print_phases, printable
+from examples.demo.sending import TELL_EVERY, told
 from examples.demo.view import Dashboard, Lines, sparkline, view_for
+from transport import Message
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -43,6 +46,15 @@ def history() -> History:
     made.slow_from, made.slow_until, made.sent_all = 10.0, 20.0, 25.0
     made.lines = 500
     return made
+
+
+def test_a_sender_that_works_for_long_is_not_silent(capsys: pytest.CaptureFixture[str]) -> None:
+    messages = [Message(b"line")] * (2 * TELL_EVERY + 1)
+    assert list(told(messages)) == messages
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
+        {"sending": TELL_EVERY},
+        {"sending": 2 * TELL_EVERY},
+    ]
 
 
 def output() -> Console:
