@@ -9,7 +9,7 @@ from benchmarks._payloads import batches, cycled, make_payloads
 from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source
 from transport import DeliveredBatch, Receiver, Sender
-from transport.sender import SendSummary
+from transport.clients.sender import SendSummary
 
 
 def send(

@@ -12,8 +12,8 @@ from typing import Any
 from benchmarks._worker import Parent, run_loop
 from streams import RunnableGraph, Sink, Source
 from transport import Backoff, Delivery, Receiver, Sender
-from transport.client import BrokerLink
-from transport.wire import VERSION, Cancel, Frame, Hello, Welcome
+from transport.clients.link import BrokerLink
+from transport.wire.messages import VERSION, Cancel, Frame, Hello, Welcome
 
 AT_ONCE = 100
 """Connections that are being made at one time: many more would overflow the listener's queue, and measure the kernel's retries."""

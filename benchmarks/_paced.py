@@ -18,9 +18,9 @@ from typing import Any
 from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source, SourceQueue
 from transport import Delivery, MessageBatch, Receiver, Sender, parse_address
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.sender_session import Confirmation
-from transport.wire import Send, decode, encode
+from transport.clients.sender_session import Confirmation
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Send, decode, encode
 
 STAMP = struct.Struct("<q")
 WAITING = 100_000

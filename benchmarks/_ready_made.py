@@ -15,7 +15,7 @@ from benchmarks._payloads import make_payloads
 from spark_bridge.arrow import RecordBatchBuilder
 from spark_bridge.schema import arrow_schema, source_schema
 from transport import MessageBatch
-from transport.wire import Fetched
+from transport.wire.messages import Fetched
 
 if TYPE_CHECKING:
     import pyarrow as pa

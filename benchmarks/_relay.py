@@ -16,9 +16,9 @@ from benchmarks._payloads import batches, cycled, frame_of, groups, make_payload
 from benchmarks._processes import START_TIMEOUT, Worker
 from benchmarks._worker import Parent, run_loop
 from transport import MessageBatch, parse_address
-from transport.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
-from transport.unsent import WRITE_BUFFER_HIGH
-from transport.wire import Send, decode
+from transport.shell.unsent import WRITE_BUFFER_HIGH
+from transport.wire.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
+from transport.wire.messages import Send, decode
 
 HOST = "127.0.0.1"
 SOCKET_TIMEOUT = 120.0

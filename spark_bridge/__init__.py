@@ -7,36 +7,7 @@ from spark_bridge import _ours as _ours
 
 # isort: split
 
-from spark_bridge.acknowledging import acknowledge
-from spark_bridge.errors import (
-    BrokerUnreachableError,
-    CheckpointError,
-    DataLossError,
-    OptionError,
-    OtherQueueError,
-    PlanOutdatedError,
-    QueueMissingError,
-    SchemaError,
-    SparkBridgeError,
-    SubscriptionInUseError,
-    SubscriptionTakenError,
-    WriteError,
-)
-from spark_bridge.source import PenstockDataSource
+from lazy_loader import attach_stub
 
-__all__ = [
-    "BrokerUnreachableError",
-    "CheckpointError",
-    "DataLossError",
-    "OptionError",
-    "OtherQueueError",
-    "PenstockDataSource",
-    "PlanOutdatedError",
-    "QueueMissingError",
-    "SchemaError",
-    "SparkBridgeError",
-    "SubscriptionInUseError",
-    "SubscriptionTakenError",
-    "WriteError",
-    "acknowledge",
-]
+# What is given here is in __init__.pyi, and is loaded when it is asked for.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

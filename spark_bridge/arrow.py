@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from spark_bridge import schema as columns
 from spark_bridge.errors import BadHeadersError
-from transport.subscription_client import Fetched
+from transport.clients.subscription_client import Fetched
 
 WHOLE_ROWS = 5_000
 """A batch with so many messages is worth a record batch of its own; copying smaller ones together costs less than what is fixed for each,

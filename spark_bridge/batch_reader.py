@@ -22,7 +22,7 @@ from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
 from transport import Backoff, BrokerError, ConnectionLostError
-from transport.subscription_client import DEFAULT_RETRY, Mode
+from transport.clients.subscription_client import DEFAULT_RETRY, Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ import socket
 
 from spark_bridge.options import SourceOptions
 from transport import Backoff
-from transport.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
+from transport.clients.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
 
 MAX_CLIENT_ID = 200
 """Characters: a host's name has 64 at most, but nobody checks; the protocol's limit is 255 bytes."""

@@ -30,7 +30,7 @@ from spark_bridge.errors import (
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
-from transport.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
+from transport.clients.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""

@@ -11,7 +11,7 @@ from spark_bridge.clients import this_program
 from spark_bridge.errors import BrokerUnreachableError, OptionError, SubscriptionInUseError, SubscriptionTakenError
 from spark_bridge.ledger import STOP_SECONDS, Answer, Ledger, logger
 from spark_bridge.options import SourceOptions
-from transport.subscription_client import SubscriptionState
+from transport.clients.subscription_client import SubscriptionState
 
 WAIT_SECONDS = 150.0
 """For a broker that the query cannot do without, beside ``ownerWait``. The client gives up after a minute and the attempt it is in;

@@ -18,7 +18,7 @@ from spark_bridge.option_values import (
     whole_number,
 )
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
-from transport.subscription_client import OWNER_WAIT
+from transport.clients.subscription_client import OWNER_WAIT
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""

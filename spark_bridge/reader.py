@@ -24,7 +24,7 @@ from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
 from spark_bridge.trigger_delay import TriggerDelay
-from transport.subscription_client import SubscriptionState
+from transport.clients.subscription_client import SubscriptionState
 
 if TYPE_CHECKING:
     import pyarrow as pa

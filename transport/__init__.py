@@ -7,67 +7,7 @@ from transport import _ours as _ours
 
 # isort: split
 
-from actors import EnlistedStage
-from actors.batch import BinaryColumn, Message, MessageBatch
-from transport.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
-from transport.administration import Administration
-from transport.broker import Broker
-from transport.client import Backoff
-from transport.config import BrokerConfig
-from transport.delivery import DeliveredBatch, Delivery
-from transport.errors import (
-    BadHeadersError,
-    BrokerError,
-    ConfirmedLostError,
-    ConnectionLostError,
-    DemandTimeoutError,
-    ImpossibleTimeError,
-    LocalProtocolError,
-    MessageTooLargeError,
-    QueueFullError,
-    RemoteProtocolError,
-    StageLostError,
-    TransportError,
-)
-from transport.receiver import Receiver
-from transport.sender import Sender, SendSummary
-from transport.sender_session import Confirmation
-from transport.stage_client import StageClient
-from transport.timing import Timed
-from transport.transaction_client import TransactionClient
+from lazy_loader import attach_stub
 
-__all__ = [
-    "DEFAULT_RECEIVE_ADDRESS",
-    "DEFAULT_SEND_ADDRESS",
-    "Address",
-    "Administration",
-    "Backoff",
-    "BadHeadersError",
-    "BinaryColumn",
-    "Broker",
-    "BrokerConfig",
-    "BrokerError",
-    "Confirmation",
-    "ConfirmedLostError",
-    "ConnectionLostError",
-    "DeliveredBatch",
-    "Delivery",
-    "DemandTimeoutError",
-    "EnlistedStage",
-    "ImpossibleTimeError",
-    "LocalProtocolError",
-    "Message",
-    "MessageBatch",
-    "MessageTooLargeError",
-    "QueueFullError",
-    "Receiver",
-    "RemoteProtocolError",
-    "SendSummary",
-    "Sender",
-    "StageClient",
-    "StageLostError",
-    "Timed",
-    "TransactionClient",
-    "TransportError",
-    "parse_address",
-]
+# What is given here is in __init__.pyi, and is loaded when it is asked for.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,18 +1,8 @@
 """What makes queues durable: their events in a journal, recovery from it, and the way back to memory."""
 
-from actors.storage.maintenance import repair_storage, verify_storage
-from actors.storage.options import DEFAULT_CACHE_BYTES, storage_options
-from actors.storage.snapshot import StoredQueue
-from actors.storage.storage import Storage
-from journal import JournalOptions, ManualCommitter
+from __future__ import annotations
 
-__all__ = [
-    "DEFAULT_CACHE_BYTES",
-    "JournalOptions",
-    "ManualCommitter",
-    "Storage",
-    "StoredQueue",
-    "repair_storage",
-    "storage_options",
-    "verify_storage",
-]
+from lazy_loader import attach_stub
+
+# What is given here is in __init__.pyi, and is loaded when it is asked for.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

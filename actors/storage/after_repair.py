@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
-from actors.queue_state.events import QueuePurged, StagesDiscarded
+from actors.queue.vocabulary.events import QueuePurged, StagesDiscarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from actors.queue_state import QueueLog
-    from actors.queue_state.ranges import Range
+    from actors.queue.state.log import QueueLog
+    from actors.queue.structures.ranges import Range
     from journal import Files, Journal
 
 MARK = "repaired"

@@ -29,7 +29,7 @@ import msgpack
 
 from actors.batch import MessageBatch
 from actors.errors import BatchError, RecordTooLargeError, StorageError
-from actors.queue_state.events import (
+from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,
     MessagesAdded,
@@ -41,13 +41,13 @@ from actors.queue_state.events import (
     QueuePurged,
     ReservationCommitted,
     ReservedRange,
-    StageKey,
     StagesDiscarded,
     SubscriptionDeleted,
     SubscriptionOpened,
     SubscriptionReleased,
 )
-from actors.queue_state.settings import QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
 
 ADDED = 1
 ACKNOWLEDGED = 2

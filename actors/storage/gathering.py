@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue_state.events import MessagesAcknowledged
-from actors.queue_state.ranges import RangeSet
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.events import MessagesAcknowledged
 from actors.storage import codec
 from actors.storage.options import GATHER_DELAY
 from journal import Journal, JournalFullError

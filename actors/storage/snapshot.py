@@ -20,17 +20,18 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.errors import StorageError
-from actors.queue_state import QueueLog, QueueSettings
-from actors.queue_state.events import StageKey
-from actors.queue_state.ledger import Ledger
-from actors.queue_state.ranges import RangeSet
-from actors.queue_state.stage import Stage
-from actors.queue_state.transactions import CommittedVersions
+from actors.queue.state.committed_versions import CommittedVersions
+from actors.queue.state.ledger import Ledger
+from actors.queue.state.log import QueueLog
+from actors.queue.state.stage import Stage
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
 from actors.storage.codec import settings_from
 
 if TYPE_CHECKING:
-    from actors.queue_state.entry_table import EntryTable
-    from actors.queue_state.ranges import FrozenRanges
+    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.structures.ranges import FrozenRanges
 
 VERSION = 2
 READABLE = frozenset({1, VERSION})

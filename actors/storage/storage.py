@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import DiskBehindError, StorageError
-from actors.queue_state import QueueLog, QueueSettings
-from actors.queue_state.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
-from actors.queue_state.transactions import CommittedVersions, EndedStages, apply_commit
+from actors.queue.state.committed_versions import CommittedVersions, EndedStages, apply_commit
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import codec
 from actors.storage.after_repair import LOST, drop_lost, is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 STORE_ID_BYTES = 4
 
 logger = logging.getLogger("penstock.storage")
-
-Waiter = Callable[[], None]
 
 
 class Storage:
@@ -87,7 +86,7 @@ class Storage:
         self._behind = False
         self._failed: Callable[[StorageError], None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters: dict[Callable[[], None], None] = {}
         self._synced: list[asyncio.Future[None]] = []
         self._told = False
 
@@ -259,7 +258,7 @@ class Storage:
             self._synced.append(changed)
             await changed
 
-    def when_durable(self, waiter: Waiter) -> None:
+    def when_durable(self, waiter: Callable[[], None]) -> None:
         """Have ``waiter`` called once, on the loop, when ``durable`` has grown."""
         self._waiters[waiter] = None
 

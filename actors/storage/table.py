@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from actors.errors import QueueGoneError, StorageError
-from actors.queue_state.entry import Entry
-from actors.queue_state.entry_table import Extent
+from actors.queue.state.entry import Entry
+from actors.queue.state.entry_table import Extent
 from actors.storage.codec import decode_added
 from actors.storage.failures import storage_error
 from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, ByteBoundedCache, JournalError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.errors import ActorError
-    from actors.queue_state.events import MessagesAdded
+    from actors.queue.vocabulary.events import MessagesAdded
     from journal import Journal, Located
 
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES

@@ -14,25 +14,26 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors import DemandSignalled, FetchRequested, LoopActor, MessageBatch, ReserveRequested, Writable
 from actors.errors import InvalidRequestError
-from actors.loop_registry import LoopActorRegistry
-from actors.messages import (
+from actors.queue.operations import browsing
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.queue_state import QueueState
+from actors.queue.state.committed_versions import CommittedVersions, apply_commit
+from actors.queue.state.log import QueueLog
+from actors.queue.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
+from actors.queue.vocabulary.commands import (
     AttachSender,
-    BrowsedMessages,
     BrowseMessages,
     OpenSubscription,
-    QueueDeleted,
-    Refused,
     RequestCapacity,
     SendMessages,
-    SubscriptionOpened,
 )
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import QueueLog, QueueSettings, QueueState, Reserved, browsing
-from actors.queue_state.events import StageKey
-from actors.queue_state.ledger import FetchedRange
-from actors.queue_state.transactions import CommittedVersions, apply_commit
-from actors.storage import ManualCommitter, Storage
-from actors.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
+from actors.queue.vocabulary.effects import Reserved
+from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages, QueueDeleted, Refused, SubscriptionOpened
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage
+from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
 
 LARGE = 10**9
@@ -76,9 +77,9 @@ def take_into_ledger(queue: QueueState, count: int) -> None:
     assert any(isinstance(effect, Reserved) for effect in queue.take_effects())
 
 
-def steps(queue: QueueState, start: int = 0, stop: int = LARGE) -> list[FetchedRange]:
+def steps(queue: QueueState, start: int = 0, stop: int = LARGE) -> list[FetchedMessages]:
     """Everything from ``start`` on, step by step."""
-    found: list[FetchedRange] = []
+    found: list[FetchedMessages] = []
     while start < stop:
         step = queue.browse(start, stop)
         assert step.end > start, "a step gets on"
@@ -477,9 +478,9 @@ def with_bench(test: Callable[[Bench], Any]) -> None:
     asyncio.run(asyncio.wait_for(main(), 10))
 
 
-def step(first: int, count: int) -> tuple[FetchedRange, ...]:
+def step(first: int, count: int) -> tuple[FetchedMessages, ...]:
     batch = MessageBatch.from_payloads([payload(number) for number in range(first, first + count)])
-    return (FetchedRange(first, first, batch, 0, 0, False),)
+    return (FetchedMessages(first, first, batch, 0, 0, False),)
 
 
 def test_nothing_is_read_for_a_client_before_it_wants_something() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.commit_gate import CommitGate
-from actors.later_reply import LaterReply
-from actors.loop_future import LoopFuture
+from actors.queue.commit_gate import CommitGate
+from actors.runtime.later_reply import LaterReply
+from actors.runtime.loop_future import LoopFuture
 from actors.storage import Storage
 
 

@@ -8,21 +8,23 @@ from typing import Any
 
 import pytest
 
-from actors import messages as m
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
-from actors.dead_letter_names import DEAD_LETTER_SUFFIX, MAX_NAME_BYTES, dead_letter_name
-from actors.loop_actor import LoopActor
-from actors.loop_future import ask
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import DEAD_LETTER_TIMEOUT, DeadLetter, QueueSettings, QueueState
-from actors.queue_state.dead_letter_headers import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
-from actors.queue_state.settings import DEAD_LETTER_PART_BYTES
-from actors.storage import ManualCommitter, Storage
+from actors.queue.operations.dead_letter_headers import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.dead_letter_names import DEAD_LETTER_SUFFIX, MAX_NAME_BYTES, dead_letter_name
+from actors.queue.vocabulary.effects import DeadLetter
+from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT, QueueSettings
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import ask
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage
+from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
-from transport import names as transport_names
-from transport.frames import MAX_BODY_BYTES
+from transport.wire import names as transport_names
+from transport.wire.frames import MAX_BODY_BYTES
 
 LARGE = 10**9
 FACTS = packed_facts("expired", "orders", 1_700_000_000_000_000, 3)
@@ -157,15 +159,15 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source
         queue = queues.get_or_create("q")
         told: list[Any] = []
         connection: LoopActorRef[Any] = Connection.start(told)
-        queue.tell(m.AttachSender(connection, None))
-        queue.tell(m.RequestCapacity(connection, 10, LARGE))
-        queue.tell(m.SendMessages(connection, 0, MessageBatch.from_payloads([b"a", b"b"]), None, None))
-        queue.tell(m.AttachReceiver(connection))
-        queue.tell(m.ReceiveMessages(connection, 2, LARGE))
+        queue.tell(commands.AttachSender(connection, None))
+        queue.tell(commands.RequestCapacity(connection, 10, LARGE))
+        queue.tell(commands.SendMessages(connection, 0, MessageBatch.from_payloads([b"a", b"b"]), None, None))
+        queue.tell(commands.AttachReceiver(connection))
+        queue.tell(commands.ReceiveMessages(connection, 2, LARGE))
         await turns()
         committer.run()
         await turns()
-        queue.tell(m.ReturnMessages(connection, ((0, 2),), 0.0))
+        queue.tell(commands.ReturnMessages(connection, ((0, 2),), 0.0))
         await turns()
         # Nothing that is written from here on is durable for minutes.
         await elapse(5 * DEAD_LETTER_TIMEOUT)
@@ -175,8 +177,8 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source
         await elapse(5 * DEAD_LETTER_TIMEOUT)
         committer.run()
         await turns()
-        dead = await ask(queues.get("q.dead"), m.GetStatistics())
-        source = await ask(queue, m.GetStatistics())
+        dead = await ask(queues.get("q.dead"), commands.GetStatistics())
+        source = await ask(queue, commands.GetStatistics())
         assert (dead.total_in, dead.stored_messages) == (2, 2)
         assert (source.stored_messages, source.leaving, source.total_dead_lettered) == (0, 0, 2)
         (actor,) = [ref for name, ref in queues.items() if name == "q.dead"]

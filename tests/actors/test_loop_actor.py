@@ -10,9 +10,9 @@ import pykka
 import pytest
 
 from actors.errors import AsyncHandlerError, BlockingCallOnLoopError, NoEventLoopError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
 
 pytestmark = pytest.mark.event_loop
 

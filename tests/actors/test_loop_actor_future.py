@@ -14,7 +14,7 @@ import pykka
 import pytest
 
 from actors.errors import BlockingCallOnLoopError
-from actors.loop_future import LoopFuture
+from actors.runtime.loop_future import LoopFuture
 
 
 def test_a_value_set_before_is_there_at_once() -> None:

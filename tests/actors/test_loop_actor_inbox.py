@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors._loop_inbox import LoopInbox
-from actors._pykka import Envelope
 from actors.errors import InboxOverflowError
-from actors.loop_actor import DRAIN_BUDGET, LoopActor
-from actors.loop_future import LoopFuture
-from actors.loop_registry import LoopActorRegistry
+from actors.runtime._loop_inbox import LoopInbox
+from actors.runtime._pykka import Envelope
+from actors.runtime.loop_actor import DRAIN_BUDGET, LoopActor
+from actors.runtime.loop_future import LoopFuture
+from actors.runtime.loop_registry import LoopActorRegistry
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pykka
 import pytest
 
-from actors._pykka import ActorStop
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
+from actors.runtime._pykka import ActorStop
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

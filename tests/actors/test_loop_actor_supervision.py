@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import AsyncHandlerError, StorageError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.supervision import RestartBudget, Supervision
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.runtime.supervision import RestartBudget, Supervision
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pykka
 import pytest
 
-from actors.loop_actor import LoopActor
-from actors.loop_future import LoopFuture, ask
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import LoopFuture, ask
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
 
 pytestmark = pytest.mark.event_loop
 

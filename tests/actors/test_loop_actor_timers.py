@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.errors import InboxOverflowError, NoEventLoopError, TooManyTimersError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
 
 pytestmark = pytest.mark.event_loop
 

@@ -11,44 +11,47 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError, SubscriptionNotFoundError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.messages import (
+from actors.queue.queue_actor import QueueActor
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
     CancelDemand,
-    CapacityGranted,
     CommitReservation,
     DeleteMessages,
     Detach,
     ExtendVisibility,
-    FetchedRanges,
     FetchReserved,
     GetStatistics,
-    MessagesReserved,
     OpenSubscription,
     PurgeQueue,
-    QueueDeleted,
-    ReceivedMessages,
     ReceiveMessages,
-    ReceiverAttached,
-    Refused,
     ReleaseSubscription,
     RequestCapacity,
-    ReservationCommitted,
     ReserveMessages,
     ReturnMessages,
-    SenderAttached,
     SendMessages,
+)
+from actors.queue.vocabulary.events import QueuePurged
+from actors.queue.vocabulary.replies import (
+    CapacityGranted,
+    FetchedRanges,
+    MessagesReserved,
+    QueueDeleted,
+    ReceivedMessages,
+    ReceiverAttached,
+    Refused,
+    ReservationCommitted,
+    SenderAttached,
     SentMessages,
     SubscriptionOpened,
     Superseded,
 )
-from actors.queue_actor import QueueActor
-from actors.queue_state import QueueSettings, QueueState, QueueStatistics
-from actors.queue_state.events import QueuePurged
-from actors.queue_state.settings import PURGE_BUDGET
+from actors.queue.vocabulary.settings import PURGE_BUDGET, QueueSettings
+from actors.queue.vocabulary.statistics import QueueStatistics
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
 from streams.testkit import run_in_virtual_time
 
 Ref = LoopActorRef[Any]

@@ -14,32 +14,34 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.messages import (
+from actors.queue.queue_actor import QueueActor
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
-    CapacityGranted,
     DeleteMessages,
     Detach,
     GetStatistics,
     PurgeQueue,
+    ReceiveMessages,
+    RequestCapacity,
+    SendMessages,
+)
+from actors.queue.vocabulary.replies import (
+    CapacityGranted,
     QueueDeleted,
     ReceivedMessages,
-    ReceiveMessages,
     ReceiverAttached,
     Refused,
-    RequestCapacity,
     SenderAttached,
-    SendMessages,
     SentMessages,
 )
-from actors.queue_actor import QueueActor
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import QueueSettings
-from actors.storage import ManualCommitter, Storage
-from journal import OsFiles
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage
+from journal import ManualCommitter, OsFiles
 from journal.files import Buffer
 from streams.testkit import elapse, run_in_virtual_time
 

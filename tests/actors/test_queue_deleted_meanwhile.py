@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from actors import messages as m
 from actors.batch import MessageBatch
 from actors.errors import QueueGoneError
-from actors.loop_actor import LoopActor
-from actors.loop_future import ask
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import QueueSettings
-from actors.queue_state.ledger import STEP_RANGES
-from actors.storage import ManualCommitter, Storage
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.state.ledger import STEP_RANGES
+from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import ask
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage
+from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 
 Ref = LoopActorRef[Any]
@@ -56,12 +57,14 @@ class Bench:
             await asyncio.sleep(0)
 
     async def filled(self, batches: int = 200) -> None:
-        self.queue.tell(m.AttachSender(self.connection, None))
-        self.queue.tell(m.RequestCapacity(self.connection, 10**6, 10**8))
+        self.queue.tell(commands.AttachSender(self.connection, None))
+        self.queue.tell(commands.RequestCapacity(self.connection, 10**6, 10**8))
         for number in range(batches):
             # So large that they are not joined.
             payload = b"%06d" % number * 6_000
-            self.queue.tell(m.SendMessages(self.connection, number, MessageBatch.from_payloads([payload]), None, None))
+            self.queue.tell(
+                commands.SendMessages(self.connection, number, MessageBatch.from_payloads([payload]), None, None)
+            )
         await self.turns()
 
     def delete_under_it(self) -> None:
@@ -87,10 +90,10 @@ def on_disk(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
 
 
 async def reserving(bench: Bench) -> None:
-    bench.queue.tell(m.OpenSubscription(bench.connection, "sub", "own", None, "earliest", None))
-    bench.queue.tell(m.ReserveMessages(bench.connection, 1, 0, 200, 10**8, 0.0, None))
+    bench.queue.tell(commands.OpenSubscription(bench.connection, "sub", "own", None, "earliest", None))
+    bench.queue.tell(commands.ReserveMessages(bench.connection, 1, 0, 200, 10**8, 0.0, None))
     await bench.turns()
-    assert bench.of(m.MessagesReserved)[0].end == 200
+    assert bench.of(replies.MessagesReserved)[0].end == 200
 
 
 @on_disk
@@ -100,9 +103,9 @@ async def test_a_fetch_is_answered_in_steps_that_the_queue_has_read(folder: Path
     await reserving(bench)
     position, numbers = 0, []
     while position is not None:
-        bench.queue.tell(m.FetchReserved(bench.connection, 2, position, 200))
+        bench.queue.tell(commands.FetchReserved(bench.connection, 2, position, 200))
         await bench.turns()
-        step = bench.of(m.FetchedRanges)[-1]
+        step = bench.of(replies.FetchedRanges)[-1]
         assert 0 < len(step.ranges) <= STEP_RANGES
         assert sum(part.batch.nbytes for part in step.ranges) < 2**20 + 40_000
         numbers += [part.position for part in step.ranges]
@@ -116,14 +119,14 @@ async def test_what_was_read_for_a_fetch_outlives_the_queue_and_the_next_step_te
     bench = Bench(folder, QueueSettings())
     await bench.filled()
     await reserving(bench)
-    bench.queue.tell(m.FetchReserved(bench.connection, 2, 0, 200))
+    bench.queue.tell(commands.FetchReserved(bench.connection, 2, 0, 200))
     await bench.turns()
-    (step,) = bench.of(m.FetchedRanges)
+    (step,) = bench.of(replies.FetchedRanges)
     bench.delete_under_it()
     assert [part.batch.payloads[0][:6] for part in step.ranges[:2]] == [b"000000", b"000001"]
-    bench.queue.tell(m.FetchReserved(bench.connection, 2, step.rest, 200))
+    bench.queue.tell(commands.FetchReserved(bench.connection, 2, step.rest, 200))
     await bench.turns()
-    assert [refused.code for refused in bench.of(m.Refused)] == ["queue-deleted"]
+    assert [refused.code for refused in bench.of(replies.Refused)] == ["queue-deleted"]
     assert not bench.failures
     await bench.close()
 
@@ -136,8 +139,8 @@ async def test_a_tick_of_a_queue_that_is_being_deleted_costs_no_restart(folder: 
     await elapse(10.0)
     await bench.turns()
     assert not bench.queue.is_alive(), "it has noticed"
-    assert bench.of(m.QueueDeleted)
-    assert not bench.of(m.Refused), "nobody is told of a failure"
+    assert bench.of(replies.QueueDeleted)
+    assert not bench.of(replies.Refused), "nobody is told of a failure"
     assert not bench.failures
     await bench.close()
 
@@ -148,6 +151,6 @@ async def test_whoever_asks_a_queue_that_is_being_deleted_is_answered_so(folder:
     await bench.filled(20)
     bench.delete_under_it()
     with pytest.raises(QueueGoneError):
-        await ask(bench.queue, m.GetStatistics())
+        await ask(bench.queue, commands.GetStatistics())
     assert await bench.queue.stopped() is None
     await bench.close()

@@ -12,18 +12,19 @@ from typing import Any
 import pykka
 import pytest
 
-from actors import messages as m
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.loop_actor import LoopActor
-from actors.loop_future import ask
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.queue_actor import QueueActor
-from actors.queue_directory import QueueDirectory, QueueNotFoundError
-from actors.queue_state import QueueSettings
-from actors.queue_state.events import StageKey
-from actors.storage import ManualCommitter, Storage
+from actors.queue.queue_actor import QueueActor
+from actors.queue.queue_directory import QueueDirectory, QueueNotFoundError
+from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import ask
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage
+from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
 
 Ref = LoopActorRef[Any]
@@ -69,15 +70,15 @@ class Bench:
         told: list[Any] = []
         connection: Ref = Connection.start(told)
         queue = self.queues.get_or_create(name)
-        queue.tell(m.AttachSender(connection, None))
-        queue.tell(m.RequestCapacity(connection, 100, 10**5))
-        queue.tell(m.SendMessages(connection, 0, MessageBatch.from_payloads(payloads), None, None))
+        queue.tell(commands.AttachSender(connection, None))
+        queue.tell(commands.RequestCapacity(connection, 100, 10**5))
+        queue.tell(commands.SendMessages(connection, 0, MessageBatch.from_payloads(payloads), None, None))
         await self.settled()
         return told
 
     async def stored(self, name: str) -> int:
         await self.settled()
-        statistics = await ask(self.queues.get(name), m.GetStatistics())
+        statistics = await ask(self.queues.get(name), commands.GetStatistics())
         return int(statistics.stored_messages)
 
     async def close(self) -> None:
@@ -222,11 +223,11 @@ async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_a
     queue = bench.queues.get_or_create("q")
     bench.committer.run()
     connection: Ref = Connection.start([])
-    queue.tell(m.AttachSender(connection, None))
-    queue.tell(m.RequestCapacity(connection, 100, 10**5))
+    queue.tell(commands.AttachSender(connection, None))
+    queue.tell(commands.RequestCapacity(connection, 100, 10**5))
     QueueActor.supervision, kept = QueueActor.supervision.STOP, QueueActor.supervision
     try:
-        answer = ask(queue, m.SendMessages(connection, 0, MessageBatch.from_payloads([b"x"]), None, None))
+        answer = ask(queue, commands.SendMessages(connection, 0, MessageBatch.from_payloads([b"x"]), None, None))
         queue.tell(object())
         with pytest.raises(pykka.ActorDeadError):
             await answer
@@ -235,12 +236,25 @@ async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_a
     await bench.close()
 
 
+OF_QUEUES = (
+    "actors.batch",
+    "actors.queue.commit_gate",
+    "actors.queue.operations",
+    "actors.queue.queue_state",
+    "actors.queue.state",
+    "actors.queue.structures",
+    "actors.queue.vocabulary.effects",
+    "actors.queue.vocabulary.events",
+    "actors.queue.vocabulary.settings",
+)
+
+
 def of_queues() -> Counter[str]:
     """What there is of queues' states, by type; batches too."""
     return Counter(
         f"{type(each).__module__}.{type(each).__qualname__}"
         for each in gc.get_objects()
-        if str(type(each).__module__).startswith(("actors.queue", "actors.commit_gate", "actors.batch"))
+        if str(type(each).__module__).startswith(OF_QUEUES)
     )
 
 
@@ -258,19 +272,19 @@ def test_a_queue_that_is_deleted_is_free_at_once_with_what_it_held(tmp_path: Pat
             queue, connections = bench.queues.get("q"), [Connection.start([]) for _ in range(5)]
             receiver, delayed, owner, staging, waiting = connections
             for each in (receiver, delayed, waiting):
-                queue.tell(m.AttachReceiver(each))
-            queue.tell(m.ReceiveMessages(receiver, 2, 100))
-            queue.tell(m.ReceiveMessages(delayed, 2, 100))
-            queue.tell(m.OpenSubscription(owner, "s", "own", None, "earliest", 60.0))
+                queue.tell(commands.AttachReceiver(each))
+            queue.tell(commands.ReceiveMessages(receiver, 2, 100))
+            queue.tell(commands.ReceiveMessages(delayed, 2, 100))
+            queue.tell(commands.OpenSubscription(owner, "s", "own", None, "earliest", 60.0))
             await bench.settled()
-            queue.tell(m.ReturnMessages(delayed, [(2, 2)], 60.0))
-            queue.tell(m.ReserveMessages(owner, 1, 0, 3, 1000, 60.0))
-            queue.tell(m.AttachSender(staging, None, StageKey("w", 1, "part")))
-            queue.tell(m.RequestCapacity(staging, 1, 1000))
+            queue.tell(commands.ReturnMessages(delayed, [(2, 2)], 60.0))
+            queue.tell(commands.ReserveMessages(owner, 1, 0, 3, 1000, 60.0))
+            queue.tell(commands.AttachSender(staging, None, StageKey("w", 1, "part")))
+            queue.tell(commands.RequestCapacity(staging, 1, 1000))
             await bench.settled()
-            queue.tell(m.SendMessages(staging, 0, MessageBatch.from_payloads([b"staged"]), None, None))
+            queue.tell(commands.SendMessages(staging, 0, MessageBatch.from_payloads([b"staged"]), None, None))
             await bench.settled()
-            statistics = await ask(queue, m.GetStatistics())
+            statistics = await ask(queue, commands.GetStatistics())
             assert (statistics.in_flight, statistics.reserved, statistics.delayed) == (2, 3, 2)
             del statistics
             bench.queues.delete("q")

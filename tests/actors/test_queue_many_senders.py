@@ -8,27 +8,28 @@ from typing import Any
 
 import pytest
 
-from actors import messages as m
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError
-from actors.loop_actor import LoopActor
-from actors.loop_ref import LoopActorRef
-from actors.loop_registry import LoopActorRegistry
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import Confirm, QueueSettings, QueueState
-from actors.queue_state.effects import Dropped, Refuse
-from actors.queue_state.events import (
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.effects import Confirm, Dropped, Refuse
+from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,
     MessagesAdded,
     MessagesReturned,
     QueuePurged,
-    StageKey,
     StagesDiscarded,
 )
-from actors.queue_state.settings import MAX_STAGE_NAME, MAX_STAGES
-from actors.storage import ManualCommitter, Storage, codec, storage_options
+from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, QueueSettings
+from actors.queue.vocabulary.stages import StageKey
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from actors.runtime.loop_registry import LoopActorRegistry
+from actors.storage import Storage, codec, storage_options
 from actors.storage import storage as storage_module
+from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 
 PLENTY = 10**5
@@ -186,8 +187,8 @@ async def turns() -> None:
 async def attached(queue: LoopActorRef[Any], producer: str | None) -> tuple[LoopActorRef[Any], list[Any]]:
     told: list[Any] = []
     ref: LoopActorRef[Any] = Connection.start(told)
-    queue.tell(m.AttachSender(ref, producer))
-    queue.tell(m.RequestCapacity(ref, 100, PLENTY))
+    queue.tell(commands.AttachSender(ref, producer))
+    queue.tell(commands.RequestCapacity(ref, 100, PLENTY))
     return ref, told
 
 
@@ -205,24 +206,24 @@ def test_when_more_waits_for_the_disk_than_may_wait_the_batch_is_refused_and_the
         queue = queues.get_or_create("q")
         connections = [await attached(queue, name_of(number)) for number in range(4)]
         for ref, _ in connections:
-            queue.tell(m.SendMessages(ref, 0, batch(b"x" * 9_000), None, None))
+            queue.tell(commands.SendMessages(ref, 0, batch(b"x" * 9_000), None, None))
             await turns()
         # Declarations and the rest are not refused for what messages take.
         queues.declare("other", QueueSettings(max_messages=5))
         committer.run()
         await turns()
-        refused = [item for _, told in connections for item in told if isinstance(item, m.Refused)]
+        refused = [item for _, told in connections for item in told if isinstance(item, replies.Refused)]
         assert [item.code for item in refused] == ["limit-exceeded"]
         assert not failures
         assert queue.is_alive()
-        confirmed = [item for _, told in connections for item in told if isinstance(item, m.SentMessages)]
+        confirmed = [item for _, told in connections for item in told if isinstance(item, replies.SentMessages)]
         assert [item.first for item in confirmed] == [0, 1, 2]
         again, told = await attached(queue, name_of(3))
-        queue.tell(m.SendMessages(again, 0, batch(b"y"), None, None))
+        queue.tell(commands.SendMessages(again, 0, batch(b"y"), None, None))
         await turns()
         committer.run()
         await turns()
-        assert [item.first for item in told if isinstance(item, m.SentMessages)] == [3]
+        assert [item.first for item in told if isinstance(item, replies.SentMessages)] == [3]
         for actor in queues.values():
             await actor.stop(block=False)
         storage.close()
@@ -242,8 +243,8 @@ def test_whoever_asked_to_have_a_refused_batch_stored_is_told_and_others_get_the
         bad, _ = await attached(queue, "b" * 70_000)
         good, _ = await attached(queue, "good")
         await turns()
-        first = queue.ask(m.SendMessages(bad, 0, batch(), None, None), block=False)
-        second = queue.ask(m.SendMessages(good, 0, batch(), None, None), block=False)
+        first = queue.ask(commands.SendMessages(bad, 0, batch(), None, None), block=False)
+        second = queue.ask(commands.SendMessages(good, 0, batch(), None, None), block=False)
         await turns()
         committer.run()
         with pytest.raises(RecordTooLargeError):

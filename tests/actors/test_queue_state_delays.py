@@ -11,28 +11,21 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.queue_state import (
+from actors.queue.operations import expiring, receiving, sending
+from actors.queue.queue_state import QueueState
+from actors.queue.state import log as log_module
+from actors.queue.state.entry import Entry
+from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.log import QueueLog
+from actors.queue.structures.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
+from actors.queue.vocabulary.effects import Confirm, DeadLetter, Deliver, Reserved
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
+from actors.queue.vocabulary.settings import (
     ENTRY_OVERHEAD_BYTES,
     MAX_TTL_SECONDS,
     MAX_VISIBILITY_SECONDS,
-    Confirm,
-    DeadLetter,
-    Deliver,
-    Event,
-    MessagesAdded,
-    MessagesExpired,
-    QueueLog,
     QueueSettings,
-    QueueState,
-    Reserved,
-    expiring,
-    receiving,
-    sending,
 )
-from actors.queue_state import log as log_module
-from actors.queue_state.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
-from actors.queue_state.entry import Entry
-from actors.queue_state.entry_table import MemoryEntryTable
 
 LARGE = 10**9
 HOUR = 3600.0

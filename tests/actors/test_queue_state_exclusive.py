@@ -6,7 +6,10 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, SubscriptionNotFoundError
-from actors.queue_state import Deliver, QueueSettings, QueueState, receiving
+from actors.queue.operations import receiving
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.effects import Deliver
+from actors.queue.vocabulary.settings import QueueSettings
 
 LARGE = 10**9
 EXCLUSIVE = QueueSettings(exclusive=True)

@@ -8,10 +8,11 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError
-from actors.queue_state import GrantCapacity, QueueSettings, QueueState
-from actors.queue_state.effects import Connection
-from actors.queue_state.events import Event, MessagesAdded
-from actors.queue_state.permits import LENT_SHARE, WINDOWED_MESSAGES
+from actors.queue.queue_state import QueueState
+from actors.queue.state.permits import LENT_SHARE, WINDOWED_MESSAGES
+from actors.queue.vocabulary.effects import Connection, GrantCapacity
+from actors.queue.vocabulary.events import Event, MessagesAdded
+from actors.queue.vocabulary.settings import QueueSettings
 
 LIMIT = 10_000
 WINDOW, WINDOW_BYTES = 1_024, 256 * 1024

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from actors.batch import COMPACT_SHARE, COMPACT_SLACK, Message, MessageBatch
-from actors.queue_state import DeadLetter, QueueSettings, QueueState
-from actors.queue_state.events import Event, MessagesAdded, Origin
-from actors.storage import ManualCommitter, Storage
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.effects import DeadLetter
+from actors.queue.vocabulary.events import Event, MessagesAdded, Origin
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.storage import Storage
+from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
 
 LARGE = 10**9

@@ -18,26 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
-from actors.queue_state import (
-    DEAD_LETTER_TIMEOUT,
-    ENTRY_OVERHEAD_BYTES,
-    EXPIRED,
-    REJECT,
-    Confirm,
-    DeadLetter,
-    Deliver,
-    Effect,
-    Event,
-    GrantCapacity,
-    MessagesExpired,
-    MessagesMoved,
-    MessagesReserved,
-    QueueLog,
-    QueueSettings,
-    QueueState,
-    Reserved,
-)
-from actors.queue_state.capacity import REOPEN_SHARE
+from actors.queue.queue_state import QueueState
+from actors.queue.state.capacity import REOPEN_SHARE
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.effects import EXPIRED, Confirm, DeadLetter, Deliver, Effect, GrantCapacity, Reserved
+from actors.queue.vocabulary.events import Event, MessagesExpired, MessagesMoved, MessagesReserved
+from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 
 F = TypeVar("F", bound=Callable[..., None])
 

@@ -6,16 +6,11 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import SequenceGapError
-from actors.queue_state import (
-    ENTRY_OVERHEAD_BYTES,
-    Confirm,
-    Deliver,
-    Event,
-    GrantCapacity,
-    QueueLog,
-    QueueSettings,
-    QueueState,
-)
+from actors.queue.queue_state import QueueState
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.effects import Confirm, Deliver, GrantCapacity
+from actors.queue.vocabulary.events import Event
+from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 
 LARGE = 10**9
 

@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue_state import QueueLog, QueueState
-from actors.queue_state import log as log_module
-from actors.queue_state.events import MessagesAdded, StageKey
-from actors.queue_state.settings import MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
-from actors.storage import ManualCommitter, Storage, codec
+from actors.queue.queue_state import QueueState
+from actors.queue.state import log as log_module
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.settings import MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
+from actors.queue.vocabulary.stages import StageKey
+from actors.storage import Storage, codec
+from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
 
 ONE = MessageBatch.from_payloads([b"x"])

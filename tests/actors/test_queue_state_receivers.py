@@ -12,9 +12,12 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
-from actors.queue_state import Deliver, QueueSettings, QueueState, Refuse, receiving
-from actors.queue_state import settings as limits
-from actors.queue_state.entry_table import MemoryEntryTable
+from actors.queue.operations import receiving
+from actors.queue.queue_state import QueueState
+from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.vocabulary import settings as limits
+from actors.queue.vocabulary.effects import Deliver, Refuse
+from actors.queue.vocabulary.settings import QueueSettings
 
 LARGE = 10**9
 

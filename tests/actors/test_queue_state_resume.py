@@ -6,7 +6,10 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, StaleEpochError, SubscriptionNotFoundError
-from actors.queue_state import Opening, QueueSettings, QueueState, Reserved, SubscriptionFacts
+from actors.queue.operations.subscribing import Opening, SubscriptionFacts
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.effects import Reserved
+from actors.queue.vocabulary.settings import QueueSettings
 
 
 def own(state: QueueState, connection: str, epoch: int | None = None) -> SubscriptionFacts:

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError
-from actors.queue_state import ranges as queue_ranges
-from actors.queue_state import span_map
-from actors.queue_state.deadlines import MIN_COMPACTED, DeadlineHeap
-from actors.queue_state.entry import Entry, Span
-from actors.queue_state.entry_table import MemoryEntryTable
-from actors.queue_state.events import MessagesAdded
-from actors.queue_state.ranges import RangeSet, checked_ranges, merged
-from actors.queue_state.span_map import SpanMap
+from actors.queue.state.entry import Entry, Span
+from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.structures import ranges as queue_ranges
+from actors.queue.structures import span_map
+from actors.queue.structures.deadlines import MIN_COMPACTED, DeadlineHeap
+from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
+from actors.queue.structures.span_map import SpanMap
+from actors.queue.vocabulary.events import MessagesAdded
 
 RANGES = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda pair: (pair[0], sum(pair)))
 

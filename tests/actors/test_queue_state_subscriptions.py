@@ -15,22 +15,15 @@ from actors.errors import (
     SubscriptionNotFoundError,
     SubscriptionOwnedError,
 )
-from actors.queue_state import (
-    MAX_RESERVE_WAIT_SECONDS,
-    Deliver,
-    Event,
-    Opening,
-    QueueLog,
-    QueueSettings,
-    QueueState,
-    Refuse,
-    ReservationFacts,
-    Reserved,
-    SubscriptionFacts,
-    subscribing,
-)
-from actors.queue_state.events import SubscriptionDeleted
-from actors.queue_state.ledger import Ledger
+from actors.queue.operations import subscribing
+from actors.queue.operations.subscribing import Opening, SubscriptionFacts
+from actors.queue.queue_state import QueueState
+from actors.queue.state.ledger import Ledger
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.effects import Deliver, Refuse, Reserved
+from actors.queue.vocabulary.events import Event, SubscriptionDeleted
+from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, QueueSettings
+from actors.queue.vocabulary.statistics import ReservationFacts
 
 LARGE = 10**9
 

@@ -14,23 +14,14 @@ from actors.errors import (
     TransactionCommittedError,
     TransactionTooLargeError,
 )
-from actors.queue_state import (
-    MAX_DELAYED,
-    Confirm,
-    DeadLetter,
-    Deliver,
-    GrantCapacity,
-    QueueLog,
-    QueueSettings,
-    QueueState,
-    Refuse,
-    StageKey,
-    Supersede,
-)
-from actors.queue_state.entry_table import MemoryEntryTable
-from actors.queue_state.ready import ReadyRanges
-from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_STAGE_NAME
-from actors.queue_state.transactions import CommittedVersions, apply_commit
+from actors.queue.queue_state import QueueState
+from actors.queue.state.committed_versions import CommittedVersions, apply_commit
+from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.log import QueueLog
+from actors.queue.state.ready import ReadyRanges
+from actors.queue.vocabulary.effects import Confirm, DeadLetter, Deliver, GrantCapacity, Refuse, Supersede
+from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
+from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**9
 KEY = StageKey("w", 0, "s")
@@ -417,7 +408,7 @@ def test_the_queues_delay_counts_from_when_a_message_was_stored() -> None:
 
 
 def test_only_so_many_staged_batches_may_wait_for_a_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.queue_state.staged.MAX_DELAYED", 3)
+    monkeypatch.setattr("actors.queue.state.staged.MAX_DELAYED", 3)
     bench = Bench(delay=10.0)
     bench.attach("t")
     for number in range(3):
@@ -500,7 +491,7 @@ def test_a_stage_that_cannot_be_is_refused(key: StageKey) -> None:
 
 
 def test_only_so_many_stages_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.queue_state.staging.MAX_STAGES", 2)
+    monkeypatch.setattr("actors.queue.operations.staging.MAX_STAGES", 2)
     bench = Bench()
     for name in "ab":
         bench.attach(name, KEY._replace(name=name), 1, 100)

@@ -19,18 +19,16 @@ from actors import (
     Rejected,
     Writable,
 )
-from actors.messages import (
+from actors.queue.receive_from_queue_publisher import STEP_BYTES, STEP_MESSAGES
+from actors.queue.vocabulary.commands import (
     AttachReceiver,
     DeleteMessages,
     Detach,
     ExtendVisibility,
-    QueueDeleted,
     ReceiveMessages,
-    ReceiverAttached,
-    Refused,
     ReturnMessages,
 )
-from actors.receive_from_queue_publisher import STEP_BYTES, STEP_MESSAGES
+from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused
 from streams.testkit import settle
 
 

@@ -11,19 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors import LoopActor, MessageBatch, OfferBatch, SendToQueueSubscriber, StageKey
-from actors.messages import (
-    AttachSender,
+from actors.queue.send_to_queue_subscriber import INITIAL_BYTES, INITIAL_MESSAGES, MAX_BYTES, MAX_MESSAGES, Window
+from actors.queue.vocabulary.commands import AttachSender, Detach, RequestCapacity, SendMessages
+from actors.queue.vocabulary.replies import (
     CapacityGranted,
-    Detach,
     QueueDeleted,
     Refused,
-    RequestCapacity,
     SenderAttached,
-    SendMessages,
     SentMessages,
     Superseded,
 )
-from actors.send_to_queue_subscriber import INITIAL_BYTES, INITIAL_MESSAGES, MAX_BYTES, MAX_MESSAGES, Window
 from streams.testkit import settle
 
 

@@ -11,13 +11,15 @@ import pytest
 
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
-from actors.queue_state import Deliver, QueueLog, QueueSettings, QueueState
-from actors.queue_state.effects import Confirm
-from actors.queue_state.events import Event, MessagesAdded, Origin
-from actors.storage import JournalOptions, ManualCommitter, Storage
+from actors.queue.queue_state import QueueState
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.effects import Confirm, Deliver
+from actors.queue.vocabulary.events import Event, MessagesAdded, Origin
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.storage import Storage
 from actors.storage.snapshot import COUNTERS
 from actors.storage.table import JournalEntryTable
-from journal import Files
+from journal import Files, JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
 
 LARGE = 10**9

@@ -12,13 +12,17 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue_state import QueueLog, QueueSettings, QueueState, StageKey
-from actors.queue_state.effects import DeadLetter
-from actors.queue_state.events import Origin
-from actors.queue_state.ranges import RangeSet
-from actors.queue_state.transactions import CommittedVersions
-from actors.storage import JournalOptions, ManualCommitter, Storage, checkpoints
+from actors.queue.queue_state import QueueState
+from actors.queue.state.committed_versions import CommittedVersions
+from actors.queue.state.log import QueueLog
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.effects import DeadLetter
+from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
+from actors.storage import Storage, checkpoints
 from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
+from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
 from tests.fault.disk import ROOT, SimulatedDisk
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
-from actors.queue_state.events import (
+from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,
     MessagesAdded,
@@ -25,7 +25,7 @@ from actors.queue_state.events import (
     SubscriptionOpened,
     SubscriptionReleased,
 )
-from actors.queue_state.settings import QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import codec
 
 NUMBERS = st.integers(0, 2**62)

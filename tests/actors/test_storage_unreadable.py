@@ -12,7 +12,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue_state.events import MessagesAdded
+from actors.queue.vocabulary.events import MessagesAdded
 from actors.storage.table import JournalEntryTable
 from journal import OsFiles
 from tests.actors.test_storage import Bench, drain, in_loop, send

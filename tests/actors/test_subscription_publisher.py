@@ -23,16 +23,8 @@ from actors import (
     SubscriptionPublisher,
     Writable,
 )
-from actors.messages import (
-    CommitReservation,
-    Detach,
-    FetchedRanges,
-    FetchReserved,
-    OpenSubscription,
-    QueueDeleted,
-    Refused,
-    ReserveMessages,
-)
+from actors.queue.vocabulary.commands import CommitReservation, Detach, FetchReserved, OpenSubscription, ReserveMessages
+from actors.queue.vocabulary.replies import FetchedRanges, QueueDeleted, Refused
 from streams.testkit import settle
 
 OPENED = SubscriptionOpened(1, 0, 0, 0)

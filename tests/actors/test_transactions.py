@@ -17,25 +17,22 @@ from actors.errors import (
     StorageError,
     TransactionIncompleteError,
 )
-from actors.loop_future import ask
-from actors.loop_ref import LoopActorRef
-from actors.messages import (
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.transactions import TELL_AGAIN
+from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
-    CapacityGranted,
     Detach,
     EndStages,
     GetStatistics,
-    ReceivedMessages,
     ReceiveMessages,
-    Refused,
     RequestCapacity,
-    SenderAttached,
     SendMessages,
-    SentMessages,
 )
-from actors.queue_directory import QueueDirectory
-from actors.transactions import TELL_AGAIN, OpenTransaction
+from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, Refused, SenderAttached, SentMessages
+from actors.queue.vocabulary.stages import OpenTransaction
+from actors.runtime.loop_future import ask
+from actors.runtime.loop_ref import LoopActorRef
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.test_queue_actor_durable import Bench as DurableBench
 from tests.actors.test_queue_actor_durable import BrokenFiles, Connection, turns

@@ -10,11 +10,14 @@ import pytest
 
 from actors import MessageBatch, QueueSettings, StageKey
 from actors.errors import TransactionTooLargeError
-from actors.loop_future import ask
-from actors.messages import AttachSender, GetStatistics, Refused, SenderAttached
-from actors.queue_state import GrantCapacity, QueueLog, QueueState
-from actors.queue_state.settings import DEFAULT_TRANSACTION_TIMEOUT
-from actors.queue_state.transactions import CommittedVersions, apply_commit
+from actors.queue.queue_state import QueueState
+from actors.queue.state.committed_versions import CommittedVersions, apply_commit
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary.commands import AttachSender, GetStatistics
+from actors.queue.vocabulary.effects import GrantCapacity
+from actors.queue.vocabulary.replies import Refused, SenderAttached
+from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT
+from actors.runtime.loop_future import ask
 from streams.testkit import run_in_virtual_time
 from tests.actors.test_queue_actor_durable import Bench as DurableBench
 from tests.actors.test_queue_actor_durable import Connection, turns

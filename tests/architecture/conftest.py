@@ -19,10 +19,11 @@ GENERATED = {".venv", ".git", "__pycache__", "build", "dist", "demo-output", "be
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One Python file: its path from the root of the checkout, and its text."""
+    """One Python file: its path from the root of the checkout, and its text; for a package whose names are in a stub, that too."""
 
     path: str
     text: str = field(repr=False)
+    stub: str = field(repr=False, default="")
 
     @property
     def tree(self) -> ast.Module:
@@ -37,6 +38,20 @@ class Source:
     def is_init(self) -> bool:
         return self.path.endswith("__init__.py")
 
+    @property
+    def module(self) -> str:
+        """Its name to import."""
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    def exports(self) -> dict[str, str]:
+        """What a package gives under names of its own, and the module that each is from."""
+        found = {}
+        for node in ast.walk(parsed(self.stub or self.text)):
+            if isinstance(node, ast.ImportFrom):
+                module = f"{self.module}.{node.module}" if node.level else node.module
+                found |= {alias.asname or alias.name: module for alias in node.names if module is not None}
+        return found
+
 
 @cache
 def parsed(text: str) -> ast.Module:
@@ -46,7 +61,12 @@ def parsed(text: str) -> ast.Module:
 @cache
 def sources_under(*folders: str) -> tuple[Source, ...]:
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    return tuple(Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths)
+    return tuple(Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"), stub_of(path)) for path in paths)
+
+
+def stub_of(path: Path) -> str:
+    stub = path.with_suffix(".pyi")
+    return stub.read_text("utf-8") if path.name == "__init__.py" and stub.exists() else ""
 
 
 @cache
@@ -102,7 +122,7 @@ def tracked() -> tuple[Source, ...]:
 def snippet() -> Callable[..., Source]:
     """Makes a Source of a snippet: `snippet("import x", "streams/a.py")`."""
 
-    def make(text: str, path: str = "streams/example.py") -> Source:
-        return Source(path, textwrap.dedent(text))
+    def make(text: str, path: str = "streams/example.py", stub: str = "") -> Source:
+        return Source(path, textwrap.dedent(text), textwrap.dedent(stub))
 
     return make

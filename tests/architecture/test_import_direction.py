@@ -23,19 +23,8 @@ AROUND_IT = {"tests", "examples", "benchmarks", "scripts"}
 # `pip install penstock-mq` does without the extra that brings these.
 OF_THE_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy"}
 FOR_SPARK = ("spark_bridge", "pyspark_penstock")
-# What a Spark executor may load of transport: a client's modules, by first word, never the broker's.
-CLIENT_MODULES = {
-    "address",
-    "administration",
-    "client",
-    "delivery",
-    "errors",
-    "receiver",
-    "sender",
-    "stage",
-    "subscription",
-    "transaction",
-}
+# What a Spark executor may load of transport: what a client is made of, and never the broker.
+CLIENT_ROOMS = {"errors", "wire", "clients"}
 
 
 def imports(tree: ast.Module) -> Iterator[tuple[int, str, str | None]]:
@@ -82,17 +71,13 @@ def of_a_client(module: str, name: str | None, transport_names: dict[str, str]) 
         module = transport_names.get(name, f"transport.{name}")
     parts = module.split(".")
     # What transport re-exports from elsewhere it has made a part of its own interface.
-    return parts[0] != "transport" or parts[1].lstrip("_").split("_", 1)[0] in CLIENT_MODULES
-
-
-def re_exports(tree: ast.Module) -> dict[str, str]:
-    return {name: module for _, module, name in imports(tree) if name is not None}
+    return parts[0] != "transport" or parts[1] in CLIENT_ROOMS
 
 
 @pytest.fixture
 def transport_names(product: Any) -> dict[str, str]:
-    inits = [source for source in product if source.path == "transport/__init__.py"]
-    return re_exports(inits[0].tree) if inits else {}
+    (door,) = (source for source in product if source.path == "transport/__init__.py")
+    return dict(door.exports())
 
 
 def test_every_import_goes_in_the_agreed_direction(product: Any, transport_names: dict[str, str]) -> None:
@@ -120,8 +105,8 @@ def test_the_agreed_direction_has_no_cycle() -> None:
         ("streams/a.py", "from .b import c"),
         ("streams/__init__.py", "from . import b"),
         ("journal/a.py", "import streams"),
-        ("actors/a.py", "import transport.wire as wire"),
-        ("actors/queue_state/a.py", "import spark_bridge"),
+        ("actors/a.py", "import transport.wire.messages as wire"),
+        ("actors/queue/a.py", "import spark_bridge"),
         ("transport/a.py", "from journal import Journal"),
         ("transport/cli/a.py", "def f():\n    import spark_bridge"),
         ("transport/a.py", "import pyarrow as pa"),
@@ -133,12 +118,17 @@ def test_the_agreed_direction_has_no_cycle() -> None:
         ("spark_bridge/a.py", "import transport"),
         ("spark_bridge/a.py", "from transport import Broker"),
         ("spark_bridge/a.py", "from transport import broker"),
-        ("spark_bridge/a.py", "from transport.broker import anything"),
+        ("spark_bridge/a.py", "from transport.broker.broker import anything"),
         ("spark_bridge/a.py", "import transport.cli.app"),
     ],
 )
 def test_an_import_against_the_direction_is_found(snippet: Any, path: str, text: str) -> None:
-    assert len(violations(snippet(text, path), {"Broker": "transport.broker", "Sender": "transport.sender"})) == 1
+    assert (
+        len(
+            violations(snippet(text, path), {"Broker": "transport.broker.broker", "Sender": "transport.clients.sender"})
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,8 +142,14 @@ def test_an_import_against_the_direction_is_found(snippet: Any, path: str, text:
             "pyspark_penstock/a.py",
             "from pyspark.sql.datasource import DataSource\nfrom spark_bridge import PenstockDataSource",
         ),
-        ("spark_bridge/a.py", "from transport.receiver_session import x\nfrom transport import _subscription_client"),
+        (
+            "spark_bridge/a.py",
+            "from transport.clients.receiver_session import x\nfrom transport.wire import address",
+        ),
     ],
 )
 def test_an_import_in_the_direction_passes(snippet: Any, path: str, text: str) -> None:
-    assert violations(snippet(text, path), {"Sender": "transport.sender", "MessageBatch": "actors.batch"}) == []
+    assert (
+        violations(snippet(text, path), {"Sender": "transport.clients.sender", "MessageBatch": "transport.wire.values"})
+        == []
+    )

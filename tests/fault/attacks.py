@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
-from transport import parse_address, wire
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire import Frame
+from transport import parse_address
+from transport.wire import messages as wire
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Frame
 
 AGAIN = 0.1
 """Seconds after which one that was cut comes again."""

@@ -28,7 +28,7 @@ from tests.fault.kill_history import Verdict, check_lines
 from tests.fault.kill_process import ROOT, Broker, BrokerDiedError, DirectoryWatch
 from tests.log_lines import log_lines
 from transport import Administration, TransportError
-from transport.sender_session import Confirmation
+from transport.clients.sender_session import Confirmation
 
 SENDERS = 8
 RECEIVERS = 4

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from streams import Running, Sink, Source
 from tests.fault.kill_history import Arrival, History, payload_of
 from transport import Backoff, DeliveredBatch, Delivery, MessageBatch, Receiver, Sender
-from transport.sender_session import Confirmation
+from transport.clients.sender_session import Confirmation
 
 LARGEST_BATCH = 100
 SENDER_WINDOWS = (100, 2_000)

@@ -34,7 +34,7 @@ from tests.fault.raw_clients import (
     stage_one,
 )
 from transport import Administration, Receiver, Sender, TransportError
-from transport.client import Backoff
+from transport.clients.backoff import Backoff
 
 MOST = 3_000
 """Clients of one role in a generated scenario."""

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from actors.batch import MessageBatch
-from transport import parse_address, wire
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire import Frame, Hello, decode, encode
+from transport import parse_address
+from transport.wire import messages as wire
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Frame, Hello, decode, encode
 
 NAME_BYTES = 255
 """The longest name there is; every client has one of its own."""

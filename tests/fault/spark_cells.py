@@ -30,7 +30,7 @@ from tests.fault.spark_points import (
 )
 from tests.fault.spark_query import ROOT, CopyQuery, QueryFailedError, difference
 from transport import Administration, MessageBatch, Sender
-from transport.subscription_client import SubscriptionClient
+from transport.clients.subscription_client import SubscriptionClient
 
 JVM, LATE, BROKER, BOTH = "jvm", "jvm, late worker", "broker", "both"
 VICTIMS = (JVM, LATE, BROKER, BOTH)

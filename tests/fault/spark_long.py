@@ -20,7 +20,7 @@ from tests.fault.kill_process import Broker, DirectoryWatch
 from tests.fault.spark_cells import CellFailedError, Driver
 from tests.fault.spark_query import CopyQuery, difference
 from transport import MessageBatch, Sender
-from transport.sender_session import Confirmation
+from transport.clients.sender_session import Confirmation
 
 QUEUE, COPY = "log", "copy"
 QUEUE_MESSAGES = 20_000

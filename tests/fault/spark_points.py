@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStream
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from spark_bridge import PenstockDataSource
-from transport.subscription_client import Fetched, Reservation, SubscriptionClient
+from transport.clients.subscription_client import Fetched, Reservation, SubscriptionClient
 
 ROWS_PER_BATCH = 1_000
 """Of every query of the matrix: a position then tells its batch."""
@@ -242,7 +242,7 @@ def fetches_held(hold: Hold, seen: list[int]) -> Iterator[None]:
 @contextmanager
 def stages_held(hold: Hold, batch: int) -> Iterator[None]:
     """Holds a task when it has sent what it is about to confirm."""
-    from transport.stage_client import StageClient
+    from transport.clients.stage_client import StageClient
 
     def finish(ask: Callable[..., Any], client: Any) -> Any:
         hold.reach(STAGE_AMID, batch)

@@ -18,7 +18,7 @@ from streams import Sink, Source
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind
 from transport import Backoff, Broker, BrokerConfig, BrokerError, ConnectionLostError, Receiver, Sender
-from transport.sender_session import Confirmation
+from transport.clients.sender_session import Confirmation
 
 CONFIG = BrokerConfig(send_address="127.0.0.1:0", receive_address="127.0.0.1:0", disk_floor=0)
 IMPATIENT = Backoff(0.01, 0.05, give_up_after=0.2)

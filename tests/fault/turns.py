@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.batch import MessageBatch
-from actors.loop_actor import LoopActor
-from actors.loop_registry import LoopActorRegistry
-from actors.messages import (
+from actors.queue.queue_directory import QueueDirectory
+from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
     DeleteMessages,
@@ -34,11 +33,12 @@ from actors.messages import (
     RequestCapacity,
     SendMessages,
 )
-from actors.queue_directory import QueueDirectory
-from actors.queue_state import QueueSettings
-from actors.queue_state.events import MessagesAcknowledged, MessagesAdded
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_registry import LoopActorRegistry
 from actors.storage import Storage, storage_options
-from transport.memory import collect_rarely
+from transport.broker.memory import collect_rarely
 
 BATCH = 1000
 """Messages of one batch of a backlog."""

@@ -11,7 +11,7 @@ from streams import Sink, Source
 from streams.testkit import elapse
 from tests.simulation.history import Confirmed, Handled, History, Noted, Offered, Refused, name_of
 from transport import Backoff, Delivery, MessageBatch, Receiver, Sender, TransportError
-from transport.sender_session import Confirmation
+from transport.clients.sender_session import Confirmation
 
 if TYPE_CHECKING:
     from tests.simulation.loop import Process

@@ -8,8 +8,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from actors import ask
-from actors.messages import GetStatistics
-from actors.storage import JournalOptions, Storage
+from actors.queue.vocabulary.commands import GetStatistics
+from actors.storage import Storage
+from journal import JournalOptions
 from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
 from tests.simulation.history import Crashed, History, Started
 from tests.simulation.storage import DIRECTORY, Disk

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from actors.queue_state import QueueState
-from actors.queue_state.ready import ReadyRanges
+from actors.queue.queue_state import QueueState
+from actors.queue.state.ready import ReadyRanges
 from actors.storage.codec import decode_transaction
 from tests.simulation.__main__ import main
 from tests.simulation.checker import DUPLICATED, LOST, REORDERED, RESURRECTED, STUCK, UNCOMMITTED, Finding
 from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Event, Returned
 from tests.simulation.plan import FaultPlan, Plan, draw
 from tests.simulation.runner import Outcome, run, run_plan
-from transport.broker_connection import ReceivingPort
+from transport.broker.broker_connection import ReceivingPort
 
 SEEDS = range(14)
 SEEDS_IN_MEMORY = range(6)
@@ -90,7 +90,7 @@ def test_acknowledgements_that_are_ignored_are_found(monkeypatch: pytest.MonkeyP
 
 
 def test_confirmations_before_the_sync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.commit_gate.CommitGate.passes", lambda *_: True)
+    monkeypatch.setattr("actors.queue.commit_gate.CommitGate.passes", lambda *_: True)
     assert first_found(LOST, with_power_failures())
 
 
@@ -114,7 +114,9 @@ def with_little_demand() -> Iterator[Plan]:
 
 def test_deliveries_that_overtake_what_the_gate_holds_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue hears of a commit a while after it: what is durable by then must not pass what is held."""
-    monkeypatch.setattr("actors.commit_gate.CommitGate.passes", lambda gate, after: after <= gate._storage.durable)
+    monkeypatch.setattr(
+        "actors.queue.commit_gate.CommitGate.passes", lambda gate, after: after <= gate._storage.durable
+    )
     assert first_found(REORDERED, with_little_demand())
 
 
@@ -131,7 +133,7 @@ def test_staged_messages_that_are_delivered_at_once_are_found(monkeypatch: pytes
 
 
 def test_commits_that_miss_a_queue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.queue_state.staging.end_stages", lambda *_: None)
+    monkeypatch.setattr("actors.queue.operations.staging.end_stages", lambda *_: None)
     assert first_found(LOST, with_transactions())
 
 

@@ -19,8 +19,8 @@ from tests.simulation.history import (
     Returned,
     name_of,
 )
-from transport.frames import RawFrame
-from transport.wire import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send, decode
+from transport.wire.frames import RawFrame
+from transport.wire.messages import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send, decode
 
 PREFIX = struct.Struct(">IH")
 

@@ -11,7 +11,7 @@ from streams.testkit import elapse
 from tests.simulation.clients import SEND_ADDRESS, Client
 from tests.simulation.history import CommitAnswered, CommitAsked, History, Noted, Staged, name_of
 from tests.simulation.wiretap import Frames
-from transport import wire
+from transport.wire import messages as wire
 
 if TYPE_CHECKING:
     from tests.simulation.plan import WriterPlan

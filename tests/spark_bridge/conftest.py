@@ -14,7 +14,7 @@ import pytest
 
 from streams import Source
 from transport import Broker, BrokerConfig, Message, MessageBatch, Sender
-from transport.subscription_client import SubscriptionClient
+from transport.clients.subscription_client import SubscriptionClient
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0

@@ -17,7 +17,7 @@ from spark_bridge.arrow import COALESCE_BYTES, COALESCE_ROWS, WHOLE_ROWS, Record
 from spark_bridge.errors import BadHeadersError
 from spark_bridge.schema import arrow_schema, source_schema
 from transport import Message, MessageBatch
-from transport.subscription_client import Fetched
+from transport.clients.subscription_client import Fetched
 
 PREFIX = b"\x01\x02\x03\x04\x05\x06\x07\x08"
 ALL_COLUMNS = arrow_schema(source_schema(include_headers=True))

@@ -14,7 +14,7 @@ from spark_bridge.ledger import Order
 from spark_bridge.ledgers import Ledgers
 from spark_bridge.micro_batch import MAX_ROUNDS, MicroBatchPlan, shares
 from spark_bridge.options import SourceOptions
-from transport.subscription_client import Reservation, SubscriptionState
+from transport.clients.subscription_client import Reservation, SubscriptionState
 
 DEADLINE = 30.0
 PLENTY = 10**9

@@ -24,7 +24,7 @@ from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
 from tests.spark_bridge.places import Place
 from transport import BrokerError
-from transport.subscription_client import OWNER_WAIT
+from transport.clients.subscription_client import OWNER_WAIT
 
 Make = Callable[..., PenstockStreamReader]
 DEADLINE = 30.0
@@ -168,7 +168,7 @@ def test_a_worker_that_lingers_without_its_jvm_lets_its_subscription_go(
 
 
 def test_the_wait_is_longer_than_the_silence_after_which_a_broker_gives_a_client_up() -> None:
-    from transport.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS
+    from transport.wire.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS
 
     assert DEFAULT_HEARTBEAT * SILENT_INTERVALS < OWNER_WAIT
 

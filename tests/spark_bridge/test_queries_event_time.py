@@ -20,7 +20,7 @@ BEGIN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 def time_of_day(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """What the broker's clock on the wall shows, to be set; its deadlines go by another."""
     clock = SimpleNamespace(seconds=BEGIN.timestamp())
-    monkeypatch.setattr("transport.broker.time", SimpleNamespace(time=lambda: clock.seconds))
+    monkeypatch.setattr("transport.broker.broker.time", SimpleNamespace(time=lambda: clock.seconds))
     return clock
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from actors.loop_registry import LoopActorRegistry
+from actors.runtime.loop_registry import LoopActorRegistry
 from streams import Flow, RunnableGraph, Running, Sink, Source
 from streams.testkit import settle
 from streams.testkit.virtual_time import pass_time

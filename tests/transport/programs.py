@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from transport.administration import Administration
+from transport.clients.administration import Administration
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from transport.client import Backoff
-from transport.frames import FrameDecoder
-from transport.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
-from transport.wire import VERSION, Frame, Hello, Welcome, encode
+from transport.clients.backoff import Backoff
+from transport.wire.frames import FrameDecoder
+from transport.wire.messages import VERSION, Frame, Hello, Welcome, encode
+from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
 DEADLINE = 20.0
 AT_ONCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=DEADLINE)

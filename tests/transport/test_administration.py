@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from transport import administration
-from transport.administration import Administration
+from transport.clients import administration
+from transport.clients.administration import Administration
 from transport.errors import (
     BrokerError,
     ConnectionLostError,
@@ -23,8 +23,8 @@ from transport.errors import (
     PeerTimeoutError,
     RemoteProtocolError,
 )
-from transport.frames import FrameDecoder
-from transport.wire import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, decode, encode
+from transport.wire.frames import FrameDecoder
+from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, decode, encode
 
 DEADLINE = 10.0
 WELCOME = Welcome(VERSION, 7, {"max_frame": 1 << 24, "heartbeat_ms": 5000})

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from transport.administration import Administration
+from transport.clients.administration import Administration
 from transport.errors import BrokerError
-from transport.wire import Command, Error, Result
+from transport.wire.messages import Command, Error, Result
 
 EVERY_SETTING: dict[str, Any] = {
     "max_messages": 11,

@@ -10,8 +10,8 @@ import pytest
 from actors.batch import BinaryColumn
 from streams import Sink, Source
 from transport import BadHeadersError, Delivery, Message, MessageBatch, Receiver, Sender
-from transport.administration import Administration
-from transport.wire import Demand, Send, Sent
+from transport.clients.administration import Administration
+from transport.wire.messages import Demand, Send, Sent
 
 BAD = [
     b"\xc1",

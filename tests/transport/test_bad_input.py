@@ -14,10 +14,10 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
-from transport.administration_commands import resident_bytes
-from transport.connection import LINGER
-from transport.frames import MAX_FRAME_BYTES
-from transport.wire import (
+from transport.broker.administration_commands import resident_bytes
+from transport.shell.connection import LINGER
+from transport.wire.frames import MAX_FRAME_BYTES
+from transport.wire.messages import (
     AbortTransaction,
     Ack,
     Command,
@@ -235,7 +235,7 @@ def test_a_hello_that_cannot_be_is_refused_by_its_code(run: Any, serve: Any, pee
 def test_a_hello_that_never_comes_whole_is_a_timeout(
     run: Any, serve: Any, peers: Any, port: str, part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.connection.HANDSHAKE_TIMEOUT", 0.05)
+    monkeypatch.setattr("transport.shell.connection.HANDSHAKE_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened:
@@ -539,7 +539,7 @@ def test_a_second_end_of_a_transaction_before_the_first_is_answered_is_refused(
 def test_more_stages_than_the_limit_cannot_be_enlisted(
     run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.enlisted.MAX_ENLISTED", 3)
+    monkeypatch.setattr("transport.broker.enlisted.MAX_ENLISTED", 3)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened, bystanders(broker, opened):

@@ -11,20 +11,20 @@ import pytest
 
 from actors.batch import MessageBatch
 from tests.transport.scripted_peers import DEADLINE, Peer, ScriptedBroker
-from transport import blocking_connection
-from transport.address import parse_address
-from transport.blocking_connection import (
+from transport.clients import blocking_connection
+from transport.clients.backoff import Backoff
+from transport.clients.blocking_connection import (
     CATCH_UP_TIMEOUT,
     MAX_HEARTBEATS,
     SEND_TIMEOUT,
     WRITE_TIMEOUT,
     BlockingConnection,
 )
-from transport.client import Backoff
+from transport.clients.stage_client import StageClient
 from transport.errors import DemandTimeoutError, PeerTimeoutError, RemoteProtocolError
-from transport.frames import MAX_BODY_BYTES
-from transport.stage_client import StageClient
-from transport.wire import VERSION, Demand, Frame, Hello, Ping, Pong, Reserved, Send, Sent, encode
+from transport.wire.address import parse_address
+from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.messages import VERSION, Demand, Frame, Hello, Ping, Pong, Reserved, Send, Sent, encode
 
 LARGE = Send(0, None, MessageBatch.from_payloads([bytes(MAX_BODY_BYTES - 8)]))
 

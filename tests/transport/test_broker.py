@@ -11,9 +11,9 @@ import pytest
 from actors.batch import MessageBatch
 from streams.testkit import TestSink, TestSource, settle
 from transport import Broker, BrokerConfig, Delivery, LocalProtocolError, Receiver, Sender
-from transport.administration_commands import resident_bytes
-from transport.broker import epoch_at
-from transport.wire import (
+from transport.broker.administration_commands import resident_bytes
+from transport.broker.broker import epoch_at
+from transport.wire.messages import (
     VERSION,
     Ack,
     Cancel,
@@ -600,7 +600,7 @@ def test_queue_limits_that_cannot_be_are_refused_when_configured() -> None:
 def test_a_broker_in_memory_serves_receivers_whatever_year_its_clock_says(
     run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch, year: str, seconds: float
 ) -> None:
-    monkeypatch.setattr("transport.broker.time.time", lambda: seconds)
+    monkeypatch.setattr("transport.broker.broker.time.time", lambda: seconds)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened:

@@ -22,12 +22,12 @@ from actors import (
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport import Broker
-from transport.address import parse_address
-from transport.config import BrokerConfig
-from transport.connection import FrameConnection
+from transport.config.config import BrokerConfig
 from transport.errors import LimitExceededError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire import Error, decode
+from transport.shell.connection import FrameConnection
+from transport.wire.address import parse_address
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Error, decode
 
 pytestmark = pytest.mark.event_loop
 
@@ -97,7 +97,7 @@ def test_a_broker_that_could_not_start_leaves_nothing_running(
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = f"127.0.0.1:{taken.getsockname()[1]}" if cause == "taken" else ANY
             if cause == "files":
-                monkeypatch.setattr("transport.descriptors.soft_limit", lambda: 10)
+                monkeypatch.setattr("transport.broker.descriptors.soft_limit", lambda: 10)
             broker = Broker(
                 BrokerConfig(send_address=ANY, receive_address=address, queues={"declared": QueueSettings()})
             )

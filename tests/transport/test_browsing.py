@@ -16,9 +16,22 @@ from tests.transport.scripted_peers import Peer as ScriptedPeer
 from tests.transport.scripted_peers import ScriptedBroker
 from tests.transport.test_subscription_client import welcome
 from transport import BrokerError, LocalProtocolError, Message, RemoteProtocolError, Sender
-from transport.client import Backoff
-from transport.subscription_client import Fetched, SubscriptionClient, SubscriptionState
-from transport.wire import Ack, Cancel, Commit, Deliver, Error, Fetch, FetchEnd, Hello, Nack, Request, Reserve, Reserved
+from transport.clients.backoff import Backoff
+from transport.clients.subscription_client import Fetched, SubscriptionClient, SubscriptionState
+from transport.wire.messages import (
+    Ack,
+    Cancel,
+    Commit,
+    Deliver,
+    Error,
+    Fetch,
+    FetchEnd,
+    Hello,
+    Nack,
+    Request,
+    Reserve,
+    Reserved,
+)
 
 MIB = 1 << 20
 LARGE = 2**53

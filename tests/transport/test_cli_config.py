@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from transport.cli.app import app
-from transport.settings import OPTIONS, QUEUE_SETTINGS
+from transport.config.settings import OPTIONS, QUEUE_SETTINGS
 
 FILE = '[broker]\ndata = "data"\n\n[journal]\nsync = "interval"\n\n[queues."a.b"]\nttl = "1h"\n'
 

@@ -17,8 +17,8 @@ from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
 from transport.cli._input import LineInput, Window
 from transport.cli._lines import MAX_LINE_BYTES, LineSplitter, LineTooLongError
-from transport.frames import MAX_FRAME_BYTES
-from transport.wire import Send, encode
+from transport.wire.frames import MAX_FRAME_BYTES
+from transport.wire.messages import Send, encode
 
 DEADLINE = 20.0
 

@@ -12,9 +12,9 @@ from typing import Any
 from tests.transport.scripted_peers import DEADLINE, Peer, ScriptedBroker
 from transport import MessageBatch
 from transport.cli._printing import Printer
-from transport.client import Backoff
-from transport.receiver import Receiver
-from transport.wire import Ack, Cancel, Deliver, Request
+from transport.clients.backoff import Backoff
+from transport.clients.receiver import Receiver
+from transport.wire.messages import Ack, Cancel, Deliver, Request
 
 PATIENCE = 1000.0
 """Seconds of the loop's time; they pass when the test says so, all at once."""

@@ -22,8 +22,8 @@ from tests.log_lines import log_lines
 from tests.preconditions import terminal
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import MessageBatch
-from transport.stage_client import StageClient
-from transport.subscription_client import SubscriptionClient
+from transport.clients.stage_client import StageClient
+from transport.clients.subscription_client import SubscriptionClient
 
 _names = count()
 

@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.testkit import settle
-from transport.client import Backoff, BrokerLink
-from transport.connection import FrameConnection
+from transport.clients.backoff import Backoff
+from transport.clients.link import BrokerLink
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
-from transport.frames import FrameDecoder
-from transport.wire import Demand, Error, Frame, Hello, Ping, Welcome, decode, encode
+from transport.shell.connection import FrameConnection
+from transport.wire.frames import FrameDecoder
+from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome, decode, encode
 
 pytestmark = pytest.mark.event_loop
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actors import QueueSettings
-from transport.config import (
+from transport.config.config import (
     DURABLE_MAX_BYTES,
     DURABLE_MAX_MESSAGES,
     MAX_SEGMENT_BYTES,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.settings_file import MAX_FILE_BYTES, SettingsError, parse_settings, quoted, read_settings_file
+from transport.config.settings_file import MAX_FILE_BYTES, SettingsError, parse_settings, quoted, read_settings_file
 
 TRICKY_VALUES = [
     "1",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from actors import QueueSettings
-from transport.config import DEFAULT_DIRECTORY, BrokerConfig
-from transport.settings import OPTIONS, QUEUE_SETTINGS, Option
-from transport.settings_file import SettingsError, SettingsFile, parse_settings
-from transport.settings_sources import Resolved, resolve
+from transport.config.config import DEFAULT_DIRECTORY, BrokerConfig
+from transport.config.settings import OPTIONS, QUEUE_SETTINGS, Option
+from transport.config.settings_file import SettingsError, SettingsFile, parse_settings
+from transport.config.settings_sources import Resolved, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.units import (
+from transport.config.units import (
     DURATIONS,
     SIZES,
     parse_count,

@@ -11,12 +11,6 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import run_in_virtual_time, settle
-from transport.connection import (
-    CLOSE_TIMEOUT,
-    FLUSH_BYTES,
-    LINGER,
-    FrameConnection,
-)
 from transport.errors import (
     BrokerError,
     FrameTooLargeError,
@@ -27,13 +21,32 @@ from transport.errors import (
     TruncatedFrameError,
     UnreadError,
 )
-from transport.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
-from transport.liveness import HANDSHAKE_TIMEOUT
-from transport.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
-from transport.protocol import SENDING_ROLES, Protocol, Side
-from transport.turns import TURN_WORK, Turns
-from transport.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
-from transport.wire import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
+from transport.shell.connection import (
+    CLOSE_TIMEOUT,
+    FLUSH_BYTES,
+    LINGER,
+    FrameConnection,
+)
+from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
+from transport.shell.turns import TURN_WORK, Turns
+from transport.shell.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
+from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.liveness import HANDSHAKE_TIMEOUT
+from transport.wire.messages import (
+    MAX_ERROR_TEXT,
+    Demand,
+    Error,
+    Frame,
+    Hello,
+    Ping,
+    Pong,
+    Send,
+    Sent,
+    Welcome,
+    decode,
+    encode,
+)
+from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 
 HELLO = Hello(1, "sender", "q", "c", {})
 SEND = Send(0, None, MessageBatch.from_payloads([b"x"]))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.errors import DemandExceededError
-from transport.cumulative import CumulativeDemand, GrantedDemand
+from transport.wire.cumulative import CumulativeDemand, GrantedDemand
 
 numbers = st.integers(0, 2**63 - 1)
 

@@ -12,7 +12,7 @@ import pytest
 from streams.testkit import settle
 from transport import Administration, Broker
 from transport.errors import BrokerError
-from transport.wire import VERSION, Cancel, Error, Hello, Welcome
+from transport.wire.messages import VERSION, Cancel, Error, Hello, Welcome
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 TURNS = 12

@@ -16,8 +16,7 @@ import pytest
 from streams import Source
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import Backoff, ConnectionLostError, Sender, StageClient
-from transport.address import parse_address
-from transport.descriptors import (
+from transport.broker.descriptors import (
     FEWEST_CONNECTIONS,
     POLITE_REFUSALS,
     RESERVED_DESCRIPTORS,
@@ -25,10 +24,11 @@ from transport.descriptors import (
     raise_soft_limit,
     soft_limit,
 )
+from transport.broker.listener import Listener
 from transport.errors import LimitExceededError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.listener import Listener
-from transport.wire import Error, Hello, Welcome, decode, encode
+from transport.wire.address import parse_address
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Error, Hello, Welcome, decode, encode
 
 QUICK = Backoff(minimum=0.01, maximum=0.01, jitter=0.0)
 NO_PATIENCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=0.01)
@@ -168,7 +168,7 @@ def test_limits_are_reckoned_with_what_is_open_and_what_is_kept_back() -> None:
 def test_a_process_without_a_free_descriptor_neither_spins_nor_ends_and_accepts_again_when_there_is_one(
     run: Any, serve: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("transport.listener.ACCEPT_AGAIN", 0.02)
+    monkeypatch.setattr("transport.broker.listener.ACCEPT_AGAIN", 0.02)
     accepts = []
     accept = Listener._accept
 

@@ -1,6 +1,6 @@
 """What a connection needs of an event loop's transports, over real sockets: on asyncio's own loop and on uvloop.
 
-Their transports differ, and those of asyncio from one version to the next: what `transport.loop_transport` makes alike is held here.
+Their transports differ, and those of asyncio from one version to the next: what `transport.shell.loop_transport` makes alike is held here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 
 from actors import Message, MessageBatch
 from streams import Flow, Sink
-from transport import wire
-from transport.connection import FrameConnection
 from transport.errors import ConnectionLostError
-from transport.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
-from transport.loop_transport import connect
-from transport.protocol import SENDING_ROLES, Protocol, Side
+from transport.shell.connection import FrameConnection
+from transport.shell.loop_transport import connect
+from transport.shell.turns import TURN_WORK
+from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.tcp import Binding, IncomingConnection, bind
-from transport.tcp_flow import CHUNK_BYTES, TcpFlow
-from transport.turns import TURN_WORK
-from transport.unsent import WRITE_BUFFER_HIGH
-from transport.work import RECEIVED_BYTES_A_UNIT
+from transport.tcp.flow import CHUNK_BYTES, TcpFlow
+from transport.wire import messages as wire
+from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
+from transport.wire.protocol import SENDING_ROLES, Protocol, Side
+from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 pytestmark = pytest.mark.event_loop
 

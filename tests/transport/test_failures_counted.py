@@ -11,7 +11,7 @@ import pytest
 from streams import Sink, Source
 from streams.testkit import TestSink
 from transport import Administration, DeliveredBatch, Delivery, Receiver, Sender
-from transport.wire import Ack, Cancel, Deliver, Nack, Request
+from transport.wire.messages import Ack, Cancel, Deliver, Nack, Request
 
 MESSAGES = 100
 POISON = b"7"

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from transport.broker.memory import resident_bytes
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
-from transport.frames import (
+from transport.wire.frames import (
     CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
     HANDSHAKE_FRAME_BYTES,
@@ -27,7 +28,6 @@ from transport.frames import (
     RawFrame,
     encode_frame,
 )
-from transport.memory import resident_bytes
 
 Plain = tuple[list[Any], bytes]
 

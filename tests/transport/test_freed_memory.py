@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from transport.freed_memory import LOOKS_BETWEEN, WORTH_BYTES, WORTH_SHARE, FreedMemory
+from transport.broker.freed_memory import LOOKS_BETWEEN, WORTH_BYTES, WORTH_SHARE, FreedMemory
 
 MIB = 2**20
 WORTH = WORTH_BYTES // MIB

@@ -16,14 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from actors.batch import MessageBatch
 from actors.errors import UnknownAcknowledgementError
-from actors.queue_state import DeadLetter, QueueSettings, QueueState, Refuse
-from actors.queue_state import Deliver as Delivered
+from actors.queue.queue_state import QueueState
+from actors.queue.vocabulary.effects import DeadLetter, Refuse
+from actors.queue.vocabulary.effects import Deliver as Delivered
+from actors.queue.vocabulary.settings import QueueSettings
 from streams import MaxInFlightRequestStrategy
 from streams.testkit import TestSink
 from transport import Delivery, Receiver
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.receiver_session import ReceiverSession
-from transport.wire import Ack, Deliver, Demand, Extend, Frame, Nack, Ping, Pong, Request, Send, decode, encode
+from transport.clients.receiver_session import ReceiverSession
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import Ack, Deliver, Demand, Extend, Frame, Nack, Ping, Pong, Request, Send, decode, encode
 
 LARGE = 10**9
 MIB = 1024 * 1024

@@ -11,7 +11,8 @@ import pytest
 from streams import Source
 from tests.transport import leaks
 from tests.transport.programs import BrokerProcess
-from transport import Sender, tcp_flow
+from transport import Sender
+from transport.tcp import flow as tcp_flow
 
 STREAMS = 300
 
@@ -40,7 +41,7 @@ def test_what_is_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         connections = leaks.graphs
         monkeypatch.setattr(leaks, "graphs", some)
         found = leaks.leaks(3, 1, other)
-        assert "3 x transport.sender.Sender" in found
+        assert "3 x transport.clients.sender.Sender" in found
         monkeypatch.setattr(leaks, "graphs", lambda network: connections(network)[1:2])
         monkeypatch.setattr(leaks, "DEADLINE", 0.1)
         monkeypatch.setattr(tcp_flow.TcpFlow, "_finish", forgetful)

@@ -8,9 +8,9 @@ from typing import Any
 
 from streams import Source
 from transport import Sender
-from transport.connection import FrameConnection
-from transport.frames import MAX_FRAME_BYTES
-from transport.partial_frames import IN_TURN, LEAST_PROGRESS, LOOK_SECONDS
+from transport.shell.connection import FrameConnection
+from transport.shell.partial_frames import IN_TURN, LEAST_PROGRESS, LOOK_SECONDS
+from transport.wire.frames import MAX_FRAME_BYTES
 
 MIB = 2**20
 ATTACKERS = 16

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from transport.administration import Administration
-from transport.administration_commands import COMMANDS
+from transport.broker.administration_commands import COMMANDS
+from transport.broker.listings import MOST_ROWS
+from transport.clients.administration import Administration
 from transport.errors import RemoteProtocolError
-from transport.listings import MOST_ROWS
-from transport.wire import Command, Demand, Error, Result, Send, Sent
+from transport.wire.messages import Command, Demand, Error, Result, Send, Sent
 
 LISTS = {
     "queue.list": ("name",),
@@ -87,7 +87,7 @@ def test_a_page_is_bounded_by_bytes_and_has_a_row_at_least(
             admin = await opened.open(broker.send_address, "admin", None)
             row = len(json.dumps((await ask(admin, "queue.list"))[0], separators=(",", ":")))
             for most, size in ((1, 1), (5 * row // 2, 2)):
-                monkeypatch.setattr("transport.listings.PAGE_BYTES", most)
+                monkeypatch.setattr("transport.broker.listings.PAGE_BYTES", most)
                 rows = (await ask(admin, "queue.list", limit=MOST_ROWS))["rows"]
                 assert len(rows) == size, (most, [len(json.dumps(each)) for each in rows])
 
@@ -116,7 +116,7 @@ def test_a_list_that_does_not_fit_a_frame_is_refused_and_pages_of_it_are_not(
     run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("listings", "administration_commands"):
-        monkeypatch.setattr(f"transport.{module}.MAX_BODY_BYTES", 20_000)
+        monkeypatch.setattr(f"transport.broker.{module}.MAX_BODY_BYTES", 20_000)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from actors import MAX_ENLISTED
-from transport.administration_commands import COMMANDS, QUEUE_ARGUMENTS
-from transport.enlisted import (
+from transport.broker.administration_commands import COMMANDS, QUEUE_ARGUMENTS
+from transport.broker.enlisted import (
     MAX_ENLISTED_BYTES,
     MAX_ENLISTED_BYTES_OF_ALL,
     STAGE_BYTES,
@@ -17,8 +17,7 @@ from transport.enlisted import (
     EnlistedTotal,
 )
 from transport.errors import LimitExceededError
-from transport.protocol import ALWAYS, FROM_CLIENT, RECEIVING_ROLES, ROLES_WITHOUT_QUEUE
-from transport.wire import (
+from transport.wire.messages import (
     FRAMES,
     MAX_ERROR_TEXT,
     VERSION,
@@ -32,6 +31,7 @@ from transport.wire import (
     TransactionEnded,
     Welcome,
 )
+from transport.wire.protocol import ALWAYS, FROM_CLIENT, RECEIVING_ROLES, ROLES_WITHOUT_QUEUE
 
 BAD_NAMES = ["", "n" * 256, "a name", "a\nname", "\0" * 200, "é" * 128, "\u2028"]
 LONG = "\0" * 3900

@@ -13,7 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transport.errors import RemoteProtocolError
-from transport.frames import (
+from transport.shell.partial_frames import (
+    ALL_PROGRESS,
+    IN_TURN,
+    LEAST_PARTIAL_BYTES,
+    LEAST_PROGRESS,
+    LOOK_SECONDS,
+    MOST_PARTIAL_BYTES,
+    SMALL_SHARE,
+    PartialFrames,
+    PartialRoom,
+    partial_bytes_limit,
+)
+from transport.wire.frames import (
     CONTROL_FRAME_BYTES,
     FIRST_PARTIAL_BYTES,
     HEADER_OBJECT_BYTES,
@@ -27,20 +39,8 @@ from transport.frames import (
     FrameDecoder,
     RawFrame,
 )
-from transport.partial_frames import (
-    ALL_PROGRESS,
-    IN_TURN,
-    LEAST_PARTIAL_BYTES,
-    LEAST_PROGRESS,
-    LOOK_SECONDS,
-    MOST_PARTIAL_BYTES,
-    SMALL_SHARE,
-    PartialFrames,
-    PartialRoom,
-    partial_bytes_limit,
-)
-from transport.protocol import FROM_BROKER, FROM_CLIENT, WITH_BODY, Protocol, Side, State
-from transport.wire import FRAMES
+from transport.wire.messages import FRAMES
+from transport.wire.protocol import FROM_BROKER, FROM_CLIENT, WITH_BODY, Protocol, Side, State
 
 MIB = 2**20
 

@@ -13,9 +13,9 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
-from transport.frames import MAX_FRAME_BYTES
-from transport.partial_frames import IN_TURN, PartialRoom
-from transport.wire import Demand, Error, Request, Send, Sent, encode
+from transport.shell.partial_frames import IN_TURN, PartialRoom
+from transport.wire.frames import MAX_FRAME_BYTES
+from transport.wire.messages import Demand, Error, Request, Send, Sent, encode
 
 MIB = 2**20
 ROLES: dict[str, tuple[str, str | None, dict[str, Any]]] = {

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from transport import wire
 from transport.errors import (
     BrokerError,
     InvalidNameError,
@@ -15,8 +14,9 @@ from transport.errors import (
     UnknownRoleError,
     UnsupportedVersionError,
 )
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
-from transport.protocol import (
+from transport.wire import messages as wire
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.wire.protocol import (
     ALWAYS,
     FROM_BROKER,
     FROM_CLIENT,

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from actors import MessageBatch
-from actors.messages import Mark
-from actors.queue_actor import QueueActor
-from transport.broker_connection import BrokerConnection
-from transport.frames import SHARED_BUFFER_BYTES
-from transport.turns import TURN_WORK
-from transport.under_way import MAX_UNDER_WAY
-from transport.wire import Ack, Deliver, Demand, Extend, Request, Send, Sent, encode
+from actors.queue.queue_actor import QueueActor
+from actors.queue.vocabulary.commands import Mark
+from transport.broker.broker_connection import BrokerConnection
+from transport.broker.under_way import MAX_UNDER_WAY
+from transport.shell.turns import TURN_WORK
+from transport.wire.frames import SHARED_BUFFER_BYTES
+from transport.wire.messages import Ack, Deliver, Demand, Extend, Request, Send, Sent, encode
 
 pytestmark = pytest.mark.event_loop
 

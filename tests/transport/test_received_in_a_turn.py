@@ -13,17 +13,17 @@ import pytest
 
 from streams.testkit import settle
 from tests.transport.test_connection import Bench, run
-from transport.frames import (
+from transport.shell.partial_frames import IN_TURN, PartialFrames, PartialRoom
+from transport.shell.turns import CROWD_EVERY, TURN_WORK, Turns
+from transport.wire.frames import (
     FIRST_PARTIAL_BYTES,
     HEADER_OBJECT_BYTES,
     MAX_FRAME_BYTES,
     MOST_RECEIVED_BYTES,
     SCARCE_BYTES,
 )
-from transport.partial_frames import IN_TURN, PartialFrames, PartialRoom
-from transport.turns import CROWD_EVERY, TURN_WORK, Turns
-from transport.wire import FRAMES, Error, Ping, Send, encode
-from transport.work import RECEIVED_BYTES_A_UNIT
+from transport.wire.messages import FRAMES, Error, Ping, Send, encode
+from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 READS = 32
 """How often libuv reads a socket in one turn."""

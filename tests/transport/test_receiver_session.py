@@ -19,10 +19,10 @@ from streams import (
     WatermarkRequestStrategy,
     ZeroRequestStrategy,
 )
-from transport.delivery import DeliveredBatch, Delivery
+from transport.clients.delivery import DeliveredBatch, Delivery
+from transport.clients.receiver_session import ReceiverSession
 from transport.errors import RemoteProtocolError, TransportError
-from transport.receiver_session import ReceiverSession
-from transport.wire import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request, encode
+from transport.wire.messages import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request, encode
 
 
 class Session(ReceiverSession):

@@ -15,9 +15,8 @@ from streams import Sink, Source
 from streams.testkit import TestSink, TestSource
 from transport import Backoff, Confirmation, Delivery, LocalProtocolError, Receiver, RemoteProtocolError, Sender
 from transport.errors import ConfirmedLostError, QueueFullError
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.timing import Timed
-from transport.wire import (
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.messages import (
     Ack,
     Cancel,
     Deliver,
@@ -33,6 +32,7 @@ from transport.wire import (
     decode,
     encode,
 )
+from transport.wire.timing import Timed
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 FULL = "the queue is full at 3 messages"

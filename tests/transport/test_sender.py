@@ -23,12 +23,11 @@ from transport import (
     Sender,
     SendSummary,
 )
-from transport.client import BrokerLink
+from transport.clients.link import BrokerLink
+from transport.clients.sender_stage import MAX_UNSENT_BYTES
 from transport.errors import InvalidNameError, QueueFullError
-from transport.frames import FrameDecoder
-from transport.sender_stage import MAX_UNSENT_BYTES
-from transport.timing import Timed
-from transport.wire import (
+from transport.wire.frames import FrameDecoder
+from transport.wire.messages import (
     VERSION,
     Ack,
     Command,
@@ -44,6 +43,7 @@ from transport.wire import (
     decode,
     encode,
 )
+from transport.wire.timing import Timed
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20

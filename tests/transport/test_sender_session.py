@@ -11,12 +11,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from actors.batch import Message, MessageBatch
 from actors.errors import BatchError
+from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
+from transport.clients.sender_session import OPEN_WHILE_UNCONFIRMED, Confirmation, SenderSession
 from transport.errors import ConfirmedLostError, LocalProtocolError, MessageTooLargeError, RemoteProtocolError
-from transport.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
-from transport.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
-from transport.sender_session import OPEN_WHILE_UNCONFIRMED, Confirmation, SenderSession
-from transport.timing import Timed, Timing
-from transport.wire import Send, Sent, encode
+from transport.wire.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.wire.messages import Send, Sent, encode
+from transport.wire.timing import Timed, Timing
 
 FULL = "the queue is full"
 

@@ -12,7 +12,8 @@ import pytest
 from actors import EnlistedStage
 from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
-from transport.client import Backoff
+from transport.clients.backoff import Backoff
+from transport.clients.stage_client import StageClient
 from transport.errors import (
     DemandTimeoutError,
     InvalidNameError,
@@ -20,10 +21,9 @@ from transport.errors import (
     QueueFullError,
     StageLostError,
 )
-from transport.frames import MAX_BODY_BYTES
-from transport.stage_client import StageClient
-from transport.tokens import TokenNotCheckedWarning
-from transport.wire import Demand, Error, Frame, Hello, Ping, Pong, Send, Sent
+from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Pong, Send, Sent
+from transport.wire.tokens import TokenNotCheckedWarning
 
 NO_PATIENCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=0.0)
 """One more attempt, at once."""
@@ -219,7 +219,7 @@ def test_a_message_that_fits_no_frame_is_refused_before_anything_is_sent(play: P
 
 def test_no_more_is_kept_unconfirmed_than_the_bound(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     one = numbered(0, 10)
-    monkeypatch.setattr("transport.stage_client.MAX_UNCONFIRMED_BYTES", 2 * one.nbytes)
+    monkeypatch.setattr("transport.clients.stage_client.MAX_UNCONFIRMED_BYTES", 2 * one.nbytes)
     together = threading.Event()
 
     def script(peer: Peer) -> None:

@@ -19,9 +19,9 @@ from actors import QueueSettings
 from actors.storage import Storage
 from journal import OsFiles
 from transport import Broker, BrokerConfig, LocalProtocolError
-from transport.address import Address
 from transport.cli.app import app
 from transport.cli.broker import VERB
+from transport.wire.address import Address
 
 FREE = ("--send-address", "127.0.0.1:0", "--receive-address", "127.0.0.1:0")
 HERE: dict[str, Any] = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}

@@ -11,11 +11,10 @@ import pytest
 
 from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
-from transport.client import Backoff
-from transport.subscription_client import Reservation, SubscriptionClient, SubscriptionState
-from transport.subscription_connection import FETCH_WINDOW_BYTES, FETCH_WINDOW_MESSAGES
-from transport.tokens import TokenNotCheckedWarning
-from transport.wire import (
+from transport.clients.backoff import Backoff
+from transport.clients.subscription_client import Reservation, SubscriptionClient, SubscriptionState
+from transport.clients.subscription_connection import FETCH_WINDOW_BYTES, FETCH_WINDOW_MESSAGES
+from transport.wire.messages import (
     VERSION,
     Commit,
     Committed,
@@ -32,6 +31,7 @@ from transport.wire import (
     Reserved,
     Welcome,
 )
+from transport.wire.tokens import TokenNotCheckedWarning
 
 PREFIX = bytes(range(8))
 

@@ -15,7 +15,7 @@ from streams import Flow, Running, Sink, Source, SourceQueue
 from streams.testkit import settle
 from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
-from transport.tcp_flow import TcpWriter
+from transport.tcp.flow import TcpWriter
 
 pytestmark = pytest.mark.event_loop
 

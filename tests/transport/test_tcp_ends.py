@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from streams import Flow, Materialization, Publisher, Running, Sink, Source, StreamClosedError, Subscriber, Subscription
-from transport import tcp_flow
 from transport.errors import ConnectionLostError
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
-from transport.tcp_flow import TcpWriter
+from transport.tcp import flow as tcp_flow
+from transport.tcp.flow import TcpWriter
 
 pytestmark = pytest.mark.event_loop
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.queue_state.settings import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.settings import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from transport.errors import LocalProtocolError, RemoteProtocolError
-from transport.timing import MAX_DELAY_MS, MAX_TTL_MS, NO_TIMING, Timed, Timing
+from transport.wire.timing import MAX_DELAY_MS, MAX_TTL_MS, NO_TIMING, Timed, Timing
 
 TWELVE_HOURS = 12 * 3600
 YEAR = 366 * 24 * 3600

@@ -10,11 +10,20 @@ import pytest
 from actors import EnlistedStage
 from tests.transport.scripted_peers import AT_ONCE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
-from transport.client import Backoff
+from transport.clients.backoff import Backoff
+from transport.clients.transaction_client import TransactionClient
 from transport.errors import InvalidNameError
-from transport.tokens import TokenNotCheckedWarning
-from transport.transaction_client import TransactionClient
-from transport.wire import AbortTransaction, CommitTransaction, Enlist, Error, Hello, Ping, Pong, TransactionEnded
+from transport.wire.messages import (
+    AbortTransaction,
+    CommitTransaction,
+    Enlist,
+    Error,
+    Hello,
+    Ping,
+    Pong,
+    TransactionEnded,
+)
+from transport.wire.tokens import TokenNotCheckedWarning
 
 Play = Callable[..., TransactionClient]
 STAGES = [EnlistedStage("a", "0-0", 5), EnlistedStage("b", "0-0", 2)]
@@ -96,7 +105,7 @@ def test_thousands_of_stages_arrive_in_order(play: Play) -> None:
 
 
 def test_more_stages_than_the_limit_are_refused_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transport.transaction_client.MAX_ENLISTED", 1)
+    monkeypatch.setattr("transport.clients.transaction_client.MAX_ENLISTED", 1)
     client = TransactionClient(unused_address(), writer="w", version=0)
     with pytest.raises(LocalProtocolError, match="2 stages exceed the 1"):
         client.commit(STAGES)

@@ -20,9 +20,9 @@ from transport import (
     StageLostError,
     TransactionClient,
 )
-from transport.administration import Administration
-from transport.client import Backoff
-from transport.wire import Ack, Deliver, Demand, Error, Request, Send, Sent
+from transport.clients.administration import Administration
+from transport.clients.backoff import Backoff
+from transport.wire.messages import Ack, Deliver, Demand, Error, Request, Send, Sent
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=20.0)
 MIB = 1 << 20

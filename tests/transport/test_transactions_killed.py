@@ -11,9 +11,9 @@ import pytest
 
 from tests.transport.programs import DEADLINE, BrokerProcess
 from transport import EnlistedStage, MessageBatch, StageClient, TransactionClient
-from transport.administration import Facts
-from transport.client import Backoff
-from transport.wire import VERSION, CommitTransaction, Enlist, Hello, encode
+from transport.clients.administration import Facts
+from transport.clients.backoff import Backoff
+from transport.wire.messages import VERSION, CommitTransaction, Enlist, Hello, encode
 
 QUICK = Backoff(minimum=0.01, maximum=0.1, give_up_after=DEADLINE)
 WRITER = "w"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.turns import CROWD, CROWD_EVERY, LEAST, SHARE, TURN_WORK, Turns
+from transport.shell.turns import CROWD, CROWD_EVERY, LEAST, SHARE, TURN_WORK, Turns
 
 
 class CountedLoop:

@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.under_way import MARK_EVERY, MAX_UNDER_WAY, UnderWay
+from transport.broker.under_way import MARK_EVERY, MAX_UNDER_WAY, UnderWay
 
 
 @given(st.lists(st.integers(1, 250) | st.just(0), max_size=400))

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
-from transport import wire
 from transport.errors import UnreadError
-from transport.unsent import (
+from transport.shell.unsent import (
     COUNTED_BYTES,
     LEAST_UNSENT_BYTES,
     MOST_UNSENT_BYTES,
@@ -23,6 +22,7 @@ from transport.unsent import (
     UnsentTotal,
     unsent_bytes_limit,
 )
+from transport.wire import messages as wire
 
 MIB = 2**20
 

@@ -36,10 +36,11 @@ from streams.testkit.verification import (
 from streams.testkit.verification.cost import is_quick
 from streams.testkit.verification.manual_subscriber import ManualSubscriber
 from streams.testkit.verification.whitebox import WhiteboxStage
-from transport import Backoff, Broker, BrokerConfig, Confirmation, Delivery, Receiver, Sender, tcp_flow
-from transport.address import Address
-from transport.sender_stage import FIRST_REQUEST
+from transport import Backoff, Broker, BrokerConfig, Confirmation, Delivery, Receiver, Sender
+from transport.clients.sender_stage import FIRST_REQUEST
 from transport.tcp import Binding, IncomingConnection, bind, outgoing_connection
+from transport.tcp import flow as tcp_flow
+from transport.wire.address import Address
 
 SILENCE = 0.01
 """Real seconds for which nothing may come: many turns of the loop, and the way through a socket of this machine and back."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transport.version import DISTRIBUTION, installed_version
+from transport.wire.version import DISTRIBUTION, installed_version
 
 PYPROJECT = Path(__file__).resolve().parent.parent.parent / "pyproject.toml"
 

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.config import BrokerConfig
-from transport.memory import (
+from transport.broker.memory import (
     THRESHOLDS,
     collect_rarely,
     kept_bytes,
@@ -23,7 +22,7 @@ from transport.memory import (
     release_memory,
     resident_bytes,
 )
-from transport.watermarks import (
+from transport.broker.watermarks import (
     DISK_LIFT,
     MEMORY_LIFT,
     WATERMARK_INTERVAL,
@@ -32,6 +31,7 @@ from transport.watermarks import (
     Watermarks,
     free_bytes,
 )
+from transport.config.config import BrokerConfig
 
 MIB = 2**20
 DIRECTORY = Path("data")

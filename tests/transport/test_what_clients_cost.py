@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from actors.batch import MessageBatch
-from transport.connection import FLUSH_BYTES, FrameConnection
-from transport.frames import SHARED_BUFFER_BYTES
-from transport.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
-from transport.turns import SHARE, TURN_WORK
-from transport.under_way import MAX_UNDER_WAY
-from transport.wire import (
+from transport.broker.under_way import MAX_UNDER_WAY
+from transport.shell.connection import FLUSH_BYTES, FrameConnection
+from transport.shell.turns import SHARE, TURN_WORK
+from transport.wire.frames import SHARED_BUFFER_BYTES
+from transport.wire.messages import (
     VERSION,
     AbortTransaction,
     Ack,
@@ -39,6 +38,7 @@ from transport.wire import (
     Send,
     encode,
 )
+from transport.wire.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
 
 HIGH = 16 * 1024
 """Bytes above which this socket does not keep up: less than asyncio's would be, so that a few thousand answers are enough."""

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import ID_BYTES, Message, MessageBatch
-from transport import wire
 from transport.errors import InvalidNameError, RemoteProtocolError
-from transport.field_checks import MAX_INTEGER, MAX_RANGES_PER_FRAME
-from transport.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
-from transport.names import MAX_NAME_BYTES, check_name
-from transport.wire import (
+from transport.wire import messages as wire
+from transport.wire.field_checks import MAX_INTEGER, MAX_RANGES_PER_FRAME
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.wire.messages import (
     Ack,
     Cancel,
     Deliver,
@@ -30,6 +29,7 @@ from transport.wire import (
     encode,
     split_ranges,
 )
+from transport.wire.names import MAX_NAME_BYTES, check_name
 
 NUMBERS = {
     wire.Hello: 1,

@@ -12,7 +12,7 @@ from transport.cli._run import run
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from transport.administration import Administration, Facts
+    from transport.clients.administration import Administration, Facts
 
 PIPED_WIDTH = 250
 """Columns of a table that goes into a pipe or file, where no terminal sets any: no row is folded or cut."""
@@ -30,7 +30,7 @@ def administer(
     """Run ``talk`` with a connection to the broker at ``address``, then exit."""
 
     async def main() -> int:
-        from transport.administration import Administration  # noqa: PLC0415 - not needed for --help
+        from transport.clients.administration import Administration  # noqa: PLC0415 - not needed for --help
 
         async with Administration(address, connect_timeout=connect_timeout) as administration:
             await talk(administration)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from actors.batch import MessageBatch
+from transport.clients.sender_batches import DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
 from transport.errors import TransportError
-from transport.frames import MAX_BODY_BYTES
-from transport.sender_batches import DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
+from transport.wire.frames import MAX_BODY_BYTES
 
 MAX_LINE_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES
 """The largest message that fits a frame."""

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from transport.address import parse_address
 from transport.errors import TransportError
-from transport.names import check_name
+from transport.wire.address import parse_address
+from transport.wire.names import check_name
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
 

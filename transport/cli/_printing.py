@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from streams import Materialization, Publisher, Running, Sink, Source
 from transport.cli._blocking import Output
-from transport.delivery import DeliveredBatch
-from transport.receiver import Receiver
-from transport.receiver_stage import BatchStage
-from transport.wire import Frame, Welcome
+from transport.clients.delivery import DeliveredBatch
+from transport.clients.receiver import Receiver
+from transport.clients.receiver_stage import BatchStage
+from transport.wire.messages import Frame, Welcome
 
 
 class WatchedStage(BatchStage):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transport.cli._run import EXIT_USAGE, tell
-from transport.settings import (
+from transport.config.settings import (
     CONFIG_VARIABLE,
     FLAG,
     MEMORY,
@@ -23,7 +23,7 @@ from transport.settings import (
 )
 
 if TYPE_CHECKING:
-    from transport.settings_sources import Resolved
+    from transport.config.settings_sources import Resolved
 
 EPILOG = (
     "Every option can also stand in the settings file or the environment, as PENSTOCK_ and its name in capitals: "
@@ -133,8 +133,8 @@ def _annotation(option: Option, flag: str, default: str, panel: str | None) -> A
 
 
 def _resolve(verb: str, config: Path | None, queue: list[str] | None, **given: str | bool | None) -> Resolved:
-    from transport.settings_file import SettingsError, read_settings_file  # noqa: PLC0415 - not needed for --help
-    from transport.settings_sources import resolve  # noqa: PLC0415
+    from transport.config.settings_file import SettingsError, read_settings_file  # noqa: PLC0415 - not needed for --help
+    from transport.config.settings_sources import resolve  # noqa: PLC0415
 
     if config is None and (named := os.environ.get(CONFIG_VARIABLE)):
         config = Path(named)

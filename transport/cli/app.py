@@ -8,7 +8,7 @@ import typer
 
 from transport.cli import broker, config, journal, queue, receive, send, stats, subscription, transaction
 from transport.cli._settings import EPILOG
-from transport.version import installed_version
+from transport.wire.version import installed_version
 
 PROGRAM = "penstock"
 

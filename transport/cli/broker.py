@@ -13,8 +13,8 @@ from transport.cli._settings import settings_command
 from transport.errors import TransportError
 
 if TYPE_CHECKING:
-    from transport.config import BrokerConfig
-    from transport.settings_sources import Resolved
+    from transport.config.config import BrokerConfig
+    from transport.config.settings_sources import Resolved
 
 VERB = "broker"
 
@@ -32,9 +32,9 @@ broker = settings_command(VERB, _broker)
 
 
 async def _serve(config: BrokerConfig) -> int:
-    from transport.broker import Broker  # noqa: PLC0415 - not needed for --help
-    from transport.descriptors import raise_soft_limit  # noqa: PLC0415
-    from transport.memory import collect_rarely  # noqa: PLC0415
+    from transport.broker.broker import Broker  # noqa: PLC0415 - not needed for --help
+    from transport.broker.descriptors import raise_soft_limit  # noqa: PLC0415
+    from transport.broker.memory import collect_rarely  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.

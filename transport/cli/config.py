@@ -10,10 +10,10 @@ import typer
 from transport.cli._admin import show as show_table
 from transport.cli._run import tell
 from transport.cli._settings import EPILOG, settings_command
-from transport.settings import ENVIRONMENT_PREFIX, OPTIONS
+from transport.config.settings import ENVIRONMENT_PREFIX, OPTIONS
 
 if TYPE_CHECKING:
-    from transport.settings_sources import InForce, Resolved
+    from transport.config.settings_sources import InForce, Resolved
 
 VERB = "config show"
 
@@ -28,7 +28,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of
 
 def _show(settings: Resolved, as_json: bool) -> None:
     """Print every setting in force and where it is from; takes the options of `penstock broker`, and starts nothing."""
-    from transport.settings_sources import closest  # noqa: PLC0415 - not needed for --help
+    from transport.config.settings_sources import closest  # noqa: PLC0415 - not needed for --help
 
     if as_json:
         typer.echo(json.dumps({setting.key: _facts(setting) for setting in settings.in_force}, indent=2))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import Column, administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress
 from transport.cli._run import EXIT_USAGE, tell
 from transport.cli._settings import REQUIRED, queue_settings_command
 from transport.errors import BrokerError, LocalProtocolError
+from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.administration import Administration
+    from transport.clients.administration import Administration
 
 app = typer.Typer(no_args_is_help=True, help="Declare, list, empty and delete queues.")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.address import DEFAULT_RECEIVE_ADDRESS
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueOption, ReceiveAddress
 from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 
 if TYPE_CHECKING:
     from transport.cli._printing import Printer
@@ -45,8 +45,8 @@ async def _receive(
     queue: str, address: str, count: int | None, idle_exit: float | None, max_in_flight: int, connect_timeout: float
 ) -> int:
     from transport.cli._printing import Printer  # noqa: PLC0415 - not needed for --help
-    from transport.client import Backoff  # noqa: PLC0415
-    from transport.receiver import Receiver  # noqa: PLC0415
+    from transport.clients.backoff import Backoff  # noqa: PLC0415
+    from transport.clients.receiver import Receiver  # noqa: PLC0415
 
     receiver = Receiver(
         address,

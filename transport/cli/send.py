@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._input import STDIN, LineInput, Window
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueOption, SendAddress
 from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
 from transport.errors import TransportError
+from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
     from transport.cli._progress import SendProgress
-    from transport.sender_session import Confirmation
+    from transport.clients.sender_session import Confirmation
 
 VERB = "send"
 
@@ -55,8 +55,8 @@ def send(
 
 async def _send(queue: str, files: list[str], address: str, connect_timeout: float) -> int:
     from streams import Sink, Source  # noqa: PLC0415 - not needed for --help
-    from transport.client import Backoff  # noqa: PLC0415
-    from transport.sender import Sender  # noqa: PLC0415
+    from transport.clients.backoff import Backoff  # noqa: PLC0415
+    from transport.clients.sender import Sender  # noqa: PLC0415
 
     window = Window()
     lines = LineInput(files, window)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import Column, administer, console, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress
+from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.administration import Administration, Facts
+    from transport.clients.administration import Administration, Facts
 
 QUEUE_COLUMNS: list[Column] = [
     ("name", "queue"),

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress, name
+from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.administration import Administration, Facts
+    from transport.clients.administration import Administration, Facts
 
 US_PER_SECOND = 1_000_000
 COLUMNS = (

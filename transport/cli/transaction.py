@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.address import DEFAULT_SEND_ADDRESS
 from transport.cli._admin import administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress, name
+from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.administration import Administration
+    from transport.clients.administration import Administration
 
 app = typer.Typer(no_args_is_help=True, help="See and discard what writers have staged.")
 

@@ -1,0 +1,158 @@
+"""Browsing: what a queue stores, by number, read without changing anything.
+
+A browse is answered in steps, each small enough for one turn of the loop. What is acknowledged between two steps is left out of the
+second, and a reader that takes its time holds nothing of the queue but the step it was given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.errors import InvalidRequestError
+from actors.queue.state.entry_table import stored_entry
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.events import ReservedRange
+from actors.queue.vocabulary.replies import FetchedMessages
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entry import Entry
+    from actors.queue.structures.ranges import Range
+
+BROWSE_MESSAGES = 32_768
+"""Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""
+BROWSE_BYTES = 2**20
+"""Bytes of the batches of one step, at which no further one is read: what a reader's actor has in memory, with one batch more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """One step of a browse.
+
+    Attributes:
+        ranges: what is stored, ascending; a message's position is its number.
+        end: every number below has been looked at, so the next step begins here.
+        after: the number of the event that must be durable before any of it is seen outside.
+    """
+
+    ranges: tuple[FetchedMessages, ...]
+    end: int
+    after: int
+
+
+def lowest_stored(core: QueueCore) -> int:
+    """The number of the oldest message that is stored; the next one's where none is."""
+    return _next_shown(_hidden(core), 0)
+
+
+def browse(core: QueueCore, start: int, stop: int) -> Browsed:
+    """The first of the stored messages ``start`` <= n < ``stop``; see ``QueueState.browse``."""
+    if start > stop:
+        raise InvalidRequestError(f"messages {start} to {stop} are asked for, which is backwards")
+    log, hidden = core.log, _hidden(core)
+    limit = min(stop, log.next_sequence)
+    found: list[tuple[Entry, MessageBatch, list[Range]]] = []
+    after, size, left = core.barrier, 0, BROWSE_MESSAGES
+    first = position = end = _next_shown(hidden, start)
+    while position < limit and size < BROWSE_BYTES and left > 0:
+        entry = stored_entry(log.table, position)
+        # Read before anything else is asked of the entry: what it knows comes with its messages.
+        batch = entry.batch
+        after = max(after, entry.event)
+        size += entry.size
+        end = min(limit, entry.stop, position + left)
+        left -= end - position
+        found.append((entry, batch, _shown(hidden, position, end)))
+        position = _next_shown(hidden, end)
+    if not found:
+        return Browsed((), stop, after)
+    history = _history(core, first, end)
+    ranges = tuple(
+        FetchedMessages(low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed)
+        for entry, batch, parts in found
+        for low, high, deliveries, replayed in _split(parts, history)
+    )
+    return Browsed(ranges, stop if position >= limit else position, after)
+
+
+def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:
+    """Sets of the numbers that are not shown: what is gone, and what is staged until the queue has acted on its commit."""
+    return core.log.acknowledged, core.staged.numbers
+
+
+def _next_shown(hidden: tuple[RangeSet, ...], position: int) -> int:
+    """The lowest number from ``position`` on that is in none of the sets."""
+    while True:
+        reached = position
+        for numbers in hidden:
+            reached = numbers.reach(reached)
+        if reached == position:
+            return position
+        position = reached
+
+
+def _shown(hidden: tuple[RangeSet, ...], start: int, stop: int) -> list[Range]:
+    """The parts of a range that are in none of the sets."""
+    parts = [(start, stop)]
+    for numbers in hidden:
+        parts = [gap for part in parts for gap in numbers.gaps(*part)]
+    return parts
+
+
+def _part(entry: Entry, batch: MessageBatch, start: int, stop: int) -> MessageBatch:
+    """The messages ``start`` <= n < ``stop`` of an entry whose messages are ``batch``."""
+    if (start, stop) == (entry.first, entry.stop):
+        return batch
+    return batch.slice(start - entry.first, stop - entry.first)
+
+
+def _history(core: QueueCore, start: int, stop: int) -> list[ReservedRange]:
+    """What is known of deliveries in a range, ascending: of what is held, is reserved, or came back to a queue that counts.
+
+    Costs as much as there are receivers and pieces of ledgers, which is why a step asks once for all that it has.
+    """
+    known = [
+        ReservedRange(max(start, low), min(stop, high), deliveries, replayed)
+        for ledger in core.log.ledgers.values()
+        for _, low, high, deliveries, replayed in ledger.segments(ledger.base, ledger.high)
+        if low < stop and start < high
+    ]
+    for receiver in core.receivers.values():
+        span = receiver.held.first_from(start) if receiver.in_flight else None
+        while span is not None and span.start < stop:
+            low, high = max(start, span.start), min(stop, span.stop)
+            known.append(ReservedRange(low, high, span.deliveries, span.replayed))
+            span = receiver.held.first_from(span.stop)
+    if core.log.returns:
+        known.sort()
+        held = RangeSet((low, high) for low, high, _, _ in known)
+        for part, failures in core.log.returns.within(start, stop):
+            known += [ReservedRange(low, high, failures, True) for low, high in held.gaps(*part)]
+    known.sort()
+    return known
+
+
+def _split(parts: Iterable[Range], history: list[ReservedRange]) -> Iterator[ReservedRange]:
+    """Ascending ``parts``, each in pieces with one history; what ``history`` does not know has none."""
+    index = 0
+    for start, stop in parts:
+        position = start
+        while index < len(history) and history[index].stop <= position:
+            index += 1
+        following = index
+        while position < stop:
+            known = history[following] if following < len(history) else None
+            if known is None or known.start >= stop:
+                yield ReservedRange(position, stop, 0, False)
+                break
+            if position < known.start:
+                yield ReservedRange(position, known.start, 0, False)
+                position = known.start
+            end = min(stop, known.stop)
+            yield known._replace(start=position, stop=end)
+            position = end
+            following += 1

@@ -1,0 +1,60 @@
+"""Both ends of a dead letter's way: the queue that takes it, and the answer to the queue that it comes from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.leaving import hand_over, hand_over_span
+from actors.queue.operations.sending import microseconds
+from actors.queue.vocabulary.effects import DeadLettersStored
+from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.settings import TIMER_BUDGET
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
+    from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.events import Origin
+
+
+def store_dead_letters(core: QueueCore, batch: MessageBatch, origin: Origin, now: float, wall_us: int) -> None:
+    """Store what another queue could not get rid of; see ``QueueState.store_dead_letters``."""
+    log = core.log
+    first = log.next_sequence
+    ttl = core.settings.ttl
+    core.note_time(now, wall_us)
+    # It is a part of what the other queue stores, and outlives that here.
+    batch = batch.compact()
+    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=None if ttl is None else microseconds(ttl), origin=origin))
+    core.ready.add(log.next_sequence, len(batch))
+    if ttl is not None:
+        core.ttl_below = log.next_sequence
+    core.effects.append(DeadLettersStored(origin, core.last_event))
+    dispatch(core, now)
+
+
+def dead_letters_stored(core: QueueCore, ranges: tuple[Range, ...], now: float) -> None:
+    """The dead-letter queue has these messages; see ``QueueState.dead_letters_stored``."""
+    core.log.apply(MessagesMoved(ranges))
+    for start, stop in ranges:
+        core.limbo.drop(start, stop)
+    hand_over(core, now)
+    core.grant()
+    # What is expired at the head may have waited for these to leave.
+    dispatch(core, now)
+
+
+def hand_over_again(core: QueueCore, now: float) -> None:
+    """Hand over what was not answered for in time, if it is still here, and what waits since the start."""
+    hand_over(core, now)
+    for _ in range(TIMER_BUDGET):
+        span = core.limbo.sent.pop_due(now)
+        if span is None:
+            return
+        parts = core.log.acknowledged.gaps(span.start, span.stop)
+        for start, stop in parts:
+            hand_over_span(core, span.part(start, stop), now)
+        if parts != [(span.start, span.stop)]:
+            hand_over(core, now)
+            core.grant()

@@ -1,0 +1,152 @@
+"""Messages that are ready meet consumers that wait: in turns, each in proportion to its demand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue.operations.expiring import drop_expired, next_ready
+from actors.queue.state.consumers import Reservation
+from actors.queue.state.leases import Receiver
+from actors.queue.vocabulary.effects import Deliver, Reserved
+from actors.queue.vocabulary.events import MessagesReserved, ReservedRange
+from actors.queue.vocabulary.settings import DISPATCH_BUDGET
+
+if TYPE_CHECKING:
+    from actors.queue.state.core import QueueCore
+
+
+def dispatch(core: QueueCore, now: float) -> None:
+    """Deliver what can be, within the budget; ``core.unfinished_at`` says that there is more to do.
+
+    In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
+    as nothing is ready, and the next begins with who comes after: nobody is always first.
+    """
+    if core.unfinished_at is not None:
+        return
+    ready, ring, effects = core.ready, core.ring, core.effects
+    limit = len(effects) + DISPATCH_BUDGET
+    drop_expired(core, now)
+    while ready.messages and ring.waiting and core.unfinished_at is None:
+        available, total = ready.messages, ring.total
+        for _ in range(len(ring.waiting)):
+            consumer = ring.next()
+            # At most its demand either way: what is ready is shared out only where it does not suffice.
+            share = -(-available * consumer.demand // total) if available < total else consumer.demand
+            if isinstance(consumer, Receiver):
+                deliver(core, consumer, share, limit, now)
+                if consumer.demand > 0 and consumer.byte_credit > 0:
+                    ring.join(consumer)
+            elif isinstance(consumer, Reservation) and not reserve(core, consumer, share, now):
+                ring.join(consumer)
+            if len(effects) >= limit:
+                if ready.messages and ring.waiting:
+                    core.unfinished_at = now
+                return
+            if not ready.messages or core.unfinished_at is not None:
+                return
+        if ready.messages == available:
+            # What is ready is not for those who wait, or waits itself for what comes before it.
+            return
+
+
+def resume(core: QueueCore, now: float) -> None:
+    """Go on with a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
+    core.unfinished_at = None
+    dispatch(core, now)
+
+
+def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: float) -> None:
+    """Deliver up to ``share`` messages, within the receiver's byte demand and until there are ``limit`` effects."""
+    ready, effects = core.ready, core.effects
+    deadline = now + core.settings.visibility_timeout
+    while share > 0 and receiver.byte_credit > 0 and len(effects) < limit:
+        span = next_ready(core, now)
+        if span is None:
+            return
+        entry, start = span.entry, span.start
+        count = min(share, span.stop - start)
+        if count == entry.stop - entry.first:
+            batch = entry.batch
+            size = entry.size
+        else:
+            batch = entry.part(start, start + count)
+            size = batch.nbytes
+        if size > receiver.byte_credit:
+            fitting = batch.count_within(receiver.byte_credit)
+            if fitting < count:
+                count = fitting
+                batch = batch.slice(0, count)
+                size = batch.nbytes
+        span = ready.take(span, count)
+        span.deliveries += 1
+        core.leases.grant(receiver, span, deadline)
+        core.total_out += count
+        if span.deliveries > 1:
+            core.total_redelivered += count
+        share -= count
+        receiver.demand -= count
+        receiver.byte_credit -= size
+        after = max(entry.event, core.barrier)
+        effects.append(
+            Deliver(receiver.connection, start, batch, entry.enqueued_us, span.deliveries, span.replayed, after)
+        )
+
+
+def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -> bool:
+    """Reserve up to ``share`` messages and answer; False, and nothing done, if none is ready that it may have."""
+    ready, ledger = core.ready, reservation.ledger
+    room = reservation.bytes
+    ranges: list[ReservedRange] = []
+    while share > 0:
+        span = next_ready(core, now, ledger.min_sequence)
+        if span is None:
+            break
+        entry, start = span.entry, span.start
+        count = min(share, span.stop - start)
+        if reservation.below is not None:
+            count = min(count, reservation.below - start)
+            if count <= 0:
+                break
+        batch = entry.part(start, start + count)
+        size = batch.nbytes
+        if size > room:
+            # The count that demand lets through may lead beyond it by its last message; here only the very first may.
+            fitting = batch.count_within(room)
+            if fitting and batch.prefix_bytes(fitting) > room:
+                fitting -= 1
+            count = fitting or int(not ranges)
+            if not count:
+                break
+            size = batch.prefix_bytes(count)
+        span = ready.take(span, count)
+        add_range(ranges, ReservedRange(start, start + count, span.deliveries + 1, span.replayed))
+        core.total_out += count
+        if span.deliveries:
+            core.total_redelivered += count
+        share -= count
+        room -= size
+    if not ranges:
+        return False
+    core.commit(MessagesReserved(ledger.name, ledger.high, tuple(ranges)))
+    end_wait(core, reservation)
+    facts = core.facts(now, reservation.bytes - room)
+    core.effects.append(Reserved(reservation.connection, reservation.request, ledger.high, facts, core.barrier))
+    return True
+
+
+def add_range(ranges: list[ReservedRange], more: ReservedRange) -> None:
+    """Append a range, made one with the last where it goes on from it with the same history."""
+    if ranges and ranges[-1][1:] == (more.start, more.delivery_count, more.possibly_replayed):
+        ranges[-1] = ranges[-1]._replace(stop=more.stop)
+    else:
+        ranges.append(more)
+
+
+def end_wait(core: QueueCore, reservation: Reservation) -> None:
+    """Have a reservation wait no more; nothing happens to one that does not."""
+    core.ring.leave(reservation)
+    if reservation.deadline is not None:
+        core.reservation_deadlines.forget(reservation)
+    owner = core.owners.get(reservation.ledger.name)
+    if owner is not None and owner.waiting is reservation:
+        owner.waiting = None

@@ -1,0 +1,97 @@
+"""The way back of messages that were delivered and not acknowledged, ready again or worn out; and the way to the dead-letter queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.batch import OFFSET_BYTES
+from actors.queue.operations.dead_letter_headers import packed_facts, with_facts
+from actors.queue.vocabulary.effects import EXPIRED, MAX_RECEIVES, DeadLetter
+from actors.queue.vocabulary.events import MessagesReturned
+from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entry import Span
+
+MAP_BYTES = 3 + OFFSET_BYTES
+"""What headers take beside themselves: a map around them, and an offset."""
+
+
+def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0, failed: bool = True) -> None:
+    """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
+
+    What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
+    it said anything: that may be what the message did to it.
+    """
+    if not spans:
+        return
+    counts = core.settings.max_receives is not None
+    if failed:
+        for span in spans:
+            span.failures += 1
+        if counts:
+            remember(core, [(span.start, span.stop, span.failures) for span in spans])
+    for span in spans:
+        span.replayed = True
+        if counts and core.settings.worn_out(span.failures):
+            core.limbo.add(span)
+        elif delay > 0:
+            core.ready.delay(span, now + delay)
+        else:
+            core.ready.put_back(span)
+    if counts:
+        hand_over(core, now)
+
+
+def remember(core: QueueCore, returns: list[tuple[int, int, int]]) -> None:
+    """Have it survive a restart how often ranges have failed."""
+    joined: list[tuple[int, int, int]] = []
+    for start, stop, failures in sorted(returns):
+        if joined and joined[-1][1:] == (start, failures):
+            joined[-1] = (joined[-1][0], stop, failures)
+        else:
+            joined.append((start, stop, failures))
+    core.commit(MessagesReturned(tuple(joined)))
+
+
+def hand_over(core: QueueCore, now: float) -> None:
+    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way."""
+    while (span := core.limbo.next_to_send()) is not None:
+        hand_over_span(core, span, now)
+
+
+def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
+    """Ask for a span, which is in no structure, to be stored in the dead-letter queue, and wait for the answer.
+
+    Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
+    """
+    reason = MAX_RECEIVES if core.settings.worn_out(span.failures) else EXPIRED
+    entry = span.entry
+    batch = entry.part(span.start, span.stop)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)
+    count = _fitting(batch, len(facts) + MAP_BYTES)
+    if count < len(batch):
+        core.limbo.add(span.part(span.start + count, span.stop))
+        span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
+    core.limbo.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
+    core.effects.append(
+        DeadLetter(
+            core.settings.dead_letter_queue,
+            span.start,
+            with_facts(batch, facts),
+            ((span.start, span.stop),),
+            reason,
+            max(entry.event, core.barrier),
+        )
+    )
+
+
+def _fitting(batch: MessageBatch, more: int) -> int:
+    """How many of the first messages make a batch that fits a frame with so many bytes more on each; one in any case."""
+    most = DEAD_LETTER_PART_BYTES
+    count = min(batch.count_within(most), most // more)
+    if count > 1 and batch.prefix_bytes(count) > most:
+        count -= 1
+    return max(1, count)

@@ -1,0 +1,195 @@
+"""The operations of receivers: demand, acknowledgement, return, extension, departure."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from actors.errors import InvalidRequestError, QueueLimitError
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.exclusive import join_ring, pass_on, waits_in_line
+from actors.queue.operations.leaving import give_back
+from actors.queue.state.leases import Receiver
+from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
+from actors.queue.vocabulary.effects import Refuse
+from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
+from actors.queue.vocabulary.settings import (
+    MAX_DELAYED,
+    MAX_EXPIRED_RANGES,
+    MAX_VISIBILITY_SECONDS,
+    PURGE_BUDGET,
+    TIMER_BUDGET,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entry import Span
+    from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.effects import Connection
+
+
+def attach_receiver(core: QueueCore, connection: Connection) -> bool:
+    """Make a receiver known; returns whether it has to wait in line."""
+    if connection in core.receivers:
+        raise InvalidRequestError("this connection is attached as a receiver already")
+    receiver = core.receivers[connection] = Receiver(connection)
+    return waits_in_line(core, receiver)
+
+
+def receive(core: QueueCore, connection: Connection, messages: int, size: int, now: float) -> None:
+    """Add to a receiver's demand; see ``QueueState.receive``."""
+    if messages < 0 or size < 0:
+        raise InvalidRequestError(f"{messages} messages and {size} bytes are requested; neither may be negative")
+    receiver = core.receiver(connection)
+    receiver.byte_credit += size
+    core.ring.want_more(receiver, messages)
+    if join_ring(core, receiver):
+        dispatch(core, now)
+
+
+def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
+    """Remove messages for good; see ``QueueState.acknowledge``."""
+    receiver = core.receiver(connection)
+    ranges = checked_ranges(pairs)
+    if len(ranges) == 1 and core.leases.take_exactly(receiver, *ranges[0]):
+        core.commit(MessagesAcknowledged((ranges[0],)))
+        core.grant()
+        return
+    core.leases.check(receiver, ranges)
+    done: list[Range] = []
+    for start, stop in ranges:
+        held = [(span.start, span.stop) for span in core.leases.take(receiver, start, stop)]
+        done += held
+        for lost in _late(receiver, start, stop, held):
+            done += core.ready.remove(*lost)
+    if done:
+        core.commit(MessagesAcknowledged(merged(sorted(done))))
+        core.grant()
+
+
+def negative_acknowledge(
+    core: QueueCore,
+    connection: Connection,
+    pairs: Sequence[tuple[int, int]],
+    delay: float,
+    now: float,
+    failed: bool = True,
+) -> None:
+    """Give messages back; see ``QueueState.negative_acknowledge``."""
+    _check_seconds("a delay", delay)
+    receiver = core.receiver(connection)
+    ranges = checked_ranges(pairs)
+    core.leases.check(receiver, ranges)
+    if delay > 0 and len(core.ready.delayed) + len(ranges) > MAX_DELAYED:
+        raise QueueLimitError(
+            "MAX_DELAYED", MAX_DELAYED, "return fewer messages, more of them together, or with no delay"
+        )
+    returned: list[Span] = []
+    for start, stop in ranges:
+        held = core.leases.take(receiver, start, stop)
+        returned += held
+        _late(receiver, start, stop, [(span.start, span.stop) for span in held])
+    give_back(core, returned, now, delay, failed)
+    dispatch(core, now)
+
+
+def extend(
+    core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float
+) -> None:
+    """Move deadlines; see ``QueueState.extend``."""
+    _check_seconds("an extension", seconds)
+    receiver = core.receiver(connection)
+    # To ask for time twice is no answer too many: a client may have asked again before the first one has left.
+    ranges = merged(checked_ranges(pairs))
+    core.leases.check(receiver, ranges)
+    for start, stop in ranges:
+        for span in core.leases.take(receiver, start, stop):
+            core.leases.grant(receiver, span, now + seconds)
+
+
+def cancel_demand(core: QueueCore, connection: Connection) -> None:
+    """Deliver nothing more; what the receiver holds it keeps."""
+    receiver = core.receiver(connection)
+    core.ring.leave(receiver)
+    receiver.demand = 0
+    receiver.byte_credit = min(0, receiver.byte_credit)
+
+
+def detach_receiver(core: QueueCore, connection: Connection, now: float, failed: bool = True) -> None:
+    """Forget a receiver, if it is one; what it holds is ready again at once, in its old place."""
+    receiver = core.receivers.pop(connection, None)
+    if receiver is None:
+        return
+    core.ring.leave(receiver)
+    give_back(core, core.leases.take_all(receiver), now, failed=failed)
+    pass_on(core)
+    dispatch(core, now)
+
+
+def expire_leases(core: QueueCore, now: float) -> None:
+    """Make receivable again what was held too long; a receiver that has too much on its conscience is let go."""
+    excessive: list[Receiver] = []
+    returned: list[Span] = []
+    for _ in range(TIMER_BUDGET):
+        expired = core.leases.expire(now)
+        if expired is None:
+            break
+        receiver, span = expired
+        returned.append(span)
+        if len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
+            excessive.append(receiver)
+    give_back(core, returned, now)
+    for receiver in excessive:
+        if receiver.connection in core.receivers:
+            detach_receiver(core, receiver.connection, now)
+            error = QueueLimitError(
+                "MAX_EXPIRED_RANGES", MAX_EXPIRED_RANGES, "acknowledge or return deliveries before they expire"
+            )
+            core.effects.append(Refuse(receiver.connection, error.code, str(error), None, close=True))
+
+
+def end_delays(core: QueueCore, now: float) -> None:
+    """Make receivable what was sent or returned with a delay that is over."""
+    for _ in range(TIMER_BUDGET):
+        span = core.ready.release_due(now)
+        if span is None:
+            return
+        core.log.delay_ended(span.entry.first)
+
+
+def purge_step(core: QueueCore, below: int) -> int:
+    """Drop the first of what is ready or delayed with numbers less than ``below``; returns how many messages, 0 if there are none.
+
+    A backlog may be a million ranges, or one range of a million batches: each step is bounded by the batches that it touches.
+    """
+    ranges: list[Range] = []
+    left = PURGE_BUDGET
+    while left > 0 and (found := core.ready.oldest(below)) is not None:
+        start, stop = found
+        for extent in islice(core.log.table.extents(start, stop), left):
+            left -= 1
+            end = min(stop, extent.stop)
+        stop = end if left == 0 else stop
+        core.ready.drop(start, stop)
+        ranges.append((start, stop))
+    if ranges:
+        core.commit(QueuePurged(merged(ranges)))
+        core.grant()
+    return sum(stop - start for start, stop in ranges)
+
+
+def _late(receiver: Receiver, start: int, stop: int, held: Sequence[Range]) -> list[Range]:
+    """Count the answers of a range that are for deliveries lost before; returns which they are."""
+    if not receiver.expired:
+        return []
+    rest = RangeSet([(start, stop)])
+    for part in held:
+        rest.remove(*part)
+    return [lost for part in rest for lost in receiver.expired.take(*part)]
+
+
+def _check_seconds(what: str, seconds: float) -> None:
+    if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(f"{what} of {seconds} s is not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")

@@ -1,0 +1,328 @@
+"""The operations of senders: attach, ask for room, send."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from actors.errors import (
+    InvalidRequestError,
+    QueueError,
+    QueueLimitError,
+    SequenceGapError,
+    TransactionCommittedError,
+)
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.state.consumers import Sender
+from actors.queue.state.incoming import Incoming, groups, joined
+from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.vocabulary.effects import Confirm, Dropped, Refuse, Supersede
+from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+    from actors.queue.state.core import QueueCore
+    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.stages import StageKey
+
+    Producers: TypeAlias = tuple[tuple[str, int], ...]
+
+
+def attach_sender(core: QueueCore, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
+    """Make a sender known; see ``QueueState.attach_sender``."""
+    if connection in core.senders:
+        raise InvalidRequestError("this connection is attached as a sender already")
+    last: int | None = None
+    if producer is not None:
+        older = core.sender_of.get(producer)
+        if older is not None:
+            detach_sender(core, older.connection)
+            core.effects.append(Supersede(older.connection))
+        last = core.log.last_number(producer)
+    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=temporary)
+    if producer is not None:
+        core.sender_of[producer] = sender
+    return last
+
+
+def request_capacity(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
+    """Want more room; see ``QueueState.request_capacity``."""
+    if messages < 0 or size < 0:
+        raise InvalidRequestError(
+            f"room for {messages} messages and {size} bytes is asked for; neither may be negative"
+        )
+    sender = _sender(core, connection)
+    sender.capacity.request(sender.permits, messages, size)
+    core.grant()
+
+
+def accept(
+    core: QueueCore,
+    connection: Connection,
+    client_sequence: int,
+    batch: MessageBatch,
+    delay: float | None,
+    ttl: float | None,
+) -> Incoming:
+    """Take a batch in, to be stored by the next ``store``; see ``QueueState.accept``."""
+    sender = _sender(core, connection)
+    stage = sender.stage
+    if stage is not None:
+        _check_stage_open(core, stage, delay, ttl)
+    delay_us, ttl_us = _timing(core.settings, delay, ttl)
+    expected = sender.expected
+    behind = expected is not None and client_sequence > expected
+    if behind and not sender.rejecting:
+        assert expected is not None
+        raise SequenceGapError(expected, client_sequence)
+    count, size = len(batch), batch.nbytes
+    known = 0 if expected is None or behind else min(expected - client_sequence, count)
+    rejected: str | None = None
+    if stage is not None and known < count:
+        delayed = core.delayed_batches() if delay_us else None
+        core.staged.check_room(stage, count - known, size + core.log.table.overhead, delayed)
+    elif known < count and (delay_us or core.rejects):
+        rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
+        rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
+    sender.capacity.use(sender.permits, batch, count)
+    up_to = client_sequence + count
+    stored = 0
+    if known < count:
+        sender.rejecting = rejected is not None
+        if rejected is None:
+            stored = count - known
+            sender.expected = up_to
+            core.incoming_delayed += bool(delay_us)
+            if stage is None:
+                core.incoming_messages += stored
+                core.incoming_bytes += size + core.log.table.overhead
+            else:
+                core.staged.accepted(stage, stored, size + core.log.table.overhead)
+        else:
+            core.total_rejected += count
+            if not behind:
+                sender.expected = client_sequence
+    item = Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected)
+    core.incoming.append(item)
+    return item
+
+
+def store(core: QueueCore, now: float, wall_us: int) -> None:
+    """Store what was accepted, confirm it, and deliver; see ``QueueState.store``."""
+    incoming = core.incoming
+    if not incoming:
+        return
+    core.incoming = []
+    core.incoming_messages = core.incoming_bytes = core.incoming_delayed = 0
+    if core.staged.incoming_messages:
+        core.staged.clear_incoming()
+        incoming = _without_committed(core, incoming)
+    core.note_time(now, wall_us)
+    core.capacity.pass_time(now)
+    first = core.log.next_sequence
+    refused = _store_groups(core, [item for item in incoming if item.new], now, wall_us)
+    gone: set[Sender] = set()
+    for item in incoming:
+        if refused and item.sender in refused:
+            lost, error = refused[item.sender]
+            if item is lost:
+                gone.add(item.sender)
+            if item.sender in gone:
+                # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
+                core.effects.append(Dropped(item.sender.connection, error))
+                continue
+        # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
+        number = None if item.known or item.rejected is not None else first
+        core.effects.append(Confirm(item.sender.connection, item.up_to, number, item.rejected, core.last_event))
+        first += item.new
+        if item.rejected is not None and item.sender.stage is not None:
+            refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
+    for sender, (_, error) in refused.items():
+        refuse_sender(core, sender, error, now)
+    dispatch(core, now)
+    core.grant()
+
+
+def microseconds(seconds: float) -> int:
+    """A time as events have it, not made nothing by rounding."""
+    return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
+
+
+def _store_groups(
+    core: QueueCore, incoming: list[Incoming], now: float, wall_us: int
+) -> dict[Sender, tuple[Incoming, QueueError]]:
+    """Store what was accepted; returns the senders of which something cannot be, with the first of it and why.
+
+    What else such a sender sent is not stored either: its numbers would have a gap.
+    """
+    refused: dict[Sender, tuple[Incoming, QueueError]] = {}
+    for group in groups(incoming):
+        kept = [item for item in group if item.sender not in refused] if refused else group
+        if not kept:
+            continue
+        try:
+            _store_group(core, kept, now, wall_us)
+        except QueueError as error:
+            for item in kept:
+                refused.setdefault(item.sender, (item, error))
+    return refused
+
+
+def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: int) -> None:
+    log = core.log
+    if len(group) == 1:
+        sender = group[0].sender
+        named: Producers = () if sender.producer is None else ((sender.producer, group[0].up_to),)
+        known, passing = ((), named) if sender.temporary else (named, ())
+    else:
+        known, passing = _producers(group)
+    delay_us, ttl_us = group[0].delay_us, group[0].ttl_us
+    first = log.next_sequence
+    stage = group[0].sender.stage
+    before = log.staged_bytes
+    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, None, stage, passing))
+    count = log.next_sequence - first
+    if stage is not None:
+        numbers = first, log.next_sequence
+        core.staged.added(stage, log.stages[stage], numbers, log.staged_bytes - before, bool(delay_us))
+        core.ready.add_staged(log.next_sequence, count)
+    elif delay_us:
+        core.ready.add_delayed(log.next_sequence, count, now + delay_us / US_PER_SECOND)
+    else:
+        core.ready.add(log.next_sequence, count)
+    if ttl_us is not None:
+        core.ttl_below = log.next_sequence
+
+
+def _producers(group: list[Incoming]) -> tuple[Producers, Producers]:
+    """The producers of a group with the number after the last message of each, those whose name was made up for one run apart."""
+    known: dict[str, int] = {}
+    passing: dict[str, int] = {}
+    for item in group:
+        if (producer := item.sender.producer) is not None:
+            (passing if item.sender.temporary else known)[producer] = item.up_to
+    return tuple(known.items()), tuple(passing.items())
+
+
+def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:
+    """Raise the QueueError for which nothing, or not this, can be staged."""
+    if core.versions.covers(stage.writer, stage.version):
+        core.depend_on(core.versions.last_event)
+        raise TransactionCommittedError(stage.writer, stage.version)
+    if delay is not None or ttl is not None:
+        raise InvalidRequestError(
+            "a message that is staged has no delay or time to live of its own: declare the queue with them"
+        )
+
+
+def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incoming]:
+    """What was accepted, of which that is not stored whose version was committed since: it is confirmed as rejected."""
+    kept: list[Incoming] = []
+    for item in incoming:
+        stage = item.sender.stage
+        if stage is not None and item.new and core.versions.covers(stage.writer, stage.version):
+            core.depend_on(core.versions.last_event)
+            text = str(TransactionCommittedError(stage.writer, stage.version))
+            kept.append(item._replace(new=0, rejected=text))
+        else:
+            kept.append(item)
+    return kept
+
+
+def _timing(settings: QueueSettings, delay: float | None, ttl: float | None) -> tuple[int, int | None]:
+    """Delay and time to live of a batch, as the queue declares them where the sender does not say; microseconds."""
+    if delay is None:
+        delay = settings.delay
+    elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(f"a delay of {delay} s is not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")
+    if ttl is None:
+        ttl = settings.ttl
+    elif not 0 < ttl <= MAX_TTL_SECONDS:
+        raise InvalidRequestError(f"a time to live of {ttl} s is not above 0 and at most {MAX_TTL_SECONDS:.0f} s")
+    elif settings.ttl is not None:
+        ttl = min(ttl, settings.ttl)
+    return microseconds(delay), None if ttl is None else microseconds(ttl)
+
+
+def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) -> str | None:
+    """Why a queue that rejects what it has no room for does not store a batch; None where it does.
+
+    Raises:
+        QueueLimitError: there is no room for its delay, and the queue does not reject.
+    """
+    if delayed and not known and core.delayed_batches() >= MAX_DELAYED:
+        # Its sender could not be made to wait: what it was granted it was granted before anybody knew of a delay.
+        error = QueueLimitError(
+            "MAX_DELAYED", MAX_DELAYED, "send delayed messages in larger batches, or once earlier delays are over"
+        )
+        if not core.rejects:
+            raise error
+        return str(error)
+    if not core.rejects or known:
+        # Half a batch is not left behind: the beginning of this one was stored while there was room for all of it.
+        return None
+    if core.paused is not None:
+        return f"queue {core.name!r} takes nothing now: {core.paused}"
+    return _no_room(core, count, size + core.log.table.overhead)
+
+
+def _no_room(core: QueueCore, count: int, size: int) -> str | None:
+    """Why a batch does not fit; None where it does. ``size`` is with its overhead."""
+    settings, log = core.settings, core.log
+    for amount, what, stored, name, most, advised in (
+        (
+            count,
+            "messages",
+            log.stored_messages + core.incoming_messages,
+            "max_messages",
+            settings.max_messages,
+            "max_batch_messages",
+        ),
+        (
+            size,
+            "bytes",
+            log.stored_bytes + core.incoming_bytes,
+            "max_bytes",
+            settings.max_bytes,
+            "max_batch_bytes",
+        ),
+    ):
+        with_overhead = " with its overhead" if what == "bytes" else ""
+        if amount > most:
+            return (
+                f"a batch of {amount} {what}{with_overhead} is larger than queue {core.name!r} may hold, {name} {most}: "
+                f"send smaller batches ({advised})"
+            )
+        if stored + amount > most:
+            return (
+                f"queue {core.name!r} is full: {stored} of {name} {most} {what} are stored, "
+                f"and a batch of {amount}{with_overhead} does not fit"
+            )
+    return None
+
+
+def detach_sender(core: QueueCore, connection: Connection) -> None:
+    """Forget a sender, if it is one; others get its permits."""
+    sender = core.senders.pop(connection, None)
+    if sender is not None:
+        if sender.producer is not None:
+            del core.sender_of[sender.producer]
+        sender.capacity.give_back(sender.permits)
+        core.grant()
+
+
+def refuse_sender(core: QueueCore, sender: Sender, error: QueueError, now: float) -> None:
+    """Let a sender go, one of a stage among them, and say why."""
+    if core.senders.get(sender.connection) is not sender:
+        return
+    core.staged.detached(sender, now)
+    detach_sender(core, sender.connection)
+    core.effects.append(Refuse(sender.connection, error.code, str(error), None, error.close, core.last_event))
+
+
+def _sender(core: QueueCore, connection: Connection) -> Sender:
+    try:
+        return core.senders[connection]
+    except KeyError:
+        raise InvalidRequestError("this connection is not attached as a sender: attach it first") from None

@@ -1,0 +1,162 @@
+"""The operations of transactions on one queue: stage, publish, discard.
+
+What is staged has its numbers and is stored like any other message, and nobody can receive it. A commit is applied to the logs of all
+queues at once (``transactions.apply_commit``), and each queue then acts on it: its messages are ready from there on, in their old place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actors.errors import (
+    InvalidRequestError,
+    QueueLimitError,
+    StageDiscardedError,
+    TransactionCommittedError,
+)
+from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.sending import detach_sender, refuse_sender
+from actors.queue.state.consumers import Sender
+from actors.queue.state.entry_table import spans_of, stored_entry
+from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.vocabulary.effects import Supersede
+from actors.queue.vocabulary.events import StagesDiscarded
+from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.stage import Stage
+    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.stages import StageKey
+
+MAX_VERSION = 2**63 - 1
+"""The largest version: what a signed number of eight bytes holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageFacts:
+    """A stage as its sender finds it: how many messages it holds, and whether its version is committed already."""
+
+    messages: int
+    committed: bool
+
+
+def check_stage(key: StageKey) -> None:
+    """Raise InvalidRequestError for a writer, a version or a stage that cannot be."""
+    for what, name in (("writer", key.writer), ("stage", key.name)):
+        if len(name) > MAX_STAGE_NAME:
+            raise InvalidRequestError(f"the name of a {what} has {len(name)} characters; {MAX_STAGE_NAME} are allowed")
+    if not key.writer:
+        raise InvalidRequestError("a transaction's writer has a name")
+    if not 0 <= key.version <= MAX_VERSION:
+        raise InvalidRequestError(f"version {key.version} of a writer is not between 0 and {MAX_VERSION}")
+
+
+def attach_stage(core: QueueCore, connection: Connection, key: StageKey, now: float) -> StageFacts:
+    """Make a sender known that stages; see ``QueueState.attach_stage``."""
+    check_stage(key)
+    if connection in core.senders:
+        raise InvalidRequestError("this connection is attached as a sender already")
+    stages, staged = core.log.stages, core.staged
+    if key not in stages and len(stages) >= MAX_STAGES:
+        raise QueueLimitError("MAX_STAGES", MAX_STAGES, "commit or abort what is staged, or write fewer partitions")
+    older = staged.senders.get(key)
+    if older is not None:
+        detach_stage(core, older.connection, now)
+        core.effects.append(Supersede(older.connection))
+    messages = stages[key].messages if key in stages else 0
+    sender = core.senders[connection] = Sender(connection, None, messages, staged.capacity, key)
+    staged.attached(sender, key)
+    committed = core.versions.covers(key.writer, key.version)
+    if committed:
+        core.depend_on(core.versions.last_event)
+    return StageFacts(messages, committed)
+
+
+def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
+    """Forget a sender, if it is one; what it staged stays for a while."""
+    sender = core.senders.get(connection)
+    if sender is not None:
+        core.staged.detached(sender, now)
+        detach_sender(core, connection)
+
+
+def end_stages(
+    core: QueueCore, published: Iterable[StageKey], discarded: Iterable[StageKey], after: int, now: float
+) -> None:
+    """Act on a commit; see ``QueueState.end_stages``."""
+    core.depend_on(after)
+    for key in discarded:
+        core.staged.take(key)
+    for key in published:
+        stage = core.staged.take(key)
+        if stage is not None:
+            _make_ready(core, stage, now)
+    winners = frozenset(published)
+    for key, sender in list(core.staged.senders.items()):
+        if key not in winners and core.versions.covers(key.writer, key.version):
+            refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
+    dispatch(core, now)
+    core.grant()
+
+
+def discard_transaction(core: QueueCore, writer: str, version: int, now: float) -> int:
+    """Drop all that a transaction has staged; see ``QueueState.discard_transaction``."""
+    discarded = discard(core, [key for key in core.log.stages if key[:2] == (writer, version)])
+    for key, sender in list(core.staged.senders.items()):
+        if key[:2] == (writer, version):
+            # What it would send on from is no more.
+            refuse_sender(core, sender, StageDiscardedError(core.name, key.name), now)
+    return discarded
+
+
+def discard(core: QueueCore, keys: Iterable[StageKey]) -> int:
+    """Drop stages, those of them that there are and that are not committed; returns how many messages."""
+    stages = core.log.stages
+    there = tuple(key for key in keys if key in stages)
+    if not there:
+        return 0
+    messages = sum(stages[key].messages for key in there)
+    core.commit(StagesDiscarded(there, core.log.next_sequence))
+    for key in there:
+        core.staged.take(key)
+    core.grant()
+    return messages
+
+
+def end_absences(core: QueueCore, now: float) -> None:
+    """Drop the stages whose sender has been away too long."""
+    given_up: list[StageKey] = []
+    for _ in range(TIMER_BUDGET):
+        key = core.staged.pop_given_up(now)
+        if key is None:
+            break
+        given_up.append(key)
+    if given_up:
+        discard(core, given_up)
+
+
+def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
+    for start, stop in stage.ranges:
+        core.ready.publish(start, stop)
+    for first, (stop, due_us) in stage.delayed.items():
+        due = core.clocks.due(first, due_us)
+        if due > now + core.settings.delay:
+            due = min(due, _due_as_stored(core, first, due_us))
+        if due <= now:
+            core.log.delay_ended(first)
+            continue
+        for part in core.ready.carve(first, stop):
+            for span in spans_of(core.log.table, *part):
+                core.ready.delay(span, due)
+
+
+def _due_as_stored(core: QueueCore, first: int, due_us: int) -> float:
+    """When a batch's delay is over by its age: its time of day says too much if that was set back over a restart."""
+    entry = stored_entry(core.log.table, first)
+    if not entry.known:
+        core.log.table.load(entry)
+    return (core.clocks.instant_us(first, entry.enqueued_us) + due_us - entry.enqueued_us) / US_PER_SECOND

@@ -1,0 +1,419 @@
+"""The queue actor: dispatches messages to the pure ``QueueState`` and carries out the effects it asks for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pykka
+
+from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
+from actors.queue.operations.subscribing import Opening
+from actors.queue.queue_output import QueueOutput
+from actors.queue.vocabulary import commands, replies
+from actors.runtime.later_reply import LaterReply
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.supervision import Supervision
+
+if TYPE_CHECKING:
+    from actors.queue.queue_state import QueueState
+    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.statistics import QueueStatistics
+    from actors.runtime._loop_timer import TimerHandle
+    from actors.runtime._loop_watch import Watch
+    from actors.storage import Storage
+
+QUEUE_INBOX = 4_194_304
+"""Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
+their permits, a million by default, and what receivers answer by what they hold."""
+US_PER_SECOND = 1_000_000
+
+logger = logging.getLogger("penstock.queue")
+
+
+class _Tick:
+    """To itself: the state's next deadline has come."""
+
+    __slots__ = ()
+
+
+class _Store:
+    """To itself: store what was accepted meanwhile."""
+
+    __slots__ = ()
+
+
+class _Durable:
+    """To itself: more of what happened is durable."""
+
+    __slots__ = ()
+
+
+class _Purge:
+    """To itself: go on with a purge of what was there when it began."""
+
+    __slots__ = ("below", "messages", "reply")
+
+    def __init__(self, reply: LaterReply, below: int) -> None:
+        self.reply = reply
+        self.below = below
+        self.messages = 0
+
+
+_TICK, _STORE, _DURABLE = _Tick(), _Store(), _Durable()
+
+
+class QueueActor(LoopActor):
+    """One queue. What it is told and what it tells is in ``actors.queue.vocabulary``.
+
+    A connection is the ref that its messages carry; it is watched, and detached when its actor stops, or when its inbox
+    is full. The state survives a failing handler: what was in flight is ready again, and the connections, which
+    cannot know what became of their messages, are told to end.
+
+    What leaves it waits in a gate for the events it depends on to be durable, so nobody acts on what a crash could undo.
+
+    Args:
+        state: the queue's state; the actor's own from now on.
+        wall_clock: seconds since the epoch, for enqueue times. Deadlines are on the loop's clock.
+        storage: where the state's events are made durable; None for a queue in memory.
+        find_queue: the queue with a name, made if need be, for dead letters.
+    """
+
+    supervision = Supervision.RESTART
+    max_inbox: ClassVar[int] = QUEUE_INBOX
+
+    def __init__(
+        self,
+        state: QueueState,
+        wall_clock: Callable[[], float] = time.time,
+        storage: Storage | None = None,
+        find_queue: Callable[[str], commands.Ref] | None = None,
+    ) -> None:
+        super().__init__()
+        self._state = state
+        self._wall_clock = wall_clock
+        self._storage = storage
+        self._output = QueueOutput(
+            self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
+        )
+        self._timer: TimerHandle | None = None
+        self._watches: dict[Connection, Watch] = {}
+
+    def on_start(self) -> None:
+        """What was recovered may have something due."""
+        self._carry_out()
+
+    def on_receive(self, message: Any) -> Any:
+        """Handle one ``QueueMessage``; the return value is the reply to an ask.
+
+        Raises:
+            QueueError: to an ask that carries no connection.
+            TypeError: a message of another kind.
+        """
+        kind = type(message)
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            raise TypeError(
+                f"a queue actor does not handle {kind.__name__}; actors.queue.vocabulary.commands has what it does"
+            )
+        try:
+            if kind is not commands.SendMessages and self._state.storing and kind is not commands.Mark:
+                # What was accepted comes first: no other command may see the queue without it.
+                self._store()
+            try:
+                reply = handler(self, message)
+                if kind is commands.SendMessages:
+                    # Accepting asks for nothing: what comes of it comes when it is stored.
+                    return reply
+            except QueueError as error:
+                connection = getattr(message, "connection", None)
+                if connection is None:
+                    raise
+                reply = replies.Refused(error.code, str(error), getattr(message, "request", None), error.close)
+                # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
+                if self._state.storing:
+                    self._store()
+                self._carry_out()
+                self._output.tell(connection, reply, self._state.last_event)
+            self._carry_out()
+        except QueueGoneError:
+            # It was deleted, and is about to hear of it: that is no failure. Its connections are told as it stops.
+            self.stop()
+            if self.asked:
+                raise
+            return None
+        return reply
+
+    def on_restart(self, failure: BaseException) -> None:
+        """Let go of every connection and take back what they held; the failure may have left either half done."""
+        if isinstance(failure, StorageError) and self._storage is not None and self._storage.failure is not None:
+            # The broker has been told, and is about to end; whatever was half done is told to nobody.
+            self.stop()
+        self._timer = None
+        self._output.clear(failure)
+        # Of those who browse the state knows nothing.
+        connections = dict.fromkeys((*self._state.reset(self.loop.time()), *self._watches))
+        for watch in self._watches.values():
+            watch.cancel()
+        self._watches.clear()
+        refused = replies.Refused(
+            "internal-error", f"the queue failed on {type(failure).__name__} and went on: connect again"
+        )
+        for connection in connections:
+            self._output.tell(connection, refused)
+        # Those who could not be told are detached already.
+        self._output.ended.clear()
+        self._carry_out()
+
+    def on_stop(self) -> None:
+        """Tell the connections that the queue is gone."""
+        self._end(f"{self} stopped before its answer was durable", replies.QueueDeleted())
+
+    def on_failure(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Too many restarts: connections and whoever asked are told, so that they do not wait for ever."""
+        refused = replies.Refused("internal-error", "the queue failed for good, with what it held")
+        self._end(f"{self} failed for good on {type(error).__name__}", refused)
+
+    def _end(self, why: str, last: replies.QueueReply) -> None:
+        """Whoever asked gets ``why``, and each connection ``last``; then nothing leads back here, and what was held is free at once."""
+        self._output.clear(pykka.ActorDeadError(why))
+        for connection in self._watches:
+            self._output.tell(connection, last)
+        self._watches.clear()
+        self._output.end()
+        self._state.end()
+
+    # --- carrying out
+
+    def _carry_out(self) -> None:
+        """Do what the state asks for, until it asks for nothing: each connection found dead makes more of it."""
+        state, output = self._state, self._output
+        while True:
+            for effect in state.take_effects():
+                output.carry_out(effect)
+            if not output.ended:
+                break
+            connection = output.ended.pop()
+            # One that has stopped is about to be detached by its own last word, or its watch: only that says what has failed.
+            if connection.is_alive() or connection not in self._watches:
+                self._detach(connection)
+        deadline = state.next_deadline()
+        if deadline is not None and (self._timer is None or deadline < self._timer.when):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self.schedule_at(deadline, _TICK)
+
+    def _reply(self, connection: commands.Ref, reply: replies.QueueReply) -> LaterReply:
+        """Tell a connection, and answer it where it asked, once what the command did is durable."""
+        return self._output.reply(connection, reply, self._state.last_event)
+
+    # --- connections
+
+    def _watch(self, connection: commands.Ref) -> None:
+        if connection not in self._watches:
+            self._watches[connection] = self.watch(connection, lambda _failure: self._connection_ended(connection))
+
+    def _unwatch(self, connection: Connection) -> None:
+        watch = self._watches.pop(connection, None)
+        if watch is not None:
+            watch.cancel()
+
+    def _connection_ended(self, connection: commands.Ref) -> None:
+        self._detach(connection)
+        self._carry_out()
+
+    def _detach(self, connection: commands.Ref, failed: bool = True) -> None:
+        self._unwatch(connection)
+        self._state.detach(connection, self.loop.time(), failed)
+
+    # --- handlers: senders
+
+    def _attach_sender(self, message: commands.AttachSender) -> LaterReply:
+        if message.stage is None:
+            attached = replies.SenderAttached(
+                self._state.attach_sender(message.connection, message.producer, message.temporary)
+            )
+        else:
+            facts = self._state.attach_stage(message.connection, message.stage, self.loop.time())
+            attached = replies.SenderAttached(facts.messages or None, facts.committed)
+        self._watch(message.connection)
+        return self._reply(message.connection, attached)
+
+    def _request_capacity(self, message: commands.RequestCapacity) -> None:
+        self._state.request_capacity(message.connection, message.messages, message.bytes)
+
+    def _send(self, message: commands.SendMessages) -> LaterReply | None:
+        """Accept a batch; what arrives together with it is stored together with it."""
+        fresh = not self._state.storing
+        self._state.accept(
+            message.connection, message.client_sequence, message.batch, delay=message.delay, ttl=message.ttl
+        )
+        if fresh:
+            self.actor_ref.tell(_STORE)
+        return self._output.asked_to_send(self.asked)
+
+    def _store(self, _message: _Store | None = None) -> None:
+        self._state.store(self.loop.time(), self._wall_us())
+
+    def _wall_us(self) -> int:
+        # The wire has no times before 1970, whatever the clock was set to.
+        return max(0, int(self._wall_clock() * US_PER_SECOND))
+
+    def _store_dead_letters(self, message: commands.StoreDeadLetters) -> None:
+        self._output.dead_letters_from(message.origin, message.source)
+        try:
+            self._state.store_dead_letters(message.batch, message.origin, self.loop.time(), self._wall_us())
+        except DiskBehindError as error:
+            # They are still where they were, and come again.
+            logger.warning("dead letters for %s wait: %s", self._state.name, error)
+
+    def _dead_letters_moved(self, message: commands.DeadLettersMoved) -> None:
+        self._state.dead_letters_stored(message.ranges, self.loop.time())
+
+    def _pause(self, message: commands.PauseSenders) -> None:
+        self._state.pause_senders(message.reason)
+
+    # --- handlers: transactions
+
+    def _end_stages(self, message: commands.EndStages) -> None:
+        self._state.end_stages(message.published, message.discarded, message.after, self.loop.time())
+
+    def _discard_transaction(self, message: commands.DiscardTransaction) -> LaterReply:
+        discarded = self._state.discard_transaction(message.writer, message.version, self.loop.time())
+        return self._output.answer_later(LaterReply(), discarded, self._state.last_event)
+
+    # --- handlers: receivers
+
+    def _attach_receiver(self, message: commands.AttachReceiver) -> LaterReply:
+        waiting = self._state.attach_receiver(message.connection)
+        self._watch(message.connection)
+        return self._reply(message.connection, replies.ReceiverAttached(waiting))
+
+    def _receive(self, message: commands.ReceiveMessages) -> None:
+        self._state.receive(message.connection, message.messages, message.bytes, self.loop.time())
+
+    def _delete(self, message: commands.DeleteMessages) -> None:
+        self._state.acknowledge(message.connection, message.ranges)
+
+    def _return(self, message: commands.ReturnMessages) -> None:
+        now = self.loop.time()
+        self._state.negative_acknowledge(message.connection, message.ranges, message.delay, now, message.failed)
+
+    def _extend(self, message: commands.ExtendVisibility) -> None:
+        self._state.extend(message.connection, message.ranges, message.seconds, self.loop.time())
+
+    def _cancel_demand(self, message: commands.CancelDemand) -> None:
+        self._state.cancel_demand(message.connection)
+
+    def _detached(self, message: commands.Detach) -> None:
+        self._detach(message.connection, message.failed)
+
+    def _mark(self, message: commands.Mark) -> None:
+        self._output.tell(message.connection, replies.MarkReached(), self._state.last_event if message.answered else 0)
+
+    # --- handlers: subscriptions
+
+    def _open_subscription(self, message: commands.OpenSubscription) -> LaterReply:
+        facts = self._state.open_subscription(
+            message.connection,
+            message.name,
+            message.mode,
+            epoch=message.epoch,
+            starting=message.starting,
+            owner_timeout=message.owner_timeout,
+            opening=Opening(message.take_over, message.client, self.loop.time(), self._wall_us()),
+        )
+        self._watch(message.connection)
+        opened = replies.SubscriptionOpened(facts.epoch, facts.base, facts.high, facts.high_water)
+        return self._reply(message.connection, opened)
+
+    def _reserve(self, message: commands.ReserveMessages) -> None:
+        self._state.reserve(
+            message.connection,
+            message.request,
+            message.start,
+            messages=message.messages,
+            size=message.bytes,
+            wait=message.wait,
+            below=message.below,
+            now=self.loop.time(),
+        )
+
+    def _commit(self, message: commands.CommitReservation) -> LaterReply:
+        base = self._state.commit(message.connection, message.position)
+        return self._reply(message.connection, replies.ReservationCommitted(message.request, base))
+
+    def _fetch(self, message: commands.FetchReserved) -> LaterReply:
+        step = self._state.fetch(message.connection, message.start, message.stop).step()
+        answer = replies.FetchedRanges(message.request, step.ranges, step.rest)
+        return self._output.reply(message.connection, answer, step.after)
+
+    def _browse(self, message: commands.BrowseMessages) -> LaterReply:
+        browsed = self._state.browse(message.start, message.stop)
+        answer = replies.BrowsedMessages(message.request, browsed.ranges, browsed.end)
+        # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
+        return self._output.reply(message.connection, answer, browsed.after)
+
+    # --- handlers: the broker
+
+    def _release_subscription(self, message: commands.ReleaseSubscription) -> LaterReply:
+        released = self._state.release_subscription(message.name, self.loop.time(), delete=message.delete)
+        return self._output.answer_later(LaterReply(), released, self._state.last_event)
+
+    def _purge(self, _message: commands.PurgeQueue) -> LaterReply:
+        purge = _Purge(self._output.promise(), self._state.log.next_sequence)
+        self._purge_on(purge)
+        return purge.reply
+
+    def _purge_on(self, purge: _Purge) -> None:
+        """A step of it; others have their turn between two of them."""
+        purged = self._state.purge_step(purge.below)
+        purge.messages += purged
+        if purged:
+            self.schedule_at(self.loop.time(), purge)
+        else:
+            self._output.answer_later(purge.reply, purge.messages, self._state.last_event)
+
+    def _statistics(self, _message: commands.GetStatistics) -> QueueStatistics:
+        return self._state.statistics(self.loop.time())
+
+    def _durable(self, _message: _Durable) -> None:
+        self._output.release()
+
+    def _tick(self, _message: _Tick) -> None:
+        self._timer = None
+        self._state.tick(self.loop.time())
+
+
+_HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
+    commands.AttachSender: QueueActor._attach_sender,
+    commands.RequestCapacity: QueueActor._request_capacity,
+    commands.SendMessages: QueueActor._send,
+    commands.AttachReceiver: QueueActor._attach_receiver,
+    commands.ReceiveMessages: QueueActor._receive,
+    commands.DeleteMessages: QueueActor._delete,
+    commands.ReturnMessages: QueueActor._return,
+    commands.ExtendVisibility: QueueActor._extend,
+    commands.CancelDemand: QueueActor._cancel_demand,
+    commands.Detach: QueueActor._detached,
+    commands.Mark: QueueActor._mark,
+    commands.OpenSubscription: QueueActor._open_subscription,
+    commands.ReserveMessages: QueueActor._reserve,
+    commands.CommitReservation: QueueActor._commit,
+    commands.FetchReserved: QueueActor._fetch,
+    commands.BrowseMessages: QueueActor._browse,
+    commands.ReleaseSubscription: QueueActor._release_subscription,
+    commands.PurgeQueue: QueueActor._purge,
+    commands.GetStatistics: QueueActor._statistics,
+    commands.StoreDeadLetters: QueueActor._store_dead_letters,
+    commands.DeadLettersMoved: QueueActor._dead_letters_moved,
+    commands.EndStages: QueueActor._end_stages,
+    commands.DiscardTransaction: QueueActor._discard_transaction,
+    commands.PauseSenders: QueueActor._pause,
+    _Purge: QueueActor._purge_on,
+    _Tick: QueueActor._tick,
+    _Store: QueueActor._store,
+    _Durable: QueueActor._durable,
+}

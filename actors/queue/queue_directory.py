@@ -1,0 +1,318 @@
+"""The broker's queues by name: created on first use or declared, deleted on request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from actors.errors import InvalidRequestError, QueueError
+from actors.queue.queue_actor import US_PER_SECOND, QueueActor
+from actors.queue.queue_state import QueueState
+from actors.queue.state.log import QueueLog
+from actors.queue.transactions import TransactionDirectory
+from actors.queue.vocabulary.commands import PauseSenders
+from actors.queue.vocabulary.settings import (
+    DEFAULT_MAX_QUEUES,
+    DEFAULT_TRANSACTION_TIMEOUT,
+    QueueSettings,
+    dead_letter_settings,
+)
+from actors.runtime.loop_ref import LoopActorRef
+
+if TYPE_CHECKING:
+    from actors.storage import Storage, StoredQueue
+
+WallClock = Callable[[], float]
+
+
+logger = logging.getLogger("penstock.queue")
+
+
+class TooManyQueuesError(QueueError):
+    """The broker has as many queues as it may have."""
+
+    code = "limit-exceeded"
+
+    def __init__(self, name: str, limit: int) -> None:
+        super().__init__(
+            f"queue {name!r} would be number {limit + 1}; {limit} is the limit: delete one, or raise max_queues"
+        )
+        self.limit = limit
+
+
+class QueueExistsError(QueueError):
+    """A queue is declared that exists with other settings."""
+
+    code = "already-exists"
+
+
+class QueueNotFoundError(QueueError):
+    """A command names a queue that does not exist."""
+
+    code = "not-found"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no queue {name!r}")
+
+
+def _one_a_name(storage: Storage) -> list[StoredQueue]:
+    """What was recovered, but for queues whose name a later one has: their deletion was asked for, and is made good."""
+    latest = {stored.name: stored.number for stored in storage.queues}
+    for stored in storage.queues:
+        if latest[stored.name] != stored.number:
+            logger.warning(
+                "queue %s was declared again as number %d: number %d, which was deleted before that, is gone with its %d messages",
+                stored.name,
+                latest[stored.name],
+                stored.number,
+                stored.log.stored_messages,
+            )
+            storage.delete(stored.number)
+    return storage.queues
+
+
+class QueueDirectory:
+    """Every queue actor of a broker. Lives on the broker's loop; it is no actor, because nobody else changes it.
+
+    Args:
+        settings: what a queue gets that is not declared otherwise.
+        wall_clock: seconds since the epoch, for enqueue times.
+        max_queues: how many there can be.
+        storage: where the queues are durable, with those it recovered; None for queues in memory.
+        declared: queues that there shall be, with these settings, whatever settings recovered ones had.
+        transaction_timeout: seconds for which what is staged stays without a connection.
+
+    Attributes:
+        settings: what a queue gets that is not declared otherwise.
+        transactions: those over these queues.
+    """
+
+    def __init__(
+        self,
+        settings: QueueSettings,
+        wall_clock: WallClock,
+        max_queues: int = DEFAULT_MAX_QUEUES,
+        storage: Storage | None = None,
+        declared: Mapping[str, QueueSettings] | None = None,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+    ) -> None:
+        self.settings = settings
+        self.transactions = TransactionDirectory(self, storage)
+        self._transaction_timeout = transaction_timeout
+        self._wall_clock = wall_clock
+        self._max_queues = max_queues
+        self._storage = storage
+        self._queues: dict[str, LoopActorRef[QueueActor]] = {}
+        self._declared: dict[str, QueueSettings] = {}
+        self._numbers: dict[str, int] = {}
+        self._logs: dict[str, QueueLog] = {}
+        self._next_number = 0
+        self._pauses: dict[str, str] = {}
+        self._paused: str | None = None
+        if storage is not None:
+            storage.on_behind = self._storage_behind
+        declared = declared or {}
+        for stored in _one_a_name(storage) if storage is not None else ():
+            wanted = declared.get(stored.name, stored.settings)
+            if wanted is not None and wanted.dead_letter_queue == stored.name:
+                # Brokers of before took that from a settings file, and nobody could delete the queue without one that starts.
+                wanted = replace(wanted, dead_letter_queue=None)
+            if storage is not None and wanted != stored.settings:
+                storage.redeclare(stored.number, wanted)
+            if wanted is not None:
+                self._declared[stored.name] = wanted
+            self._numbers[stored.name] = stored.number
+            self._logs[stored.name] = stored.log
+            self._living(stored.name)
+        for name, wanted in declared.items():
+            # Those count, and are made even so: whoever declares a queue goes before clients who have filled the broker with theirs.
+            if name not in self._numbers:
+                self._check_dead_letters(name, wanted)
+                self._make(name, wanted)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._queues
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._numbers))
+
+    def get_or_create(self, name: str) -> LoopActorRef[QueueActor]:
+        """The queue ``name``; a new one gets the broker's settings.
+
+        Raises:
+            TooManyQueuesError: there is no room for another.
+        """
+        return self._living(name) if name in self._numbers else self._create(name, None)
+
+    def declare(self, name: str, settings: QueueSettings) -> LoopActorRef[QueueActor]:
+        """Create the queue ``name`` with ``settings``; again with the same settings is no error.
+
+        Raises:
+            QueueExistsError: it exists with others.
+            InvalidRequestError: its dead letters would go to itself.
+            TooManyQueuesError: there is no room for another.
+        """
+        self._check_dead_letters(name, settings)
+        if name in self._numbers:
+            if self.settings_of(name) != settings:
+                raise QueueExistsError(
+                    f"queue {name!r} exists with other settings; delete it first, or declare it as it is"
+                )
+            return self._living(name)
+        return self._create(name, settings)
+
+    def get(self, name: str) -> LoopActorRef[QueueActor]:
+        """The queue ``name``; raises QueueNotFoundError where there is none."""
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
+        return self._living(name)
+
+    def known(self, name: str) -> LoopActorRef[QueueActor] | None:
+        """The queue ``name`` as it is, which may have failed for good; None where there is none."""
+        return self._queues.get(name)
+
+    def settings_of(self, name: str) -> QueueSettings:
+        """The settings that the queue ``name`` has, or would get."""
+        if name in self._declared:
+            return self._declared[name]
+        # All queues' dead letters go there, so it must not have dead letters of the same kind.
+        return dead_letter_settings(self.settings) if name == self.settings.dead_letter_queue else self.settings
+
+    def number_of(self, name: str) -> int:
+        """The number of the queue ``name``, part of its messages' generated ids; never another queue's, whoever was deleted."""
+        return self._numbers[name]
+
+    def logs(self) -> dict[str, QueueLog]:
+        """The durable part of each queue, by name; to be looked at only. A queue in memory that failed for good has none."""
+        if self._storage is not None:
+            return self._logs
+        return {name: self._logs[name] for name, queue in self._queues.items() if queue.is_alive()}
+
+    def delete(self, name: str) -> None:
+        """Remove the queue ``name``, one that has failed too, and end its connections; what it held is gone.
+
+        Raises:
+            QueueNotFoundError: there is none.
+            StorageError: it cannot be recorded. Nothing has changed.
+        """
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
+        if self._storage is not None:
+            self._storage.delete(self._numbers[name])
+        del self._numbers[name]
+        self._declared.pop(name, None)
+        self._logs.pop(name, None)
+        queue = self._queues.pop(name, None)
+        if queue is not None:
+            # Its connections hear of it as it stops. It need not be alive, and its inbox may be full.
+            queue.stop_nowait()
+
+    def values(self) -> list[LoopActorRef[Any]]:
+        """Queues, by name; see ``items``."""
+        return [queue for _, queue in self.items()]
+
+    def items(self) -> list[tuple[str, LoopActorRef[Any]]]:
+        """Names and queues, by name. One that failed for good is among them until somebody asks for it: it cannot answer."""
+        return sorted(self._queues.items())
+
+    async def durable(self) -> None:
+        """Return when everything that was declared or deleted so far is durable; at once for queues in memory."""
+        if self._storage is not None:
+            await self._storage.synced()
+
+    # --- limits of the broker as a whole
+
+    def pause_senders(self, reason: str | None, source: str = "watermark") -> None:
+        """Grant no sender anything for ``reason``, until each ``source`` that gave one takes it back with None.
+
+        Receivers are not affected.
+        """
+        if reason is None:
+            self._pauses.pop(source, None)
+        else:
+            self._pauses[source] = reason
+        paused = "; ".join(self._pauses.values()) or None
+        if paused != self._paused:
+            self._paused = paused
+            for queue in self._queues.values():
+                if queue.is_alive():
+                    queue.tell(PauseSenders(paused))
+
+    def _dead_letter_queue(self, name: str) -> LoopActorRef[QueueActor]:
+        """The queue ``name``, made for dead letters if it is not there."""
+        if name not in self._numbers:
+            return self._create(name, dead_letter_settings(self.settings))
+        return self.get_or_create(name)
+
+    def _storage_behind(self, behind: bool) -> None:
+        self.pause_senders("the disk cannot follow what is sent" if behind else None, "storage")
+
+    def set_memory_pressure(self, pressed: bool) -> None:
+        """Keep in memory only what is under way, or recent batches again. Queues in memory have nowhere else to go."""
+        if self._storage is not None:
+            self._storage.set_memory_pressure(pressed)
+
+    def storage_statistics(self) -> dict[str, Any] | None:
+        """What ``penstock stats`` shows of the storage; None for queues in memory."""
+        return None if self._storage is None else self._storage.statistics() | {"paused": self._paused}
+
+    # --- inside
+
+    def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
+        if len(self._numbers) >= self._max_queues:
+            raise TooManyQueuesError(name, self._max_queues)
+        return self._make(name, settings)
+
+    @staticmethod
+    def _check_dead_letters(name: str, settings: QueueSettings) -> None:
+        if settings.dead_letter_queue == name:
+            raise InvalidRequestError(f"queue {name!r} cannot be its own dead-letter queue: name another")
+
+    def _make(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
+        if self._storage is None:
+            self._numbers[name] = self._next_number
+            self._next_number += 1
+        else:
+            stored = self._storage.declare(name, settings)
+            self._numbers[name] = stored.number
+            self._logs[name] = stored.log
+        if settings is not None:
+            self._declared[name] = settings
+        return self._living(name)
+
+    def _living(self, name: str) -> LoopActorRef[QueueActor]:
+        """The actor of a queue that there is; the only place where one is started, and started anew where it failed for good.
+
+        From storage its successor has all that it held; in memory that is gone, and it begins empty.
+        """
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            queue = self._queues[name] = self._start(name)
+        return queue
+
+    def _start(self, name: str) -> LoopActorRef[QueueActor]:
+        storage, number = self._storage, self._numbers[name]
+        if storage is None:
+            self._logs[name] = QueueLog()
+        state = QueueState(
+            name,
+            number,
+            self.settings_of(name),
+            log=self._logs[name],
+            record=None if storage is None else partial(storage.record, number),
+            now=asyncio.get_running_loop().time(),
+            wall_us=int(self._wall_clock() * US_PER_SECOND),
+            versions=self.transactions.versions,
+            transaction_timeout=self._transaction_timeout,
+        )
+        queue = QueueActor.start(state, self._wall_clock, storage, self._dead_letter_queue)
+        if self._paused is not None:
+            queue.tell(PauseSenders(self._paused))
+        return queue

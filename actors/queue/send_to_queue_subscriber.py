@@ -1,0 +1,211 @@
+"""The actor of one sending connection: a subscriber to what the client sends, under a max-in-flight request strategy.
+
+It asks the queue for room on the client's behalf and passes on what it gets as demand, so a queue at its limit stops
+its senders by granting nothing. The window begins small and doubles each time the client has used it up: thousands of idle senders hold
+little of a queue's room, and a busy one soon has enough to keep its connection full.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import suppress
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+from pykka import ActorDeadError
+
+from actors.queue.vocabulary.commands import AttachSender, Detach, Mark, RequestCapacity, SendMessages
+from actors.queue.vocabulary.connection_messages import CaughtUp, OfferBatch
+from actors.queue.vocabulary.replies import (
+    CapacityGranted,
+    MarkReached,
+    QueueDeleted,
+    Refused,
+    SenderAttached,
+    SentMessages,
+    Superseded,
+)
+from actors.queue.vocabulary.stages import StageKey
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+from streams import MaxInFlightRequestStrategy
+
+INITIAL_MESSAGES = 1_024
+INITIAL_BYTES = 256 * 1024
+"""The first window: one good batch, so that a new sender is not slowed by a round trip for each message."""
+MAX_MESSAGES = 65_536
+MAX_BYTES = 16 * 1024 * 1024
+"""The largest window: enough for the bandwidth-delay product of loopback and of a data centre's network."""
+
+
+class SenderPort(TypingProtocol):
+    """The way back to the client."""
+
+    def attached(self, last_sequence: int | None, committed: bool) -> None:
+        """The queue knows the sender and has stored what is numbered below ``last_sequence``.
+
+        ``committed`` says of a stage's sender that its transaction is committed already: nothing it sends is taken.
+        """
+
+    def demand(self, messages: int, size: int) -> None:
+        """The client may send this many more (increments)."""
+
+    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
+        """Everything the client numbered below ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
+
+    def caught_up(self) -> None:
+        """Everything that the client had said before the last mark is handled."""
+
+    def refused(self, code: str, text: str) -> None:
+        """The client broke a rule, or the queue is gone; the connection is to end."""
+
+
+class Window:
+    """Requests of one unit, messages or bytes: what is asked of the queue and not yet confirmed stays within the window."""
+
+    __slots__ = ("_maximum", "_since_growth", "_strategy", "in_flight", "remaining", "size")
+
+    def __init__(self, size: int, maximum: int) -> None:
+        self.size = size
+        self._maximum = maximum
+        self._since_growth = 0
+        self._strategy = MaxInFlightRequestStrategy(size)
+        self.remaining = 0
+        """Requested of the queue and not used by the client."""
+        self.in_flight = 0
+        """Used by the client and not confirmed by the queue."""
+
+    def used(self, n: int) -> None:
+        """The client used ``n`` of it."""
+        self.remaining -= n
+        self.in_flight += n
+        self._since_growth += n
+
+    def confirmed(self, n: int) -> None:
+        """The queue has stored ``n`` of it."""
+        self.in_flight -= n
+
+    def due(self) -> int:
+        """How much more to request now; in steps of half the window."""
+        if self.remaining >= 0 and self.size - self.remaining - self.in_flight < self._strategy.batch:
+            return 0
+        if self._since_growth >= self.size and self.size < self._maximum:
+            self.size = min(self._maximum, self.size * 2)
+            self._since_growth = 0
+            self._strategy = MaxInFlightRequestStrategy(self.size)
+        more = self._strategy.request_demand(max(0, self.remaining), max(0, self.in_flight))
+        if more and self.remaining < 0:
+            # The last message led beyond what was granted; without making that good the client would have no demand.
+            more -= self.remaining
+        self.remaining += more
+        return more
+
+
+class SendToQueueSubscriber(LoopActor):
+    """Takes `OfferBatch` from its connection, and the queue's answers.
+
+    Args:
+        queue: the queue actor.
+        producer: the name under which the client may send again what it sent, or None.
+        port: the way back to the client.
+        stage: what the client sends is held back under this until its transaction is committed; None for none.
+        temporary: nobody comes under the name when the client has ended.
+    """
+
+    def __init__(
+        self,
+        queue: LoopActorRef[Any],
+        producer: str | None,
+        port: SenderPort,
+        stage: StageKey | None = None,
+        temporary: bool = False,
+    ) -> None:
+        super().__init__()
+        self._temporary = temporary
+        self._queue = queue
+        self._producer = producer
+        self._stage = stage
+        self._port = port
+        self._messages = Window(INITIAL_MESSAGES, MAX_MESSAGES)
+        self._bytes = Window(INITIAL_BYTES, MAX_BYTES)
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        self._ended = False
+
+    def on_start(self) -> None:
+        """Make the sender known to the queue."""
+        # It may end before it has heard of this one.
+        self.watch(self._queue, self._queue_ended)
+        with suppress(ActorDeadError):
+            self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage, self._temporary))
+
+    def on_stop(self) -> None:
+        """The connection is gone: the queue gets back what room was granted and not used."""
+        if self._queue.is_alive():
+            self._queue.tell(Detach(self.actor_ref))
+
+    def on_failure(self, *_args: object) -> None:
+        """A defect of ours ends this connection only."""
+        self._port.refused("internal-error", "the sending connection's actor failed; connect again")
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch by type, the frequent ones first."""
+        kind = type(message)
+        try:
+            if kind is OfferBatch:
+                self._offer(message)
+            elif kind is SentMessages:
+                self._sent(message)
+            elif kind is CapacityGranted:
+                self._port.demand(message.messages, message.bytes)
+            elif kind is SenderAttached:
+                self._port.attached(message.last_sequence, message.committed)
+                self._request()
+            elif kind is Refused:
+                self._end(message.code, message.text)
+            elif kind is Superseded:
+                self._end("taken-over", "a newer connection carries this client id")
+            elif kind is CaughtUp:
+                self._queue.tell(Mark(self.actor_ref))
+            elif kind is MarkReached:
+                self._port.caught_up()
+            elif kind is QueueDeleted:
+                self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+            else:
+                super().on_receive(message)
+        except ActorDeadError:
+            if self._queue.is_alive():
+                raise
+            # Its word on why is behind this message: it tells all its connections as it ends.
+
+    def _offer(self, message: OfferBatch) -> None:
+        if self._ended:
+            return
+        count, size = len(message.batch), message.batch.nbytes
+        self._messages.used(count)
+        self._bytes.used(size)
+        self._unconfirmed.append((count, size))
+        self._queue.tell(SendMessages(self.actor_ref, message.sequence, message.batch, message.delay, message.ttl))
+
+    def _sent(self, message: SentMessages) -> None:
+        count, size = self._unconfirmed.popleft()
+        self._messages.confirmed(count)
+        self._bytes.confirmed(size)
+        self._port.sent(message.up_to, message.first, message.rejected)
+        self._request()
+
+    def _request(self) -> None:
+        messages, size = self._messages.due(), self._bytes.due()
+        if messages or size:
+            self._queue.tell(RequestCapacity(self.actor_ref, messages, size))
+
+    def _queue_ended(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+        else:
+            self._end("internal-error", "the queue failed for good, with what it held")
+
+    def _end(self, code: str, text: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._port.refused(code, text)

@@ -1,0 +1,259 @@
+"""How much senders may send: permits, granted from the room that is neither stored nor granted already.
+
+What is stored stays within the queue's limits, but for what cannot be avoided:
+
+- A permit is not taken back, so what idle senders were granted can still come when others have filled the queue. Those who send are lent
+  the room of the idle, or five hundred idle senders would leave nothing to a busy one; all permits together are at most the limit and
+  ``LENT_SHARE`` of it. So at worst a queue holds two and a half times its limit, when every idle sender sends all that it may at once.
+- A sender that wants to send may hold one permit even if others hold all there is, while what is stored is below the limits. One message
+  for each sender.
+- A message may be sent while any byte of permit is left, however large it is. One message for each sender.
+- The overhead that each stored batch counts for is known only when it comes.
+
+A queue that rejects what it has no room for grants what is asked for, room or not: its senders are bounded by their own windows.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, ClassVar
+
+from actors.errors import DemandExceededError
+from actors.queue.state.permits import TURN_SECONDS, WINDOWED_BYTES, WINDOWED_MESSAGES, Permits, Unit
+from actors.queue.vocabulary.effects import Effect, GrantCapacity
+
+if TYPE_CHECKING:
+    from actors.batch import MessageBatch
+
+
+REOPEN_MESSAGES = 1_000
+REOPEN_BYTES = 256 * 1024
+"""What must be free again of a queue that was full before it grants more: a good batch."""
+REOPEN_SHARE = 8
+"""Of a small queue, this part instead."""
+
+
+class Capacity:
+    """The permits of all senders, granted in turns.
+
+    Args:
+        max_messages: messages stored and granted together.
+        max_bytes: bytes likewise.
+        unlimited: whether to grant whatever is asked for.
+
+    Attributes:
+        waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
+    """
+
+    __slots__ = (
+        "_before",
+        "_bytes",
+        "_full",
+        "_messages",
+        "_now",
+        "_reopen_bytes",
+        "_reopen_messages",
+        "_stuck",
+        "_turn_ends",
+        "_unlimited",
+        "waiting",
+    )
+
+    lends: ClassVar[bool] = True
+    """Whether senders have windows, and what the idle hold is lent to the others."""
+
+    def __init__(self, max_messages: int, max_bytes: int, unlimited: bool = False) -> None:
+        self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
+        self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
+        # Who has used permits in this turn, and in the one before; in an order that is the same each time.
+        self._now: dict[Permits, None] = {}
+        self._before: dict[Permits, None] = {}
+        self._turn_ends = 0.0
+        self.waiting: OrderedDict[Permits, None] = OrderedDict()
+        # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
+        # waiting senders cost nothing while there is none.
+        self._stuck: OrderedDict[Permits, None] = OrderedDict()
+        # A full queue reopens for a batch, not for a message: granting each message's room as it is acknowledged would
+        # have senders send batches of one, whose overhead fills the memory that large batches left.
+        step = min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE)
+        byte_step = min(REOPEN_BYTES, max_bytes // REOPEN_SHARE)
+        self._reopen_messages = max_messages - max(1, step)
+        self._reopen_bytes = max_bytes - max(1, byte_step)
+        self._full = False
+        self._unlimited = unlimited
+
+    @property
+    def messages(self) -> int:
+        """Messages granted and not used."""
+        return self._messages.granted
+
+    @property
+    def bytes(self) -> int:
+        """Bytes granted and not used."""
+        return self._bytes.granted
+
+    def request(self, permits: Permits, messages: int, size: int) -> None:
+        """Want so many more messages and bytes."""
+        permits.wanted_messages += messages
+        permits.wanted_bytes += size
+        if permits.idle:
+            self._set_windows(permits)
+        self._place(permits)
+
+    def use(self, permits: Permits, batch: MessageBatch, count: int) -> None:
+        """Use permits for ``batch``, which has ``count`` messages; DemandExceededError if they do not suffice."""
+        size = batch.nbytes
+        have = permits.bytes
+        if count > permits.messages or (size > have and batch.prefix_bytes(count - 1) >= have):
+            raise DemandExceededError(count, size, permits.messages, have)
+        if permits.idle:
+            self._awake(permits)
+        permits.messages -= count
+        permits.bytes = have - size
+        self._messages.granted -= count
+        self._bytes.granted -= min(size, have)
+        self._note_use(permits, count, size)
+        if permits.wanted_messages or permits.wanted_bytes:
+            self._place(permits)
+
+    def give_back(self, permits: Permits) -> None:
+        """End a sender: what it holds and wants is nobody's."""
+        self._messages.granted -= permits.messages
+        self._bytes.granted -= max(0, permits.bytes)
+        if permits.idle:
+            self._messages.idle -= permits.messages
+            self._bytes.idle -= max(0, permits.bytes)
+        self._now.pop(permits, None)
+        self._before.pop(permits, None)
+        self.waiting.pop(permits, None)
+        self._stuck.pop(permits, None)
+
+    def closed(self, stored_messages: int, stored_bytes: int) -> bool:
+        """Whether nothing is granted before more is acknowledged: the queue is full, or was and has not reopened."""
+        if self._full:
+            return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
+        return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
+
+    def note_stored(self, stored_messages: int, stored_bytes: int) -> bool:
+        """So much is stored now; returns whether that leaves room."""
+        self._full = self.closed(stored_messages, stored_bytes)
+        return not self._full
+
+    @property
+    def stuck(self) -> list[Permits]:
+        """Who can send nothing for want of room, in the order of their turns."""
+        return list(self._stuck)
+
+    def grant_one(self, permits: Permits, effects: list[Effect]) -> None:
+        """Let a sender that is stuck send one message, whatever room there is."""
+        self._give(permits, 1, 1, effects)
+
+    def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
+        """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
+        self.note_stored(stored_messages, stored_bytes)
+        if self._unlimited:
+            for permits in list(self.waiting):
+                self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)
+            return
+        if self._full:
+            return
+        if self._stuck:
+            room, byte_room = self._room(stored_messages, stored_bytes)
+            share, byte_share = max(0, room // len(self.waiting)), max(0, byte_room // len(self.waiting))
+            while self._stuck:
+                permits = next(iter(self._stuck))
+                floor, byte_floor = int(permits.messages <= 0), int(permits.bytes <= 0)
+                self._give(permits, max(floor, share), max(byte_floor, byte_share), effects)
+        while self.waiting:
+            room, byte_room = self._room(stored_messages, stored_bytes)
+            others = len(self.waiting)
+            share, byte_share = max(1, room // others), max(1, byte_room // others)
+            for number in range(others):
+                if number:
+                    room, byte_room = self._room(stored_messages, stored_bytes)
+                if room <= 0 or byte_room <= 0:
+                    return
+                permits = next(iter(self.waiting))
+                self._give(permits, min(room, share), min(byte_room, byte_share), effects)
+
+    def _room(self, stored_messages: int, stored_bytes: int) -> tuple[int, int]:
+        return self._messages.room(stored_messages), self._bytes.room(stored_bytes)
+
+    def _give(self, permits: Permits, messages: int, size: int, effects: list[Effect]) -> None:
+        """Grant at most so much, and no more than it may hold, but for one message; and let the next one have its turn."""
+        if permits.idle:
+            # By what others who are idle hold now.
+            self._set_windows(permits)
+        held, debt = permits.bytes, 0
+        if held < 0:
+            # What the last message led beyond its permit is stored and counted there: making it good takes no room.
+            held, debt = 0, -held
+        if not self._unlimited:
+            messages = min(messages, permits.message_window - permits.messages)
+            size = min(size, permits.byte_window - held)
+        messages = min(max(0, messages), permits.wanted_messages)
+        size = min(max(0, size) + debt, permits.wanted_bytes)
+        permits.messages += messages
+        permits.wanted_messages -= messages
+        permits.bytes += size
+        permits.wanted_bytes -= size
+        more = max(0, permits.bytes) - held
+        self._messages.granted += messages
+        self._bytes.granted += more
+        if permits.idle:
+            self._messages.idle += messages
+            self._bytes.idle += more
+        self._stuck.pop(permits, None)
+        self.waiting.pop(permits, None)
+        if permits.wanted_messages or permits.wanted_bytes:
+            self._place(permits)
+        effects.append(GrantCapacity(permits.connection, messages, size))
+
+    def _set_windows(self, permits: Permits) -> None:
+        permits.message_window = self._messages.first_window()
+        permits.byte_window = self._bytes.first_window()
+        permits.used_messages = permits.used_bytes = 0
+
+    def _awake(self, permits: Permits) -> None:
+        """A sender that was idle sends: what it holds is not lent any more."""
+        permits.idle = False
+        self._messages.idle -= permits.messages
+        self._bytes.idle -= max(0, permits.bytes)
+
+    def _note_use(self, permits: Permits, count: int, size: int) -> None:
+        """A sender used permits: it may hold more when it has used as many, and others less when it does nothing else for a turn."""
+        messages, nbytes = self._messages, self._bytes
+        permits.used_messages += count
+        permits.used_bytes += size
+        if permits.used_messages >= permits.message_window:
+            permits.used_messages = 0
+            permits.message_window = messages.grown(permits.message_window, permits.messages)
+        if permits.used_bytes >= permits.byte_window:
+            permits.used_bytes = 0
+            permits.byte_window = nbytes.grown(permits.byte_window, max(0, permits.bytes))
+        self._now[permits] = None
+
+    def pass_time(self, now: float) -> None:
+        """It is ``now``, seconds, while something is sent. Whoever has sent nothing for a whole turn is idle, and begins small again."""
+        if now < self._turn_ends:
+            return
+        self._turn_ends = now + TURN_SECONDS
+        for permits in self._before:
+            if permits in self._now:
+                continue
+            permits.idle = True
+            self._messages.idle += permits.messages
+            self._bytes.idle += max(0, permits.bytes)
+            self._set_windows(permits)
+            self._place(permits)
+        self._before, self._now = self._now, {}
+
+    def _place(self, permits: Permits) -> None:
+        """Have a sender wait where it belongs; one that waits there keeps its turn."""
+        if permits.is_stuck():
+            self.waiting.setdefault(permits)
+            self._stuck.setdefault(permits)
+        elif permits.wants():
+            self.waiting.setdefault(permits)
+        else:
+            self.waiting.pop(permits, None)

@@ -1,0 +1,273 @@
+"""What the operations of a queue work on: the durable log, the volatile dispatch state, and the two lists that go out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from actors.errors import InvalidRequestError
+from actors.queue.state.capacity import Capacity
+from actors.queue.state.committed_versions import CommittedVersions
+from actors.queue.state.leases import LeaseTable, Receiver
+from actors.queue.state.limbo import Limbo
+from actors.queue.state.ready import unheld
+from actors.queue.state.staged import Staged
+from actors.queue.structures.clocks import US_PER_SECOND, Clocks
+from actors.queue.structures.deadlines import DeadlineHeap
+from actors.queue.structures.demand_ring import DemandRing
+from actors.queue.structures.span_map import SpanMap
+from actors.queue.vocabulary.events import LAZY, MessagesAdded
+from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
+from actors.queue.vocabulary.statistics import ReservationFacts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
+    from actors.queue.state.incoming import Incoming
+    from actors.queue.state.log import QueueLog
+    from actors.queue.state.ready import ReadyRanges
+    from actors.queue.vocabulary.effects import Connection, Effect
+    from actors.queue.vocabulary.events import Event
+    from actors.queue.vocabulary.settings import QueueSettings
+
+Recorder: TypeAlias = "Callable[[Event], int]"
+"""Puts an event into the journal and returns its number, which grows; raises where it cannot be."""
+
+
+class QueueCore:
+    """One queue's state, for the operations in this package; everyone else uses ``QueueState``.
+
+    Attributes:
+        log: the fold over events; changed by ``commit`` only.
+        ready: messages nobody holds.
+        leases: messages that receivers hold.
+        limbo: messages that leave for the dead-letter queue.
+        ring: receivers and reservations that wait for messages.
+        capacity: permits of senders.
+        senders: by connection; ``sender_of`` has those with a producer id, by that.
+        receivers: by connection, in the order in which they came.
+        owners: whose subscription is connected, or since when it is not.
+        staged: what transactions hold back.
+        versions: the last committed version of each writer, of all queues.
+        effects: what is to be done.
+        incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
+            ``incoming_delayed`` say how much of them will be.
+        barrier: the number of the last event that all that follows depends on.
+        clocks: how the times of day on messages relate to the clock of deadlines.
+        ttl_below: messages from this number on have no time to live.
+        rejects: whether the queue refuses what it has no room for, rather than granting nothing.
+        paused: why senders may send nothing, whatever room there is; None while they may.
+        unfinished_at: when a dispatch used up its budget; None while none is under way.
+    """
+
+    __slots__ = (
+        "_record",
+        "_transaction_timeout",
+        "_writers",
+        "barrier",
+        "capacity",
+        "clocks",
+        "effects",
+        "incoming",
+        "incoming_bytes",
+        "incoming_delayed",
+        "incoming_messages",
+        "last_event",
+        "leases",
+        "limbo",
+        "log",
+        "name",
+        "owner_deadlines",
+        "owners",
+        "paused",
+        "ready",
+        "receivers",
+        "rejects",
+        "reservation_deadlines",
+        "ring",
+        "sender_of",
+        "senders",
+        "settings",
+        "staged",
+        "subscribers",
+        "total_out",
+        "total_redelivered",
+        "total_rejected",
+        "ttl_below",
+        "unfinished_at",
+        "versions",
+    )
+
+    ready: ReadyRanges
+    leases: LeaseTable
+    limbo: Limbo
+    ring: DemandRing
+    capacity: Capacity
+    senders: dict[Connection, Sender]
+    sender_of: dict[str, Sender]
+    receivers: dict[Connection, Receiver]
+    subscribers: dict[Connection, Subscriber]
+    owners: dict[str, Ownership]
+    owner_deadlines: DeadlineHeap[Ownership]
+    reservation_deadlines: DeadlineHeap[Reservation]
+    staged: Staged
+    effects: list[Effect]
+    incoming: list[Incoming]
+    unfinished_at: float | None
+
+    def __init__(
+        self,
+        name: str,
+        settings: QueueSettings,
+        log: QueueLog,
+        record: Recorder | None,
+        now: float,
+        wall_us: int,
+        versions: CommittedVersions | None = None,
+        transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.log = log
+        self._record = record
+        self.versions = CommittedVersions() if versions is None else versions
+        self._transaction_timeout = transaction_timeout
+        self.last_event = 0
+        self.barrier = 0
+        self.total_out = 0
+        self.total_redelivered = 0
+        self.total_rejected = 0
+        self.rejects = settings.overflow == REJECT
+        self.paused: str | None = None
+        # What the messages from before the start have for a time to live is known only when they are read.
+        self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
+        self.reset(now, wall_us)
+
+    def reset(self, now: float, wall_us: int | None) -> None:
+        """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready; ``restore`` has to follow.
+
+        ``wall_us`` is None where the clocks go on as they were.
+        """
+        if wall_us is not None:
+            self.clocks = Clocks(now, wall_us, before=self.log.next_sequence)
+        self.ready = unheld(self.log)
+        self.limbo = Limbo(now)
+        self.leases = LeaseTable()
+        self.ring = DemandRing()
+        self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)
+        self.staged = Staged(
+            self.name,
+            self.settings,
+            self.log,
+            durable=self._record is not None,
+            now=now,
+            timeout=self._transaction_timeout,
+        )
+        # Looked at for each batch of anybody, so by the shortest way.
+        self._writers = self.staged.capacity.waiting
+        # What was published is receivable from here on, and is so for the reason of its commit.
+        self.depend_on(self.log.published_by)
+        self.senders = {}
+        self.sender_of = {}
+        self.receivers = {}
+        self.subscribers = {}
+        self.owners = {}
+        self.owner_deadlines = DeadlineHeap()
+        self.reservation_deadlines = DeadlineHeap()
+        self.effects = []
+        self.incoming = []
+        self.incoming_messages = 0
+        self.incoming_bytes = 0
+        self.incoming_delayed = 0
+        self.unfinished_at = None
+
+    def end(self) -> None:
+        """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""
+        for receiver in self.receivers.values():
+            receiver.held = SpanMap()
+
+    def commit(self, event: Event) -> None:
+        """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not."""
+        number = self.last_event if self._record is None else self._record(event)
+        self.log.apply(event, number)
+        kind = type(event)
+        if kind not in LAZY:
+            self.last_event = number
+            if kind is not MessagesAdded:
+                # Whatever goes out from here on may have to do with it. Of a batch only its own messages have.
+                self.barrier = number
+
+    def depend_on(self, number: int) -> None:
+        """Whatever goes out from here on has to do with the event ``number``."""
+        self.last_event = max(self.last_event, number)
+        self.barrier = max(self.barrier, number)
+
+    def grant(self) -> None:
+        """Give senders who wait for it the room that there is, unless they are to pause."""
+        # Those of a queue that rejects are answered when they send.
+        if self.capacity.waiting and (self.paused is None or self.rejects):
+            log = self.log
+            # What was accepted has used up its permits and takes the room as if it were stored already.
+            messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+            self.capacity.grant(messages, size, self.effects)
+        if self._writers and self.paused is None:
+            self._grant_stages()
+
+    def _grant_stages(self) -> None:
+        """Give those who stage what may be staged, while the queue itself has room: so its receivers hold them back too."""
+        log, staged = self.log, self.staged
+        messages, size = log.stored_messages + self.incoming_messages, log.stored_bytes + self.incoming_bytes
+        if self.capacity.note_stored(messages, size):
+            messages, size = log.staged_messages + staged.incoming_messages, log.staged_bytes + staged.incoming_bytes
+            staged.capacity.grant(messages, size, self.effects)
+            for sender in staged.hopeless():
+                # What they send is refused, which tells them more than waiting for ever.
+                staged.capacity.grant_one(sender.permits, self.effects)
+
+    def delayed_batches(self) -> int:
+        """Batches, or parts of them, that wait for a delay or will when they are published."""
+        return len(self.ready.delayed) + self.incoming_delayed + self.staged.delayed
+
+    def receiver(self, connection: Connection) -> Receiver:
+        """The receiver with this connection; InvalidRequestError if there is none."""
+        try:
+            return self.receivers[connection]
+        except KeyError:
+            raise InvalidRequestError("this connection is not attached as a receiver: attach it first") from None
+
+    def note_time(self, now: float, wall_us: int) -> None:
+        """It is the time of day ``wall_us``, which the messages that are stored next will carry."""
+        self.clocks.mark(self.log.next_sequence, now, wall_us, self.log.acknowledged.reach(0))
+
+    def oldest_ms(self, now: float) -> int:
+        """The age of the message that is next, milliseconds; 0 if none is ready."""
+        span = self.ready.first()
+        if span is None:
+            return 0
+        entry = span.entry
+        if not entry.known:
+            self.log.table.load(entry)
+        age_us = round(now * US_PER_SECOND) - self.clocks.instant_us(entry.first, entry.enqueued_us)
+        return max(0, age_us) // 1000
+
+    def backlog_bytes(self) -> int:
+        """Bytes of what is ready, about: its share of what is stored."""
+        log = self.log
+        if not log.stored_messages:
+            return 0
+        stored = log.stored_bytes - log.stored_batches * log.table.overhead
+        return stored * self.ready.messages // log.stored_messages
+
+    def facts(self, now: float, reserved_bytes: int | None = None) -> ReservationFacts:
+        """What a subscription is told with a reservation."""
+        return ReservationFacts(
+            backlog=self.ready.messages,
+            backlog_bytes=self.backlog_bytes(),
+            oldest_ms=self.oldest_ms(now),
+            sender_demand=self.capacity.messages + self.staged.capacity.messages,
+            high_water=self.log.next_sequence,
+            in_flight=self.leases.in_flight,
+            full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            reserved_bytes=reserved_bytes,
+            live_subscriptions=sum(owner.connection is not None for owner in self.owners.values()),
+        )

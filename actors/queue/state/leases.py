@@ -1,0 +1,216 @@
+"""Which receiver holds which messages, and until when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.errors import UnknownAcknowledgementError
+from actors.queue.structures.deadlines import DeadlineHeap
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.structures.span_map import SpanMap
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.queue.state.entry import Span
+    from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.effects import Connection
+
+
+class LostDeliveries:
+    """Deliveries that a receiver lost to the visibility timeout and may still answer.
+
+    A message may be lost, delivered to the same receiver again and lost again: it is answered as often as it was delivered, and the
+    receiver cannot know which of its answers came in time.
+    """
+
+    __slots__ = ("_levels",)
+
+    def __init__(self) -> None:
+        # Level n has the messages of which more than n deliveries are unanswered: each is a part of the one before.
+        self._levels: list[RangeSet] = []
+
+    def __len__(self) -> int:
+        """How many ranges, not deliveries."""
+        return sum(map(len, self._levels))
+
+    def add(self, start: int, stop: int) -> None:
+        """A delivery of each of these is lost."""
+        parts = [(start, stop)]
+        for level in self._levels:
+            again = [known for part in parts for known in level.remove(*part)]
+            for part in parts:
+                level.add(*part)
+            if not again:
+                return
+            parts = again
+        self._levels.append(RangeSet(parts))
+
+    def take(self, start: int, stop: int) -> list[Range]:
+        """One delivery of each of these is answered; returns those of which there was one."""
+        parts, taken = [(start, stop)], []
+        for level in reversed(self._levels):
+            found = [known for part in parts for known in level.remove(*part)]
+            taken += found
+            rest = RangeSet(parts)
+            for part in found:
+                rest.remove(*part)
+            parts = list(rest)
+        while self._levels and not self._levels[-1]:
+            self._levels.pop()
+        return taken
+
+    def reach(self, position: int, times: int = 1) -> int:
+        """The end of a range of messages lost so many times that holds ``position``; ``position`` itself if none does."""
+        return self._levels[times - 1].reach(position) if len(self._levels) >= times else position
+
+    def layers(self) -> list[RangeSet]:
+        """What is in it once or more, twice or more, and so on."""
+        return self._levels
+
+
+class Receiver:
+    """One receiving connection.
+
+    Attributes:
+        demand: messages it may still get.
+        byte_credit: bytes it may still get; below zero when the last message led beyond it.
+        held: its leases.
+        in_flight: messages in them.
+        expired: deliveries it had and lost to the visibility timeout, which it may still answer.
+    """
+
+    __slots__ = ("byte_credit", "connection", "demand", "expired", "held", "in_flight")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.demand = 0
+        self.byte_credit = 0
+        self.held: SpanMap[Span] = SpanMap()
+        self.in_flight = 0
+        self.expired = LostDeliveries()
+
+
+class LeaseTable:
+    """The leases of all receivers, each a span with a deadline.
+
+    Attributes:
+        in_flight: messages leased.
+    """
+
+    __slots__ = ("_deadlines", "in_flight")
+
+    def __init__(self) -> None:
+        self._deadlines: DeadlineHeap[Span] = DeadlineHeap()
+        self.in_flight = 0
+
+    @property
+    def slots(self) -> int:
+        """How many places the heap of deadlines takes."""
+        return self._deadlines.slots
+
+    def next_deadline(self) -> float | None:
+        """When the next lease ends."""
+        return self._deadlines.earliest()
+
+    def grant(self, receiver: Receiver, span: Span, deadline: float) -> None:
+        """Lease ``span``, which nobody holds."""
+        count = span.stop - span.start
+        span.holder = receiver
+        receiver.held.insert(span)
+        receiver.in_flight += count
+        self.in_flight += count
+        self._deadlines.push(span, deadline)
+
+    def check(self, receiver: Receiver, ranges: Sequence[Range]) -> None:
+        """Raise UnknownAcknowledgementError unless each message was delivered to ``receiver`` and is unanswered, as often as it is named.
+
+        ``ranges`` are ascending.
+        """
+        held, expired = receiver.held, receiver.expired
+        end = 0
+        overlap = False
+        for start, stop in ranges:
+            if start < end:
+                overlap = True
+            position = start
+            while position < stop:
+                reached = held.reach(position)
+                if reached == position:
+                    reached = expired.reach(position)
+                    if reached == position:
+                        raise UnknownAcknowledgementError(start, stop, position)
+                position = reached
+            end = max(end, stop)
+        if overlap:
+            _check_repeated(receiver, ranges)
+
+    def take_exactly(self, receiver: Receiver, start: int, stop: int) -> bool:
+        """End the lease of just this range, as most acknowledgements do; False, and nothing done, if there is none."""
+        span = receiver.held.pop_exactly(start, stop)
+        if span is None:
+            return False
+        self._deadlines.forget(span)
+        receiver.in_flight -= stop - start
+        self.in_flight -= stop - start
+        return True
+
+    def take(self, receiver: Receiver, start: int, stop: int) -> list[Span]:
+        """End the leases on a range; returns the spans in it. What is not leased is passed over."""
+        taken, rest = receiver.held.cut(start, stop)
+        count = 0
+        for span in taken:
+            count += span.stop - span.start
+            if span.deadline is not None:
+                self._deadlines.forget(span)
+        if rest is not None:
+            # The part below the cut kept the object that the heap has.
+            kept = receiver.held.first_from(start - 1)
+            assert kept is not None
+            assert kept.deadline is not None
+            rest.holder = receiver
+            self._deadlines.push(rest, kept.deadline)
+        receiver.in_flight -= count
+        self.in_flight -= count
+        return taken
+
+    def take_all(self, receiver: Receiver) -> list[Span]:
+        """End all leases of a receiver."""
+        taken = receiver.held.clear()
+        for span in taken:
+            self._deadlines.forget(span)
+        self.in_flight -= receiver.in_flight
+        receiver.in_flight = 0
+        return taken
+
+    def expire(self, now: float) -> tuple[Receiver, Span] | None:
+        """End the earliest lease if its deadline is not after ``now``, and note that its receiver had it."""
+        span = self._deadlines.pop_due(now)
+        if span is None:
+            return None
+        receiver = span.holder
+        assert receiver is not None
+        count = span.stop - span.start
+        receiver.held.cut(span.start, span.stop)
+        receiver.in_flight -= count
+        self.in_flight -= count
+        receiver.expired.add(span.start, span.stop)
+        return receiver, span
+
+
+def _check_repeated(receiver: Receiver, ranges: Sequence[Range]) -> None:
+    """The same where ranges overlap: what is named n times has n unanswered deliveries, of which one may be a lease."""
+    held, expired = receiver.held, receiver.expired
+    named = LostDeliveries()
+    for part in ranges:
+        named.add(*part)
+    for before, layer in enumerate(named.layers()[1:], 1):
+        for start, stop in layer:
+            position = start
+            while position < stop:
+                reached = expired.reach(position, before + 1)
+                if reached == position:
+                    reached = min(held.reach(position), expired.reach(position, before))
+                    if reached == position:
+                        raise UnknownAcknowledgementError(start, stop, position)
+                position = reached

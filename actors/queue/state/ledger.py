@@ -1,0 +1,209 @@
+"""A subscription's ledger: which messages are at which of its positions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from actors.errors import DataLossError
+from actors.queue.vocabulary.replies import FetchedMessages
+
+if TYPE_CHECKING:
+    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.structures.ranges import Range
+
+
+STEP_RANGES = 128
+STEP_BYTES = 2**20
+"""Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
+have to be read from the disk in the queue's turn."""
+
+
+class Segment(NamedTuple):
+    """Consecutive messages with one delivery history at consecutive positions from ``position`` on, of however many batches."""
+
+    position: int
+    start: int
+    stop: int
+    delivery_count: int
+    possibly_replayed: bool
+
+    def clipped(self, low: int, high: int) -> Segment:
+        """The part of it at positions ``low`` <= p < ``high``, which it must have."""
+        position = self.position
+        if low <= position and position + self.stop - self.start <= high:
+            return self
+        start = self.start + max(0, low - position)
+        stop = min(self.stop, self.start + high - position)
+        return self._replace(position=max(low, position), start=start, stop=stop)
+
+
+class FetchStep(NamedTuple):
+    """The beginning of a fetch, small enough for one turn of the loop.
+
+    Attributes:
+        ranges: what is there.
+        rest: the position at which the next step begins; None when this is all.
+        after: the number of the event that must be durable before any of it is seen outside.
+    """
+
+    ranges: tuple[FetchedMessages, ...]
+    rest: int | None
+    after: int
+
+
+class LedgerReader:
+    """The answer to a fetch: iterable any number of times, each batch read as it is reached. It belongs to the queue's own turn.
+
+    Iterating raises DataLossError when what is reached has been acknowledged meanwhile, and is gone.
+
+    Attributes:
+        messages: how many there are in all.
+    """
+
+    __slots__ = ("_after", "_name", "_segments", "_table", "messages")
+
+    def __init__(self, name: str, segments: tuple[Segment, ...], table: EntryTable, after: int = 0) -> None:
+        self._name = name
+        self._segments = segments
+        self._table = table
+        self._after = after
+        self.messages = sum(segment.stop - segment.start for segment in segments)
+
+    def step(self) -> FetchStep:
+        """The first of it: some batches, and as many bytes of them as make a step; one batch in any case."""
+        found: list[FetchedMessages] = []
+        after, size = self._after, 0
+        for part, event in self._read():
+            if len(found) >= STEP_RANGES or size >= STEP_BYTES:
+                return FetchStep(tuple(found), part.position, after)
+            found.append(part)
+            after = max(after, event)
+            size += part.batch.nbytes
+        return FetchStep(tuple(found), None, after)
+
+    def __iter__(self) -> Iterator[FetchedMessages]:
+        return (part for part, _ in self._read())
+
+    def _read(self) -> Iterator[tuple[FetchedMessages, int]]:
+        """Each piece of a batch, with the number of the event that stored it."""
+        for position, start, stop, delivery_count, possibly_replayed in self._segments:
+            at = start
+            while at < stop:
+                entry = self._table.at(at)
+                if entry is None:
+                    reached = position + at - start
+                    raise DataLossError(self._name, reached, position + stop - start, reached, reached)
+                end = min(stop, entry.stop)
+                batch = entry.part(at, end)
+                where = position + at - start
+                part = FetchedMessages(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed)
+                yield part, entry.event
+                at = end
+
+
+class Ledger:
+    """Positions ``base`` (all below are done with) to ``high``, appended at the end, dropped from the front.
+
+    Attributes:
+        epoch: the number of its ownership.
+        min_sequence: the lowest queue number that it takes.
+        owner_timeout: seconds; None for never.
+        opened_us: when its owner took it, microseconds since the epoch; 0 where nobody knows.
+    """
+
+    __slots__ = (
+        "_positions",
+        "_segments",
+        "base",
+        "epoch",
+        "high",
+        "min_sequence",
+        "name",
+        "opened_us",
+        "owner_timeout",
+    )
+
+    def __init__(self, name: str, min_sequence: int, position: int = 0) -> None:
+        self.name = name
+        self.epoch = 0
+        self.base = position
+        self.high = position
+        self.min_sequence = min_sequence
+        self.owner_timeout: float | None = None
+        self.opened_us = 0
+        self._segments: list[Segment] = []
+        self._positions: list[int] = []
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ledger):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def __repr__(self) -> str:
+        return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"
+
+    def facts(self) -> list[Any]:
+        """What a checkpoint has of it before its segments; ``opened_us`` is behind them."""
+        return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout]
+
+    def all_segments(self) -> list[Segment]:
+        """The segments from ``base`` to ``high``: a list of the caller's own."""
+        return self._segments.copy()
+
+    @classmethod
+    def restored(cls, snapshot: list[Any]) -> Ledger:
+        """The ledger of these ``facts``, a list of its segments' fields but their positions, and ``opened_us``."""
+        name, epoch, base, min_sequence, owner_timeout, segments, *opened = snapshot
+        ledger = cls(name, min_sequence)
+        ledger.epoch = epoch
+        ledger.base = ledger.high = base
+        ledger.owner_timeout = owner_timeout
+        ledger.opened_us = opened[0] if opened else 0  # an older checkpoint does not say
+        for start, stop, delivery_count, possibly_replayed in segments:
+            ledger.append(start, stop, delivery_count, possibly_replayed)
+        return ledger
+
+    def append(self, start: int, stop: int, delivery_count: int, possibly_replayed: bool) -> None:
+        """Put messages with one delivery history at the next positions."""
+        last = self._segments[-1] if self._segments else None
+        if last is not None and last[2:] == (start, delivery_count, possibly_replayed):
+            self._segments[-1] = last._replace(stop=stop)
+        else:
+            self._segments.append(Segment(self.high, start, stop, delivery_count, possibly_replayed))
+            self._positions.append(self.high)
+        self.high += stop - start
+
+    def segments(self, low: int, high: int) -> tuple[Segment, ...]:
+        """What is at the positions ``low`` <= p < ``high``, all of which it must hold."""
+        if low >= high:
+            return ()
+        begin = bisect_right(self._positions, low) - 1
+        end = bisect_left(self._positions, high)
+        found = self._segments[begin:end]
+        found[0] = found[0].clipped(low, high)
+        found[-1] = found[-1].clipped(low, high)
+        return tuple(found)
+
+    def drop_below(self, position: int) -> list[Range]:
+        """Be done with every position below ``position``; returns the messages' ranges.
+
+        Positions below ``base`` are done with already; there are none from ``high`` on.
+        """
+        position = min(position, self.high)
+        if position <= self.base:
+            return []
+        dropped = [(segment.start, segment.stop) for segment in self.segments(self.base, position)]
+        keep = bisect_right(self._positions, position) - 1
+        segment = self._segments[keep]
+        if segment.position + segment.stop - segment.start <= position:
+            keep += 1
+        else:
+            self._segments[keep] = segment.clipped(position, self.high)
+            self._positions[keep] = position
+        del self._segments[:keep], self._positions[:keep]
+        self.base = position
+        return dropped

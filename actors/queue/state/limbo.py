@@ -1,0 +1,67 @@
+"""Messages that leave for the dead-letter queue: not ready, not held, and still this queue's until the other has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue.structures.span_map import SpanMap
+from actors.queue.structures.timed_spans import TimedSpans
+from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
+
+if TYPE_CHECKING:
+    from actors.queue.state.entry import Span
+
+
+class Limbo:
+    """Spans on their way out: a few that were handed over and not answered for, and the others, which wait for those.
+
+    So however many messages have to go, few of their batches are in memory for it.
+
+    Args:
+        now: from when on what waits at a start may be handed over.
+    """
+
+    __slots__ = ("_now", "sent", "waiting", "waiting_messages")
+
+    def __init__(self, now: float) -> None:
+        self._now = now
+        self.sent: TimedSpans[Span] = TimedSpans()
+        self.waiting: SpanMap[Span] = SpanMap()
+        self.waiting_messages = 0
+
+    @property
+    def messages(self) -> int:
+        """How many are leaving."""
+        return self.sent.messages + self.waiting_messages
+
+    def add(self, span: Span) -> None:
+        """Have a span leave that is in no other structure and has no deadline."""
+        span.holder = None
+        self.waiting_messages += span.stop - span.start
+        self.waiting.join(span)
+
+    def next_deadline(self) -> float | None:
+        """When something is to be handed over, or handed over again."""
+        return self.sent.earliest() if self.sent or not self.waiting else self._now
+
+    def next_to_send(self) -> Span | None:
+        """Take out the span that is to be handed over now; ``sent`` is where it goes."""
+        span = self.waiting.first()
+        if span is None:
+            return None
+        # A window in bytes and in batches, but never so small that nothing fits.
+        if len(self.sent) >= DEAD_LETTER_BATCHES or (self.sent and self._sent_bytes() >= DEAD_LETTER_BYTES):
+            return None
+        self.waiting.cut(span.start, span.stop)
+        self.waiting_messages -= span.stop - span.start
+        return span
+
+    def drop(self, start: int, stop: int) -> None:
+        """The messages of a range have left."""
+        self.sent.cut(start, stop)
+        for span in self.waiting.cut(start, stop)[0]:
+            self.waiting_messages -= span.stop - span.start
+
+    def _sent_bytes(self) -> int:
+        """What is handed over has of its batches, about."""
+        return sum(len(span) * span.entry.size // (span.entry.stop - span.entry.first) for span in self.sent)

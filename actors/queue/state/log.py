@@ -1,0 +1,360 @@
+"""The durable part of a queue: the fold over its events, and nothing else.
+
+No clock, no connections, no leases: two logs that have seen the same events are equal, and a log that sees an event for
+a second time stays as it is. It holds nothing for each message or batch that waits: those are in the entry table.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.ledger import Ledger
+from actors.queue.state.returns import Returns
+from actors.queue.state.stage import Stage
+from actors.queue.structures.ranges import Range, RangeSet
+from actors.queue.vocabulary.events import (
+    Event,
+    MessagesAcknowledged,
+    MessagesAdded,
+    MessagesExpired,
+    MessagesMoved,
+    MessagesReserved,
+    MessagesReturned,
+    QueuePurged,
+    ReservationCommitted,
+    StagesDiscarded,
+    StagesPublished,
+    SubscriptionDeleted,
+    SubscriptionOpened,
+    SubscriptionReleased,
+)
+from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
+
+if TYPE_CHECKING:
+    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.vocabulary.stages import StageKey
+
+UNCOMPARED = frozenset({"delayed", "published_by"})
+"""What two logs of the same events may differ in: delays end with time, which a log knows nothing of, and events may be numbered anew."""
+
+
+class QueueLog:
+    """What is stored, producers, ledgers, and the sums over them.
+
+    Attributes:
+        table: the stored batches.
+        acknowledged: every number below ``next_sequence`` that nobody wants any more.
+        next_sequence: the number that the next message gets; it never goes back.
+        stored_messages: messages not acknowledged and not staged.
+        stored_batches: batches that still have one.
+        stored_bytes: bytes of the batches that still have one, each whole and with the table's overhead.
+        reserved_messages: messages in ledgers.
+        deleted_epoch: the greatest epoch that a deleted subscription had; ``deleted_position`` likewise.
+        producers: producer to the number after the last one stored, the least recently heard of first.
+        temporary: the same of producers whose name was made up for one run.
+        returns: how often what was given back has failed.
+        delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
+            Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
+        stages: what is held back for transactions that are not committed; ``staged_messages``, ``staged_batches`` and
+            ``staged_bytes`` are the sums over it, counted as those of what is stored.
+        published_by: the number of the last commit that published something.
+    """
+
+    __slots__ = (
+        "acknowledged",
+        "delayed",
+        "deleted_epoch",
+        "deleted_position",
+        "ledgers",
+        "next_sequence",
+        "producers",
+        "published_by",
+        "reserved_messages",
+        "returns",
+        "staged_batches",
+        "staged_bytes",
+        "staged_messages",
+        "stages",
+        "stored_batches",
+        "stored_bytes",
+        "stored_messages",
+        "table",
+        "temporary",
+        "total_acknowledged",
+        "total_dead_lettered",
+        "total_discarded",
+        "total_expired",
+        "total_in",
+        "total_purged",
+    )
+
+    def __init__(self, table: EntryTable | None = None) -> None:
+        self.table: EntryTable = table if table is not None else MemoryEntryTable(ENTRY_OVERHEAD_BYTES)
+        self.acknowledged = RangeSet()
+        self.next_sequence = 0
+        self.stored_messages = 0
+        self.stored_batches = 0
+        self.stored_bytes = 0
+        self.reserved_messages = 0
+        self.producers: OrderedDict[str, int] = OrderedDict()
+        self.temporary: OrderedDict[str, int] = OrderedDict()
+        self.ledgers: dict[str, Ledger] = {}
+        self.deleted_epoch = 0
+        self.deleted_position = 0
+        self.returns = Returns()
+        self.delayed: dict[int, tuple[int, int]] = {}
+        self.stages: dict[StageKey, Stage] = {}
+        self.staged_messages = 0
+        self.staged_batches = 0
+        self.staged_bytes = 0
+        self.published_by = 0
+        self.total_in = 0
+        self.total_acknowledged = 0
+        self.total_purged = 0
+        self.total_expired = 0
+        self.total_dead_lettered = 0
+        self.total_discarded = 0
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QueueLog):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name not in UNCOMPARED)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    @classmethod
+    def replay(cls, events: Iterable[Event]) -> QueueLog:
+        """The fold over ``events``."""
+        log = cls()
+        for number, event in enumerate(events, 1):
+            log.apply(event, number)
+        return log
+
+    def apply(self, event: Event, number: int = 0) -> None:
+        """Take in an event with its number; one that was taken in before changes nothing."""
+        _APPLY[type(event)](self, event, number)
+
+    def stored(self) -> list[Range]:
+        """What is neither acknowledged nor staged, ascending."""
+        return self.unwanted().gaps(0, self.next_sequence)
+
+    def unwanted(self) -> RangeSet:
+        """Every number that is acknowledged or staged: a set of the caller's own."""
+        ranges = self.acknowledged.copy()
+        for stage in self.stages.values():
+            ranges.extend(stage.ranges)
+        return ranges
+
+    def delay_ended(self, first: int) -> None:
+        """The batch that begins with ``first`` can be received, if it could not be."""
+        self.delayed.pop(first, None)
+
+    def _added(self, event: MessagesAdded, number: int) -> None:
+        first = event.first
+        if first < self.next_sequence:
+            return
+        if first > self.next_sequence:
+            # Only a repaired journal leaves numbers out: nobody has these messages any more.
+            self.acknowledged.add(self.next_sequence, first)
+        table = self.table
+        size = table.add(event, number)
+        count = len(event.batch)
+        self.next_sequence = first + count
+        if event.stage is not None:
+            self._staged(event, event.stage, size + table.overhead)
+            return
+        self.stored_messages += count
+        self.stored_batches += 1
+        self.stored_bytes += size + table.overhead
+        self.total_in += count
+        if event.delay_us:
+            self._delayed(event, first + count)
+        if event.producers:
+            _note(event.producers, self.producers, MAX_PRODUCERS, self.temporary)
+        if event.temporary:
+            _note(event.temporary, self.temporary, MAX_TEMPORARY_PRODUCERS, self.producers)
+
+    def last_number(self, producer: str) -> int | None:
+        """The number after the last one stored of a producer; None where nothing is known of it."""
+        number = self.producers.get(producer)
+        return self.temporary.get(producer) if number is None else number
+
+    def _staged(self, event: MessagesAdded, key: StageKey, size: int) -> None:
+        stage = self.stages.get(key)
+        if stage is None:
+            stage = self.stages[key] = Stage()
+        first, count = event.first, len(event.batch)
+        stage.add(first, first + count, size)
+        self.staged_messages += count
+        self.staged_batches += 1
+        self.staged_bytes += size
+        if event.delay_us:
+            stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
+            self._forget_ended_delays(event.enqueued_us)
+
+    def _delayed(self, event: MessagesAdded, stop: int) -> None:
+        self.delayed[event.first] = (stop, event.enqueued_us + event.delay_us)
+        self._forget_ended_delays(event.enqueued_us)
+
+    def _forget_ended_delays(self, now_us: int) -> None:
+        if len(self.delayed) > 2 * MAX_DELAYED:
+            # A replay sees delays begin and not end. At any time no more than half of them are not over.
+            kept = [(first, item) for first, item in self.delayed.items() if item[1] > now_us]
+            self.delayed = dict(kept[-MAX_DELAYED:])
+
+    def _published(self, event: StagesPublished, number: int) -> None:
+        for stage in self._taken(event.stages):
+            self.published_by = max(self.published_by, number)
+            self.stored_messages += stage.messages
+            self.stored_batches += stage.batches
+            self.stored_bytes += stage.bytes
+            self.total_in += stage.messages
+            self.delayed.update(stage.delayed)
+
+    def _discarded(self, event: StagesDiscarded, _number: int) -> None:
+        acknowledged, table = self.acknowledged, self.table
+        meant = [key for key in event.stages if key in self.stages and self.stages[key].first < event.below]
+        for stage in self._taken(meant):
+            self.total_discarded += stage.messages
+            for start, stop in stage.ranges:
+                acknowledged.add(start, stop)
+                for first, _, _ in table.extents(start, stop):
+                    table.discard(first)
+
+    def _taken(self, keys: Iterable[StageKey]) -> Iterator[Stage]:
+        """What leaves ``stages`` with an event."""
+        for key in keys:
+            stage = self.stages.pop(key, None)
+            if stage is not None:
+                self.staged_messages -= stage.messages
+                self.staged_batches -= stage.batches
+                self.staged_bytes -= stage.bytes
+                yield stage
+
+    def _acknowledged(self, event: MessagesAcknowledged, _number: int) -> None:
+        self.total_acknowledged += self._remove(event.ranges)
+
+    def _returned(self, event: MessagesReturned, _number: int) -> None:
+        for start, stop, failures in event.returns:
+            for part_start, part_stop in self.acknowledged.gaps(start, stop):
+                self.returns.note(part_start, part_stop, failures)
+
+    def _expired(self, event: MessagesExpired, _number: int) -> None:
+        self.total_expired += self._remove(event.ranges)
+
+    def _moved(self, event: MessagesMoved, _number: int) -> None:
+        self.total_dead_lettered += self._remove(event.ranges)
+
+    def _purged(self, event: QueuePurged, _number: int) -> None:
+        self.total_purged += self._remove(event.ranges)
+
+    def _opened(self, event: SubscriptionOpened, _number: int) -> None:
+        ledger = self.ledgers.get(event.name)
+        if ledger is None:
+            if event.epoch <= self.deleted_epoch:
+                return  # seen before its deletion was
+            ledger = self.ledgers[event.name] = Ledger(event.name, event.min_sequence, self.deleted_position)
+        if event.epoch > ledger.epoch:
+            ledger.epoch = event.epoch
+            ledger.owner_timeout = event.owner_timeout
+            ledger.opened_us = event.opened_us
+
+    def _reserved(self, event: MessagesReserved, _number: int) -> None:
+        ledger = self.ledgers.get(event.subscription)
+        # Without a ledger, as without the positions before, there is none only in what a repair has left.
+        if ledger is None or event.position != ledger.high:
+            return
+        for start, stop, delivery_count, possibly_replayed in event.ranges:
+            ledger.append(start, stop, delivery_count, possibly_replayed)
+        self.reserved_messages += ledger.high - event.position
+
+    def _committed(self, event: ReservationCommitted, _number: int) -> None:
+        self.total_acknowledged += self._remove(self._dropped(event))
+
+    def _released(self, event: SubscriptionReleased, _number: int) -> None:
+        self._dropped(event)
+
+    def _deleted(self, event: SubscriptionDeleted, _number: int) -> None:
+        ledger = self.ledgers.get(event.name)
+        # An event that was seen before is about one of this name that was made later, if there is any.
+        if ledger is not None and ledger.epoch <= event.epoch:
+            del self.ledgers[event.name]
+            self.reserved_messages -= ledger.high - ledger.base
+        self.deleted_epoch = max(self.deleted_epoch, event.epoch)
+        self.deleted_position = max(self.deleted_position, event.position)
+
+    def _dropped(self, event: ReservationCommitted | SubscriptionReleased) -> list[Range]:
+        """What leaves a ledger with an event."""
+        ledger = self.ledgers.get(event.subscription)
+        ranges = [] if ledger is None else ledger.drop_below(event.position)
+        self.reserved_messages -= sum(stop - start for start, stop in ranges)
+        return ranges
+
+    def restore_stage(self, key: StageKey, stage: Stage) -> None:
+        """Have a stage as a checkpoint has it."""
+        self.stages[key] = stage
+        self.staged_messages += stage.messages
+        self.staged_batches += stage.batches
+        self.staged_bytes += stage.bytes
+
+    def _remove(self, ranges: Iterable[Range]) -> int:
+        """Acknowledge ranges; returns how many of their messages were still stored."""
+        removed = 0
+        acknowledged, table = self.acknowledged, self.table
+        first = after = size = 0
+        for start, end in ranges:
+            # What a repair has lost may be acknowledged all the same.
+            stop = min(end, self.next_sequence)
+            parts = acknowledged.gaps(start, stop)
+            if not parts:
+                continue
+            removed += acknowledged.add(start, stop)
+            if self.returns:
+                self.returns.forget(start, stop)
+            # A batch with two of the parts counts once.
+            counted = -1
+            for part_start, part_stop in parts:
+                # Pieces of one batch come in a row: it is looked up once.
+                within = first <= part_start and part_stop <= after
+                for first, after, size in ((first, after, size),) if within else table.extents(part_start, part_stop):  # noqa: B020 - the last stays
+                    if first > counted and acknowledged.reach(first) >= after:
+                        counted = first
+                        self.stored_batches -= 1
+                        self.stored_bytes -= size + table.overhead
+                        table.discard(first)
+                        self.delayed.pop(first, None)
+        self.stored_messages -= removed
+        return removed
+
+
+def _note(
+    heard: Iterable[tuple[str, int]], known: OrderedDict[str, int], limit: int, others: OrderedDict[str, int]
+) -> None:
+    """Remember the numbers of producers; whoever comes as another kind than before is not remembered twice."""
+    for producer, number in heard:
+        known[producer] = number
+        known.move_to_end(producer)
+        if others:
+            others.pop(producer, None)
+        if len(known) > limit:
+            known.popitem(last=False)
+
+
+_APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
+    MessagesAdded: QueueLog._added,
+    MessagesAcknowledged: QueueLog._acknowledged,
+    MessagesReturned: QueueLog._returned,
+    MessagesExpired: QueueLog._expired,
+    MessagesMoved: QueueLog._moved,
+    QueuePurged: QueueLog._purged,
+    SubscriptionOpened: QueueLog._opened,
+    MessagesReserved: QueueLog._reserved,
+    ReservationCommitted: QueueLog._committed,
+    SubscriptionReleased: QueueLog._released,
+    SubscriptionDeleted: QueueLog._deleted,
+    StagesPublished: QueueLog._published,
+    StagesDiscarded: QueueLog._discarded,
+}

@@ -1,0 +1,220 @@
+"""The messages that can be delivered, oldest first, and those that can be after a delay."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from actors.queue.state.entry import Span
+from actors.queue.state.entry_table import spans_of, stored_entry
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.structures.span_map import SpanMap
+from actors.queue.structures.timed_spans import TimedSpans
+
+if TYPE_CHECKING:
+    from actors.queue.state.entry import Entry
+    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.state.log import QueueLog
+    from actors.queue.structures.ranges import Range
+
+
+class ReadyRanges:
+    """Fresh messages, returned spans, delayed spans.
+
+    Fresh is what has not been delivered since the start: one range of numbers, however many there are, with holes where
+    somebody took from its middle, where a delay is not over, where messages are staged, or were done with before the start. Returned
+    is what somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
+
+    Args:
+        table: the queue's batches.
+        start: the first number that may be fresh.
+        stop: the number after the last.
+        holes: numbers among them that are not.
+        replayed_below: fresh messages with lower numbers may have been delivered before the start.
+
+    Attributes:
+        messages: how many can be delivered now.
+        delayed: those that can be when their delay is over.
+    """
+
+    __slots__ = (
+        "_fresh_start",
+        "_fresh_stop",
+        "_front",
+        "_holes",
+        "_offered",
+        "_replayed_below",
+        "_returned",
+        "_table",
+        "_undelivered",
+        "delayed",
+        "messages",
+    )
+
+    def __init__(self, table: EntryTable, start: int, stop: int, holes: RangeSet, replayed_below: int) -> None:
+        self._table = table
+        self._fresh_start = start
+        self._fresh_stop = stop
+        self._holes = holes
+        self._replayed_below = replayed_below
+        # What was staged at the start and is published now: nobody can have had it before.
+        self._undelivered = RangeSet()
+        # The entry that fresh messages were last offered of; and the span that was offered of them, which is in no structure.
+        self._front: Entry | None = None
+        self._offered: Span | None = None
+        self._returned: SpanMap[Span] = SpanMap()
+        self.delayed: TimedSpans[Span] = TimedSpans()
+        self.messages = max(0, stop - start) - holes.count_within(start, stop)
+
+    def add(self, stop: int, count: int) -> None:
+        """The next ``count`` numbers, up to ``stop``, are fresh."""
+        self._fresh_stop = stop
+        self.messages += count
+
+    def add_delayed(self, stop: int, count: int, due: float) -> None:
+        """The next ``count`` numbers, up to ``stop``, can be received from ``due`` on."""
+        start = stop - count
+        self._fresh_stop = stop
+        self._holes.add(start, stop)
+        for span in spans_of(self._table, start, stop):
+            self.delay(span, due)
+
+    def add_staged(self, stop: int, count: int) -> None:
+        """The next ``count`` numbers, up to ``stop``, are staged: not fresh before they are published."""
+        start = stop - count
+        self._fresh_stop = stop
+        if self._fresh_start == start and not self._holes:
+            self._fresh_start = stop
+        else:
+            self._holes.add(start, stop)
+
+    def publish(self, start: int, stop: int) -> None:
+        """What was staged of a range, which is all of it, is fresh; it costs the same however much it is."""
+        if start < self._fresh_start:
+            # Nothing below the first fresh number is fresh, and so it stays but for this.
+            self._holes.add(start, self._fresh_start)
+            self._fresh_start = start
+        self._holes.remove(start, stop)
+        if start < self._replayed_below:
+            self._undelivered.add(start, stop)
+        self.messages += stop - start
+
+    def carve(self, start: int, stop: int) -> list[Range]:
+        """Take the fresh messages of a range out, because more is known of them; returns which they were."""
+        parts = self._holes.gaps(max(start, self._fresh_start), min(stop, self._fresh_stop))
+        for part in parts:
+            self._holes.add(*part)
+            self.messages -= part[1] - part[0]
+        return parts
+
+    def put_back(self, span: Span) -> None:
+        """Make a span receivable again in its old place; it is in no other structure and has no deadline."""
+        span.holder = None
+        self.messages += span.stop - span.start
+        self._returned.join(span)
+
+    def delay(self, span: Span, due: float) -> None:
+        """Make a span receivable again in its old place at ``due``."""
+        span.holder = None
+        self.delayed.insert(span, due)
+
+    def release_due(self, now: float) -> Span | None:
+        """Put back the span whose delay has been over longest, if there is one; returns it as it was."""
+        span = self.delayed.pop_due(now)
+        if span is not None:
+            self.put_back(span)
+        return span
+
+    def skips(self, span: Span) -> bool:
+        """Whether delivering ``span`` would pass over a message that waits for its delay."""
+        delayed = self.delayed.first()
+        return delayed is not None and delayed.start < span.start
+
+    def first(self, minimum: int = 0) -> Span | None:
+        """The first span with numbers of ``minimum`` or more, where it is; ``take`` takes from it.
+
+        A returned span may begin below ``minimum`` only where ``minimum`` is no entry's first number, which it has to be.
+        """
+        returned = self._returned.first_from(minimum) if minimum else self._returned.first()
+        position = max(self._fresh_start, minimum)
+        if self._holes:
+            position = self._holes.reach(position)
+        if position >= self._fresh_stop or (returned is not None and returned.start < position):
+            self._offered = None
+            return returned
+        self._offered = span = self._fresh_span(position)
+        return span
+
+    def take(self, span: Span, count: int) -> Span:
+        """Take the first ``count`` messages of ``span``, which ``first`` has just returned."""
+        start = span.start
+        stop = start + count
+        self.messages -= count
+        if span is not self._offered:
+            return self._returned.cut(start, stop)[0][0]
+        self._offered = None
+        span.stop = stop
+        holes = self._holes
+        if not holes:
+            if start == self._fresh_start:
+                self._fresh_start = stop
+            else:
+                holes.add(start, stop)
+        else:
+            holes.add(start, stop)
+            reached = holes.reach(self._fresh_start)
+            if reached > self._fresh_start:
+                self._fresh_start = reached
+                holes.remove(0, reached)
+        return span
+
+    def remove(self, start: int, stop: int) -> list[Range]:
+        """Take out what is receivable or delayed of a range that was delivered once; returns what it was."""
+        removed: list[Range] = []
+        for span in self._returned.cut(start, stop)[0]:
+            self.messages -= span.stop - span.start
+            removed.append((span.start, span.stop))
+        removed += [(span.start, span.stop) for span in self.delayed.cut(start, stop)]
+        removed.sort()
+        return removed
+
+    def oldest(self, below: int) -> Range | None:
+        """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
+        spans = (self._returned.first(), self.delayed.first())
+        found = [(span.start, span.stop) for span in spans if span is not None]
+        found += islice(self._holes.each_gap(self._fresh_start, self._fresh_stop), 1)
+        start, stop = min(found, default=(below, below))
+        return (start, min(stop, below)) if start < below else None
+
+    def drop(self, start: int, stop: int) -> None:
+        """Take out everything of a range, delayed messages too."""
+        self.remove(start, stop)
+        self.carve(start, stop)
+        reached = self._holes.reach(self._fresh_start)
+        if reached > self._fresh_start:
+            self._fresh_start = reached
+            self._holes.remove(0, reached)
+        self._front = self._offered = None
+
+    def _fresh_span(self, position: int) -> Span:
+        """The fresh messages from ``position`` on, of one entry."""
+        entry = self._front
+        if entry is None or not entry.first <= position < entry.stop:
+            entry = self._front = stored_entry(self._table, position)
+        stop = entry.stop
+        if self._holes:
+            stop = self._holes.gaps(position, stop)[0][1]
+        # Batches are published whole, so what holds for a span's first message holds for all of it.
+        replayed = position < self._replayed_below and self._undelivered.reach(position) == position
+        return Span(position, stop, entry, 0, replayed)
+
+
+def unheld(log: QueueLog) -> ReadyRanges:
+    """Everything that is stored and neither staged nor reserved, as fresh and possibly delivered before."""
+    holes = log.unwanted()
+    for ledger in log.ledgers.values():
+        for segment in ledger.segments(ledger.base, ledger.high):
+            holes.add(segment.start, segment.stop)
+    start = holes.reach(0)
+    holes.remove(0, start)
+    return ReadyRanges(log.table, start, log.next_sequence, holes, replayed_below=log.next_sequence)

@@ -1,0 +1,224 @@
+"""The volatile side of what is staged: who stages it, what is accepted, what senders may send, and who is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from actors.errors import QueueLimitError, TransactionTooLargeError
+from actors.queue.state.capacity import Capacity
+from actors.queue.structures.deadlines import DeadlineHeap
+from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.settings import DEFAULT_MAX_STAGED_BYTES, MAX_DELAYED, MEMORY_MAX_STAGED_BYTES
+
+if TYPE_CHECKING:
+    from actors.queue.state.consumers import Sender
+    from actors.queue.state.log import QueueLog
+    from actors.queue.state.stage import Stage
+    from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.stages import StageKey
+
+Transaction: TypeAlias = tuple[str, int]
+"""Writer and version."""
+NOTHING = (0, 0)
+"""Messages and bytes."""
+
+
+class Absence:
+    """A stage whose sender is away; ``deadline`` is when it is discarded, ``heap`` is what knows that."""
+
+    __slots__ = ("deadline", "heap", "key")
+
+    def __init__(self, key: StageKey) -> None:
+        self.key = key
+        self.deadline: float | None = None
+        self.heap: object | None = None
+
+
+class StagedCapacity(Capacity):
+    """Permits of those who stage, granted as soon as there is any room.
+
+    What is staged gives room back by whole stages, not by the message, and a stage that waits for more than there is may wait for others
+    that wait for it. Nobody is lent what others hold, for a transaction that does not fit is refused.
+    """
+
+    __slots__ = ()
+    lends = False
+
+    def closed(self, stored_messages: int, stored_bytes: int) -> bool:
+        """Whether all is staged that may be."""
+        return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
+
+
+class Staged:
+    """What a queue knows of its stages beside the log; made anew with the rest of what is volatile.
+
+    Args:
+        name: the queue's.
+        settings: the queue's.
+        log: where the stages are.
+        durable: whether the queue is on the disk.
+        now: from when on the senders of what was recovered are away.
+        timeout: seconds for which a stage stays whose sender is away.
+
+    Attributes:
+        capacity: permits of those who stage. Its limits are what may be staged; whether the queue has room at all is asked before.
+        senders: by stage, those connected.
+        stages: those held back from what is ready; what a commit took out of the log stays here until the queue acts on it.
+        numbers: every number in them, for whoever looks at what is stored.
+        absences: whose sender is away, by when they are discarded.
+        incoming_messages: accepted and not stored yet; ``incoming_bytes`` likewise.
+        delayed: staged batches that have a delay.
+    """
+
+    __slots__ = (
+        "_absent",
+        "_full",
+        "_incoming",
+        "_max_bytes",
+        "_max_messages",
+        "_name",
+        "_stored",
+        "_timeout",
+        "absences",
+        "capacity",
+        "delayed",
+        "incoming_bytes",
+        "incoming_messages",
+        "numbers",
+        "senders",
+        "stages",
+    )
+
+    def __init__(
+        self, name: str, settings: QueueSettings, log: QueueLog, *, durable: bool, now: float, timeout: float
+    ) -> None:
+        self._name = name
+        self._timeout = timeout
+        default = DEFAULT_MAX_STAGED_BYTES if durable else MEMORY_MAX_STAGED_BYTES
+        self._max_messages = settings.max_staged_messages
+        self._max_bytes = default if settings.max_staged_bytes is None else settings.max_staged_bytes
+        self.capacity = StagedCapacity(self._max_messages, self._max_bytes)
+        self.senders: dict[StageKey, Sender] = {}
+        self.stages: dict[StageKey, Stage] = {}
+        self.numbers = RangeSet()
+        self.absences: DeadlineHeap[Absence] = DeadlineHeap()
+        self.incoming_messages = 0
+        self.incoming_bytes = 0
+        self.delayed = 0
+        self._absent: dict[StageKey, Absence] = {}
+        # Messages and bytes, stored and accepted.
+        self._stored: dict[Transaction, tuple[int, int]] = {}
+        self._incoming: dict[Transaction, tuple[int, int]] = {}
+        # Transactions that hold all that may be staged: waiting does not help their senders.
+        self._full: set[Transaction] = set()
+        for key, stage in log.stages.items():
+            self._count(key, stage, stage.messages, stage.bytes)
+            self.numbers.extend(stage.ranges)
+            self.delayed += len(stage.delayed)
+            self.is_away(key, now)
+
+    # --- batches on their way in
+
+    def check_room(self, key: StageKey, messages: int, size: int, delayed: int | None) -> None:
+        """Raise the QueueError for which a batch cannot be staged, if there is one; ``delayed`` is how many wait for a delay if it does."""
+        if delayed is not None and delayed >= MAX_DELAYED:
+            raise QueueLimitError("MAX_DELAYED", MAX_DELAYED, "stage in larger batches, or in a queue without a delay")
+        stored, incoming = self._stored.get(key[:2], NOTHING), self._incoming.get(key[:2], NOTHING)
+        for limit, amount, bound in (
+            ("max_staged_messages", stored[0] + incoming[0] + messages, self._max_messages),
+            ("max_staged_bytes", stored[1] + incoming[1] + size, self._max_bytes),
+        ):
+            if amount > bound:
+                raise TransactionTooLargeError(self._name, key.writer, key.version, limit, bound, amount)
+
+    def accepted(self, key: StageKey, messages: int, size: int) -> None:
+        """A batch was taken in and will be stored with the next ones."""
+        before = self._incoming.get(key[:2], NOTHING)
+        self._incoming[key[:2]] = before[0] + messages, before[1] + size
+        self.incoming_messages += messages
+        self.incoming_bytes += size
+
+    def clear_incoming(self) -> None:
+        """What was accepted is stored from here on, or dropped."""
+        self.incoming_messages = self.incoming_bytes = 0
+        self._incoming.clear()
+
+    def added(self, key: StageKey, stage: Stage, numbers: Range, size: int, delayed: bool) -> None:
+        """A batch was stored in a stage."""
+        start, stop = numbers
+        self._count(key, stage, stop - start, size)
+        self.numbers.add(start, stop)
+        self.delayed += delayed
+
+    def _count(self, key: StageKey, stage: Stage, messages: int, size: int) -> None:
+        self.stages[key] = stage
+        before = self._stored.get(key[:2], NOTHING)
+        total = self._stored[key[:2]] = before[0] + messages, before[1] + size
+        if self._is_full(total):
+            self._full.add(key[:2])
+
+    def _is_full(self, total: tuple[int, int]) -> bool:
+        return total[0] >= self._max_messages or total[1] >= self._max_bytes
+
+    # --- the end of stages
+
+    def take(self, key: StageKey) -> Stage | None:
+        """Hold a stage back no more; None if it is not, as after a start from a log that has it no more."""
+        stage = self.stages.pop(key, None)
+        if stage is not None:
+            self.is_back(key)
+            for start, stop in stage.ranges:
+                self.numbers.remove(start, stop)
+            self.delayed -= len(stage.delayed)
+            before = self._stored.pop(key[:2])
+            left = before[0] - stage.messages, before[1] - stage.bytes
+            if left[0]:
+                self._stored[key[:2]] = left
+            if not self._is_full(left):
+                # It may be, all the same, where the limits were lowered since it was staged.
+                self._full.discard(key[:2])
+        return stage
+
+    # --- senders
+
+    def attached(self, sender: Sender, key: StageKey) -> None:
+        """A connection stages from here on."""
+        self.senders[key] = sender
+        self.is_back(key)
+
+    def detached(self, sender: Sender, now: float) -> None:
+        """A stage's connection has ended."""
+        key = sender.stage
+        if key is not None and self.senders.get(key) is sender:
+            del self.senders[key]
+            if key in self.stages:
+                self.is_away(key, now)
+
+    def is_away(self, key: StageKey, now: float) -> None:
+        """A stage has no sender as of now."""
+        absence = self._absent[key] = Absence(key)
+        self.absences.push(absence, now + self._timeout)
+
+    def is_back(self, key: StageKey) -> None:
+        """A stage's sender has come, or it needs none any more."""
+        absence = self._absent.pop(key, None)
+        if absence is not None and absence.deadline is not None:
+            self.absences.forget(absence)
+
+    def pop_given_up(self, now: float) -> StageKey | None:
+        """Take out the stage that has been without a sender longest, if that is too long."""
+        absence = self.absences.pop_due(now)
+        if absence is None:
+            return None
+        del self._absent[absence.key]
+        return absence.key
+
+    def hopeless(self) -> Iterator[Sender]:
+        """Senders that can send nothing and wait for what only their own transaction could give back."""
+        if self._full:
+            stuck = set(self.capacity.stuck)
+            for key, sender in list(self.senders.items()):
+                if key[:2] in self._full and sender.permits in stuck:
+                    yield sender

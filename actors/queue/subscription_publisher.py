@@ -1,0 +1,313 @@
+"""The actor of one subscription connection: the owner's reservations and commits, and the fetching of what is reserved or stored.
+
+A fetch is answered by the queue step by step, the next being asked for when the last is sent and the client wants more; this actor streams
+what is in it under the client's demand. Only the queue reads what it stores: this actor may outlive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from typing import Protocol as TypingProtocol
+
+from pykka import ActorDeadError
+
+from actors.queue.vocabulary.commands import (
+    BrowseMessages,
+    CommitReservation,
+    Detach,
+    FetchReserved,
+    Mark,
+    OpenSubscription,
+    ReserveMessages,
+)
+from actors.queue.vocabulary.connection_messages import (
+    CaughtUp,
+    CommitRequested,
+    DemandSignalled,
+    FetchRequested,
+    ReserveRequested,
+    Writable,
+)
+from actors.queue.vocabulary.replies import (
+    BrowsedMessages,
+    FetchedMessages,
+    FetchedRanges,
+    MarkReached,
+    MessagesReserved,
+    QueueDeleted,
+    Refused,
+    ReservationCommitted,
+    SubscriptionOpened,
+)
+from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_ref import LoopActorRef
+
+STREAM_BYTES = 1024 * 1024
+"""Bytes sent of a fetch before others have their turn; as much as may wait for a socket before it is not writable."""
+STREAM_RANGES = 64
+"""Ranges likewise: where they are small they make the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOptions:
+    """How a client opens a subscription; docs/protocol.md, section "Subscriptions". To browse there is no name."""
+
+    name: str
+    mode: str
+    epoch: int | None
+    starting: str
+    owner_timeout: float | None
+    take_over: bool = False
+    client: str = ""
+    must_exist: bool = False
+
+    @property
+    def browses(self) -> bool:
+        """Whether it is no subscription, but reads what the queue stores."""
+        return self.mode == "browse"
+
+    @property
+    def may_make_queue(self) -> bool:
+        """Whether a queue that does not exist is made: only for who begins to own, for what others look for is not in a new one."""
+        return self.mode == "own" and self.epoch is None and not self.must_exist
+
+
+class SubscriptionPort(TypingProtocol):
+    """The way to the client."""
+
+    def opened(self, message: SubscriptionOpened) -> None:
+        """The subscription is open."""
+
+    def reserved(self, message: MessagesReserved) -> None:
+        """The answer to a reservation."""
+
+    def committed(self, message: ReservationCommitted) -> None:
+        """The answer to a commit."""
+
+    def fetched(self, request: int, message: FetchedMessages) -> None:
+        """Reserved messages."""
+
+    def fetch_ended(self, request: int, messages: int) -> None:
+        """A fetch is complete."""
+
+    def caught_up(self) -> None:
+        """Everything that the client had said before the last mark is handled."""
+
+    def refused(self, code: str, text: str, close: bool) -> None:
+        """A request was refused; with ``close`` the connection is to end."""
+
+
+class _StreamOn:
+    """To itself: go on with what demand allows, when others had their turn."""
+
+    __slots__ = ()
+
+
+_STREAM_ON = _StreamOn()
+
+
+class SubscriptionPublisher(LoopActor):
+    """Takes the client's requests from its connection, and the queue's answers.
+
+    Args:
+        queue: the queue actor.
+        options: which subscription, and how.
+        port: the way to the client.
+    """
+
+    def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
+        super().__init__()
+        self._queue = queue
+        self._options = options
+        self._port = port
+        self._wanted_messages = 0
+        self._wanted_bytes = 0
+        self._writable = True
+        self._pausing = False
+        self._opened = False
+        self._fetching: int | None = None
+        self._fetched = 0
+        self._answered = False
+        self._ranges: Iterator[FetchedMessages] = iter(())
+        self._next: FetchedMessages | None = None
+        self._browses = options.browses
+        # Where the next step of a fetch begins, while it is not asked for; and where the fetch ends.
+        self._rest: int | None = None
+        self._fetch_end = 0
+        self._ended = False
+
+    def on_start(self) -> None:
+        """Open the subscription."""
+        o = self._options
+        # It may end before it has heard of this one.
+        self.watch(self._queue, self._queue_ended)
+        with suppress(ActorDeadError):
+            self._queue.tell(
+                OpenSubscription(
+                    self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client
+                )
+            )
+
+    def on_stop(self) -> None:
+        """The connection is gone; reservations stay."""
+        self._ranges, self._next = iter(()), None
+        if self._queue.is_alive():
+            self._queue.tell(Detach(self.actor_ref))
+
+    def on_failure(self, *_args: object) -> None:
+        """A defect of ours ends this connection only."""
+        self._port.refused("internal-error", "the subscription connection's actor failed; connect again", close=True)
+        self.on_stop()
+
+    def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
+        """Dispatch by type."""
+        try:
+            match message:
+                case DemandSignalled():
+                    self._wanted_messages += message.messages
+                    self._wanted_bytes += message.bytes
+                    self._stream()
+                case Writable():
+                    self._writable = message.writable
+                    self._stream()
+                case ReserveRequested() | CommitRequested() if self._browses:
+                    self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
+                case ReserveRequested():
+                    self._queue.tell(
+                        ReserveMessages(
+                            self.actor_ref,
+                            message.request,
+                            message.start,
+                            message.messages,
+                            message.bytes,
+                            message.wait,
+                            message.below,
+                        )
+                    )
+                case CommitRequested():
+                    self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
+                case _StreamOn():
+                    self._pausing = False
+                    self._stream()
+                case FetchRequested():
+                    self._fetch(message)
+                case BrowsedMessages():
+                    self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
+                case FetchedRanges():
+                    self._step(message.ranges, message.rest)
+                case MessagesReserved():
+                    self._port.reserved(message)
+                case ReservationCommitted():
+                    self._port.committed(message)
+                case SubscriptionOpened():
+                    self._opened = True
+                    self._port.opened(message)
+                case Refused():
+                    self._refused(message)
+                case CaughtUp():
+                    self._queue.tell(Mark(self.actor_ref, answered=True))
+                case MarkReached():
+                    self._port.caught_up()
+                case QueueDeleted():
+                    self._end("queue-deleted", "the queue was deleted, and the subscription with it")
+                case _:
+                    super().on_receive(message)
+        except ActorDeadError:
+            if self._queue.is_alive():
+                raise
+            # Its word on why is behind this message: it tells all its connections as it ends.
+
+    def _fetch(self, message: FetchRequested) -> None:
+        if self._fetching is not None:
+            self._end("protocol-error", f"FETCH {message.request} while {self._fetching} is under way; one at a time")
+            return
+        self._fetching = message.request
+        self._fetched = 0
+        self._answered = False
+        self._rest, self._fetch_end = message.start, message.stop
+        if self._browses:
+            self._stream()
+        else:
+            # At once, for it may be refused.
+            self._read(message.request, message.start)
+
+    def _step(self, ranges: Iterable[FetchedMessages], rest: int | None) -> None:
+        """Have one step at hand, and know where the next begins."""
+        self._answered, self._rest = rest is None, rest
+        self._ranges = iter(ranges)
+        self._advance()
+        self._stream()
+
+    def _stream(self) -> None:
+        """Send what demand and this turn allow; the fetch ends with its last range.
+
+        A turn's piece is small: what the socket does not take is known before the next, and each range may have to be read.
+        """
+        room, ranges = STREAM_BYTES, STREAM_RANGES
+        while self._next is not None and self._writable and not self._ended:
+            if self._wanted_messages <= 0 or self._wanted_bytes <= 0 or self._pausing:
+                return
+            if room <= 0 or not ranges:
+                self._pausing = True
+                # By the clock, so that it comes in another turn; what is told comes in this one.
+                self.schedule_at(self.loop.time(), _STREAM_ON)
+                return
+            part, request = self._next, self._fetching
+            assert request is not None, "ranges belong to a fetch"
+            count = min(self._wanted_messages, part.batch.count_within(self._wanted_bytes))
+            if count < len(part.batch):
+                part, self._next = part.split(count)
+            else:
+                self._advance()
+            self._wanted_messages -= count
+            self._wanted_bytes -= part.batch.nbytes
+            room -= part.batch.nbytes
+            ranges -= 1
+            self._fetched += count
+            self._port.fetched(request, part)
+        if self._fetching is None or self._next is not None or self._ended:
+            return
+        if self._answered:
+            request, self._fetching = self._fetching, None
+            self._port.fetch_ended(request, self._fetched)
+        elif self._rest is not None:
+            self._ask_for_step(self._fetching, self._rest)
+
+    def _ask_for_step(self, request: int, start: int) -> None:
+        """Have the queue read the next step, not before the client wants it: a step of every connection at once would be much."""
+        wanted = self._wanted_messages > 0 and self._wanted_bytes > 0 and self._writable
+        if wanted or start >= self._fetch_end:
+            self._read(request, start)
+
+    def _read(self, request: int, start: int) -> None:
+        """Have the queue read a step, in a turn of its own: what it stores is nobody else's to read."""
+        self._rest = None
+        step = BrowseMessages if self._browses else FetchReserved
+        self._queue.tell(step(self.actor_ref, request, start, self._fetch_end))
+
+    def _advance(self) -> None:
+        self._next = next(self._ranges, None)
+
+    def _refused(self, message: Refused) -> None:
+        # What cannot be opened leaves nothing to ask for.
+        if message.close or not self._opened:
+            self._end(message.code, message.text)
+            return
+        if message.request == self._fetching:
+            self._fetching = None
+        text = message.text if message.request is None else f"request {message.request}: {message.text}"
+        self._port.refused(message.code, text, close=False)
+
+    def _queue_ended(self, failure: BaseException | None) -> None:
+        if failure is None:
+            self._end("queue-deleted", "the queue was deleted, and the subscription with it")
+        else:
+            self._end("internal-error", "the queue failed for good, with what it held")
+
+    def _end(self, code: str, text: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._port.refused(code, text, close=True)

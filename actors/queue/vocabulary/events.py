@@ -1,0 +1,195 @@
+"""What happens to a queue for good: the events whose fold is its durable state.
+
+Each can be applied twice without harm, because it says which numbers it is about: what a log has already seen changes
+nothing. Recovery, replication and the first execution are thus one piece of code, ``QueueLog.apply``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from actors.batch import MessageBatch
+from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.stages import StageKey
+
+
+class ReservedRange(NamedTuple):
+    """Messages ``start`` <= n < ``stop`` of one stored batch, as they are delivered to a subscription."""
+
+    start: int
+    stop: int
+    delivery_count: int
+    possibly_replayed: bool
+
+
+class Origin(NamedTuple):
+    """Where dead letters come from: the messages ``ranges`` of the queue with the number ``queue``, which has them no more."""
+
+    queue: int
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesAdded:
+    """A batch was stored.
+
+    Attributes:
+        first: the queue's number of its first message.
+        enqueued_us: microseconds since the epoch.
+        producers: who sent it, each with its own number after its last message in it; who has no name is not among them.
+        delay_us: microseconds from ``enqueued_us`` until its messages can be received.
+        ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
+        origin: which messages of another queue became these, in the same instant.
+        stage: nobody can receive them before this is published; None for what can be received at once.
+        temporary: of those who sent it those whose name was made up for one run, as ``producers``.
+    """
+
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    producers: tuple[tuple[str, int], ...] = ()
+    delay_us: int = 0
+    ttl_us: int | None = None
+    origin: Origin | None = None
+    stage: StageKey | None = None
+    temporary: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesAcknowledged:
+    """Receivers are done with these messages."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReturned:
+    """Messages came back that somebody failed to handle: ``returns`` has ranges, each with how often that has happened.
+
+    Happens only to queues that count failures (``max_receives``); others remember nothing of a delivery. In journals from before there
+    were two counters it is how often they were delivered, for every delivery was taken for a failure.
+    """
+
+    returns: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesExpired:
+    """Nobody received these messages in their time, and no dead-letter queue wants them."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesMoved:
+    """These messages are another queue's dead letters now; its ``MessagesAdded`` is what is recorded of it."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePurged:
+    """These messages were dropped."""
+
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOpened:
+    """An owner took a subscription over.
+
+    Attributes:
+        epoch: the number of its ownership; greater each time.
+        min_sequence: it gets no messages below this; what counts is what its first opening says.
+        owner_timeout: seconds without an owner after which its reservations end; None for never.
+        opened_us: microseconds since the epoch; 0 where an older journal does not say.
+    """
+
+    name: str
+    epoch: int
+    min_sequence: int
+    owner_timeout: float | None
+    opened_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReserved:
+    """Messages were put into a subscription's ledger, from ``position`` on."""
+
+    subscription: str
+    position: int
+    ranges: tuple[ReservedRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCommitted:
+    """A subscription is done with every position below ``position``."""
+
+    subscription: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionReleased:
+    """A subscription gave back what it had reserved below ``position``."""
+
+    subscription: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDeleted:
+    """A subscription is no more, and what it had reserved is given back.
+
+    Attributes:
+        epoch: its last. One of the same name that is made later has a greater one, and begins at a later position: what belonged to this
+            one can neither own nor read it.
+        position: its positions ended there.
+    """
+
+    name: str
+    epoch: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagesPublished:
+    """A transaction was committed: what these stages hold can be received, in the place of its numbers.
+
+    It is recorded for all queues at once, by the transaction's own record.
+    """
+
+    stages: tuple[StageKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StagesDiscarded:
+    """What these stages hold is gone: their transaction was aborted, given up, or committed without them.
+
+    Attributes:
+        below: the queue's next number then. A stage of the same name that begins with it or later is another one.
+    """
+
+    stages: tuple[StageKey, ...]
+    below: int
+
+
+Event: TypeAlias = (
+    MessagesAdded
+    | MessagesAcknowledged
+    | MessagesReturned
+    | MessagesExpired
+    | MessagesMoved
+    | QueuePurged
+    | SubscriptionOpened
+    | MessagesReserved
+    | ReservationCommitted
+    | SubscriptionReleased
+    | SubscriptionDeleted
+    | StagesPublished
+    | StagesDiscarded
+)
+
+LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved})
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again."""

@@ -1,0 +1,183 @@
+"""What a queue actor tells its connections.
+
+All are immutable; those that pass once for each batch are named tuples, which are made in a third of a frozen dataclass's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from actors.batch import MessageBatch
+
+
+@dataclass(frozen=True, slots=True)
+class SenderAttached:
+    """The queue knows the sender.
+
+    Attributes:
+        last_sequence: the sender's number after its last stored message; None if nothing is known of it.
+        committed: whether its stage's version is committed already, so that nothing more can be sent.
+    """
+
+    last_sequence: int | None
+    committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityGranted:
+    """A sender may send this many more messages and bytes (increments)."""
+
+    messages: int
+    bytes: int
+
+
+class SentMessages(NamedTuple):
+    """Everything the sender numbered below ``up_to`` is dealt with; one for each SendMessages, in order.
+
+    Attributes:
+        first: the queue's number of the first message of that batch; None when that message was stored before.
+        rejected: why the batch that ends at ``up_to`` was not stored, where the queue rejects what it has no room for; else None.
+    """
+
+    up_to: int
+    first: int | None
+    rejected: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A newer connection carries this sender's producer id; this one is detached."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverAttached:
+    """The queue knows the receiver.
+
+    ``waiting`` says that the queue is exclusive and another has it: this one stands in line, and gets messages once it is its turn.
+    """
+
+    waiting: bool = False
+
+
+class ReceivedMessages(NamedTuple):
+    """Messages with the queue's numbers ``first``, ``first + 1``, ... and one delivery history."""
+
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOpened:
+    """The subscription's epoch, its positions ``base`` <= p < ``high`` reserved, and the queue's next number."""
+
+    epoch: int
+    base: int
+    high: int
+    high_water: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesReserved:
+    """The ledger holds, from the position asked for, all below ``end``; ``facts`` by their names on the wire."""
+
+    request: int
+    end: int
+    facts: dict[str, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationCommitted:
+    """Every position below ``base`` is done with."""
+
+    request: int
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedMessages:
+    """Reserved or stored messages at the positions from ``position`` on, with the queue's numbers from ``first`` on."""
+
+    position: int
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+
+    def split(self, count: int) -> tuple[FetchedMessages, FetchedMessages]:
+        """The first ``count`` messages and the others, neither of which may be none."""
+        head, tail = self.batch.slice(0, count), self.batch.slice(count, len(self.batch))
+        facts = self.enqueued_us, self.delivery_count, self.possibly_replayed
+        return (
+            FetchedMessages(self.position, self.first, head, *facts),
+            FetchedMessages(self.position + count, self.first + count, tail, *facts),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRanges:
+    """What was asked for, or its first part, in order of position; ``rest`` is where the next part begins, None when this is all."""
+
+    request: int
+    ranges: Sequence[FetchedMessages]
+    rest: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessages:
+    """Stored messages, ascending, each range at the position that is its number; what is below ``end`` and not here is not stored."""
+
+    request: int
+    ranges: tuple[FetchedMessages, ...]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The queue refused a message, or lets the connection go.
+
+    Attributes:
+        code: the wire code.
+        text: why, and what to do.
+        request: the request that is refused; None where the message carries none.
+        close: whether the connection should end.
+    """
+
+    code: str
+    text: str
+    request: int | None = None
+    close: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MarkReached:
+    """Everything that the connection told before its mark is handled."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDeleted:
+    """The queue is gone, with everything in it."""
+
+
+QueueReply: TypeAlias = (
+    SenderAttached
+    | CapacityGranted
+    | SentMessages
+    | Superseded
+    | ReceiverAttached
+    | ReceivedMessages
+    | SubscriptionOpened
+    | MessagesReserved
+    | ReservationCommitted
+    | FetchedRanges
+    | BrowsedMessages
+    | Refused
+    | MarkReached
+    | QueueDeleted
+)
+"""The closed family of what a queue actor tells its connections."""

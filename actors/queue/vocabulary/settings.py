@@ -1,0 +1,134 @@
+"""Settings of one queue, and the named limits of what a queue keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+DEFAULT_MAX_QUEUES = 10_000
+"""Queues of one broker; a client that makes up names cannot make up memory."""
+DEFAULT_MAX_MESSAGES = 1_000_000
+DEFAULT_MAX_BYTES = 256 * 1024 * 1024
+DEFAULT_MAX_STAGED_MESSAGES = 10_000_000
+DEFAULT_MAX_STAGED_BYTES = 4 * 1024**3
+"""What transactions that are not committed may hold of a queue: on the disk, a few of the largest batches that a query writes,"""
+MEMORY_MAX_STAGED_BYTES = 256 * 1024 * 1024
+"""and where a queue is in memory, as much of it as its messages may take."""
+DEFAULT_TRANSACTION_TIMEOUT = 3600.0
+"""Seconds for which a stage stays without a connection and a commit: longer than a query takes to come back."""
+MAX_STAGES = 100_000
+"""Stages of one queue, as many as one commit may name; each takes some hundred bytes of memory."""
+MAX_STAGE_NAME = 255
+"""Characters of a writer's or a stage's name, which are in memory and in each record of the stage."""
+DEFAULT_VISIBILITY_TIMEOUT = 10.0
+"""Seconds until a message that was delivered and not acknowledged can be received again."""
+
+ENTRY_OVERHEAD_BYTES = 768
+"""Counted for each stored batch beside its body: its objects and views, about this much on CPython 3.11-3.13.
+
+Without it a million batches of one byte would count as a few megabytes and take most of a gigabyte.
+"""
+MAX_PRODUCERS = 10_000
+"""Producers whose last sequence number a queue remembers; the least recently heard of is forgotten first."""
+MAX_TEMPORARY_PRODUCERS = 10_000
+"""The same of producers whose name was made up for one run, beside the others: nobody asks for their numbers but within a reconnect."""
+MAX_SUBSCRIPTIONS = 1_000
+"""Ledgers of one queue; each open to an owner who may never come back."""
+MAX_EXPIRED_RANGES = 4_096
+"""Ranges one receiver may let expire without a word; one that does so for longer does not acknowledge at all."""
+MAX_VISIBILITY_SECONDS = 12 * 3600.0
+"""The furthest that a visibility deadline or a delay may lie ahead."""
+MAX_RESERVE_WAIT_SECONDS = 10.0
+"""The longest that a reservation waits for its first message."""
+DISPATCH_BUDGET = 256
+"""Deliveries in one go: what a receiving connection's actor takes from its inbox in one turn of the loop.
+
+A demand for a million one-message batches is met in so many steps, with other work between them.
+"""
+TIMER_BUDGET = 4_096
+"""Expired leases or due delays handled in one tick; the next deadline is then at once."""
+EXPIRY_BUDGET = 256
+"""Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
+PURGE_BUDGET = 256
+"""Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
+MAX_DELAYED = 100_000
+"""Batches, or returned parts of batches, that may wait for a delay: each takes a few hundred bytes of memory."""
+DEAD_LETTER_TIMEOUT = 30.0
+"""Seconds after which dead letters that the other queue has not answered for are handed over again."""
+DEAD_LETTER_BATCHES = 64
+DEAD_LETTER_BYTES = 8 * 1024 * 1024
+"""Dead letters on their way to the other queue, in parts of batches and in bytes, but one in any case; others wait where they are."""
+DEAD_LETTER_PART_BYTES = 4 * 1024 * 1024
+"""Bytes of messages, and of headers that say why they are dead, in one batch of dead letters: together they fit a frame."""
+
+
+BLOCK, REJECT = "block", "reject"
+"""What a queue at its limit does: grants its senders nothing, or refuses what they send."""
+MAX_RECEIVES_LIMIT = 1_000
+"""The largest ``max_receives``: a message that failed so often will not succeed."""
+MAX_TTL_SECONDS = 366 * 24 * 3600.0
+"""The longest that a time to live can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """Limits, times and behaviour of one queue.
+
+    Attributes:
+        max_messages: messages stored and granted together.
+        max_bytes: bytes stored and granted together, each stored batch with ``ENTRY_OVERHEAD_BYTES``.
+        visibility_timeout: seconds until a message that was delivered and not acknowledged can be received again.
+        overflow: at a limit, ``block`` grants senders nothing; ``reject`` refuses what they send.
+        max_receives: a message that has failed so often goes to the dead-letter queue; None for never.
+        dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
+        delay: seconds until a message that was sent can be received, unless its sender says otherwise.
+        ttl: seconds after which a message nobody received is of no use, unless its sender says less; None for never.
+        exclusive: one receiver at a time, in strict order; the next ones wait in line.
+        max_staged_messages: messages of transactions that are not committed, which do not count as stored.
+        max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
+
+    Raises:
+        ValueError: a value that cannot be; the text names it.
+    """
+
+    max_messages: int = DEFAULT_MAX_MESSAGES
+    max_bytes: int = DEFAULT_MAX_BYTES
+    visibility_timeout: float = DEFAULT_VISIBILITY_TIMEOUT
+    overflow: str = BLOCK
+    max_receives: int | None = None
+    dead_letter_queue: str | None = None
+    delay: float = 0.0
+    ttl: float | None = None
+    exclusive: bool = False
+    max_staged_messages: int = DEFAULT_MAX_STAGED_MESSAGES
+    max_staged_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}; 1 or more is possible")
+        if not 0 < self.visibility_timeout <= MAX_VISIBILITY_SECONDS:
+            raise ValueError(
+                f"a visibility timeout of {self.visibility_timeout} s is not above 0 and at most {MAX_VISIBILITY_SECONDS}"
+            )
+        if self.overflow not in (BLOCK, REJECT):
+            raise ValueError(f"overflow is {self.overflow!r:.40}, not {BLOCK!r} or {REJECT!r}")
+        if self.max_receives is not None and not 1 <= self.max_receives <= MAX_RECEIVES_LIMIT:
+            raise ValueError(f"max_receives is {self.max_receives}, not between 1 and {MAX_RECEIVES_LIMIT}")
+        if not 0 <= self.delay <= MAX_VISIBILITY_SECONDS:
+            raise ValueError(f"a delay of {self.delay} s is not between 0 and {MAX_VISIBILITY_SECONDS}")
+        if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
+            raise ValueError(f"a ttl of {self.ttl} s is not above 0 and at most {MAX_TTL_SECONDS}")
+        if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
+            raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
+
+    def worn_out(self, failures: int) -> bool:
+        """Whether messages that have failed so often may not be delivered again."""
+        return self.max_receives is not None and failures >= self.max_receives
+
+
+def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
+    """Of ``settings`` what suits a queue for dead letters: it keeps them, whatever the broker has its queues do with messages."""
+    return replace(
+        settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
+    )

@@ -1,0 +1,41 @@
+"""What a transaction holds back: its stages, by the names that writers, queues and the wire have for them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+MAX_ENLISTED = 100_000
+"""Stages that one commit may name: a task of Spark has one for each queue, and a record that names them all takes a few megabytes."""
+
+
+class StageKey(NamedTuple):
+    """A stage: what one attempt of one task puts into a transaction, under a name that no other attempt has.
+
+    Attributes:
+        writer: whose transaction.
+        version: the transaction's number among the writer's, which grow.
+        name: the stage's among those of the transaction.
+    """
+
+    writer: str
+    version: int
+    name: str
+
+
+class EnlistedStage(NamedTuple):
+    """A stage that won: the queue it is in, its name, and how many messages it holds."""
+
+    queue: str
+    stage: str
+    messages: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that is neither committed nor aborted; ``bytes`` as they count towards ``max_staged_bytes``."""
+
+    writer: str
+    version: int
+    queues: tuple[str, ...]
+    stages: int
+    messages: int
+    bytes: int

@@ -1,0 +1,53 @@
+"""Timers of a loop actor: a message to itself, later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from actors.runtime._loop_inbox import LoopInbox
+
+
+class TimerHandle:
+    """One pending message; made by ``LoopActor.schedule`` and ``schedule_at``, used on the loop's thread.
+
+    Attributes:
+        when: the time on the loop's clock, in seconds.
+    """
+
+    __slots__ = ("_handle", "_inbox", "_message", "_pending", "when")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        when: float,
+        message: Any,
+        inbox: LoopInbox,
+        pending: set[TimerHandle],
+    ) -> None:
+        self.when = when
+        self._message = message
+        self._inbox = inbox
+        self._pending = pending
+        pending.add(self)
+        self._handle: asyncio.TimerHandle | None = loop.call_at(when, self._fire)
+
+    def cancel(self) -> None:
+        """Never tell the message; nothing happens if it was told already."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()
+            self._pending.discard(self)
+            self._message = None
+
+    def pending(self) -> bool:
+        """Whether the message is still to be told."""
+        return self._handle is not None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._pending.discard(self)
+        self._inbox.offer_beyond_bound(self._message)
+        self._message = None

@@ -1,0 +1,13 @@
+from .maintenance import repair_storage, verify_storage
+from .options import DEFAULT_CACHE_BYTES, storage_options
+from .snapshot import StoredQueue
+from .storage import Storage
+
+__all__ = [
+    "DEFAULT_CACHE_BYTES",
+    "Storage",
+    "StoredQueue",
+    "repair_storage",
+    "storage_options",
+    "verify_storage",
+]

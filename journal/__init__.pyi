@@ -1,0 +1,54 @@
+from .cache import ByteBoundedCache
+from .committer import Committer, ManualCommitter, ThreadCommitter
+from .encountered import write_encountered
+from .errors import (
+    FormatError,
+    JournalDamagedError,
+    JournalError,
+    JournalFailedError,
+    JournalFullError,
+    JournalLockedError,
+    JournalMissingError,
+    JournalUsageError,
+    UnknownItemError,
+)
+from .files import Buffer, Files, OsFiles
+from .format import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, unpack_items_prefix
+from .journal import Journal, Record
+from .judgement import Finding
+from .options import JournalOptions, JournalStatistics
+from .reader import Located, StoredItems
+from .repair import repair
+from .verify import verify
+
+__all__ = [
+    "ITEMS_PREFIX_BYTES",
+    "RECORD_HEADER_BYTES",
+    "Buffer",
+    "ByteBoundedCache",
+    "Committer",
+    "Files",
+    "Finding",
+    "FormatError",
+    "Journal",
+    "JournalDamagedError",
+    "JournalError",
+    "JournalFailedError",
+    "JournalFullError",
+    "JournalLockedError",
+    "JournalMissingError",
+    "JournalOptions",
+    "JournalStatistics",
+    "JournalUsageError",
+    "Located",
+    "ManualCommitter",
+    "OsFiles",
+    "Record",
+    "StoredItems",
+    "ThreadCommitter",
+    "UnknownItemError",
+    "repair",
+    "unpack_items_prefix",
+    "verify",
+    "write_encountered",
+]

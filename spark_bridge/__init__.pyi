@@ -1,0 +1,33 @@
+from .acknowledging import acknowledge
+from .errors import (
+    BrokerUnreachableError,
+    CheckpointError,
+    DataLossError,
+    OptionError,
+    OtherQueueError,
+    PlanOutdatedError,
+    QueueMissingError,
+    SchemaError,
+    SparkBridgeError,
+    SubscriptionInUseError,
+    SubscriptionTakenError,
+    WriteError,
+)
+from .source import PenstockDataSource
+
+__all__ = [
+    "BrokerUnreachableError",
+    "CheckpointError",
+    "DataLossError",
+    "OptionError",
+    "OtherQueueError",
+    "PenstockDataSource",
+    "PlanOutdatedError",
+    "QueueMissingError",
+    "SchemaError",
+    "SparkBridgeError",
+    "SubscriptionInUseError",
+    "SubscriptionTakenError",
+    "WriteError",
+    "acknowledge",
+]

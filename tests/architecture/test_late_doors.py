@@ -1,0 +1,89 @@
+"""Packages that load what they give when it is asked for: what their stubs promise is there, and nothing else is loaded."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LATE = (
+    "streams",
+    "streams.junctions",
+    "streams.testkit",
+    "journal",
+    "actors",
+    "actors.storage",
+    "transport",
+    "transport.tcp",
+    "spark_bridge",
+)
+SECONDS = 60.0
+OURS = ("streams", "journal", "actors", "transport", "spark_bridge")
+
+
+def loaded(program: str) -> list[str]:
+    """Our modules that a process of its own has loaded when it has run ``program``."""
+    said = f"import json, sys; print(json.dumps([name for name in sys.modules if name.split('.')[0] in {OURS!r}]))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\n{said}"], cwd=ROOT, capture_output=True, timeout=SECONDS, check=True
+    )
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_every_package_that_opens_late_is_known_here(product: Any) -> None:
+    assert sorted(source.module for source in product if source.stub) == sorted(LATE)
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_package_gives_what_its_stub_promises(product: Any, name: str) -> None:
+    (source,) = (source for source in product if source.module == name)
+    (promised,) = (ast.literal_eval(node.value) for node in ast.parse(source.stub).body if isinstance(node, ast.Assign))
+    package = importlib.import_module(name)
+    assert sorted(promised) == sorted(source.exports()) == sorted(package.__all__) == sorted(dir(package))
+    assert all(getattr(package, each) is not None for each in promised)
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        package.nothing_of_the_kind  # noqa: B018
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_a_package_alone_loads_next_to_nothing(name: str) -> None:
+    parents = [".".join(name.split(".")[: depth + 1]) for depth in range(name.count(".") + 1)]
+    checks = {f"{parent}._ours" for parent in parents}
+    assert set(loaded(f"import {name}")) - checks == set(parents)
+
+
+BROKERS = (
+    "journal",
+    "actors.runtime",
+    "actors.queue.state",
+    "actors.queue.operations",
+    "actors.storage",
+    "transport.broker",
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [
+        ("from transport import Sender, MessageBatch", 140),
+        ("from transport import Receiver", 140),
+        ("from transport import StageClient, TransactionClient, Administration", 45),
+        ("import spark_bridge.reader, spark_bridge.writer", 60),
+        (
+            "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\ntry: main()\nexcept SystemExit: pass",
+            50,
+        ),
+    ],
+    ids=["sender", "receiver", "blocking clients", "worker of Spark", "penstock --help"],
+)
+def test_a_client_loads_nothing_of_the_brokers(program: str, most: int) -> None:
+    found = loaded(program)
+    assert [name for name in found if name.startswith(BROKERS)] == []
+    assert len(found) <= most, f"{len(found)} of our modules: {sorted(found)}"

@@ -1,0 +1,228 @@
+"""What administration lists, row by row: in an order that lasts, from any row on, and never more than an answer may hold.
+
+A broker can have more queues and connections than a frame has room for. So a list is given out in pages, each of which says where the next
+begins; who asks for no page gets the whole list, or a clear error where that does not fit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
+
+from actors import GetStatistics, InboxOverflowError, ask
+from transport.errors import LimitExceededError, RemoteProtocolError
+from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.messages import brief
+
+if TYPE_CHECKING:
+    from actors.queue.vocabulary.statistics import QueueStatistics
+    from transport.broker.broker import Broker
+    from transport.wire.messages import Options
+
+ANSWER_TIMEOUT = 5.0
+"""Seconds that a queue has to answer; it answers in a turn of the loop or not at all."""
+SLICE = 8
+"""Rows that are made before others have their turn: some hundred microseconds' work."""
+TURNS_BETWEEN = 4
+"""Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
+MOST_ROWS = 1000
+"""Rows of a page: some 700 KB of queues, which a queue each has to be asked for."""
+PAGE_BYTES = 2**20
+"""Of a page, but one row at least."""
+
+FAILED: dict[type[Exception], str] = {
+    ActorDeadError: "the queue failed for good, and is started anew when a client asks for it",
+    TimeoutError: f"no answer within {ANSWER_TIMEOUT:.0f} s",
+}
+"""What is said of a queue that does not answer."""
+
+Key = tuple[Any, ...]
+"""What rows are ordered by; a page tells the last row's, as an opaque text."""
+Row = tuple[Key, dict[str, Any]]
+Rows = AsyncGenerator[Row, None]
+Listing = Callable[["Broker", Key | None], Rows]
+"""The rows behind a key, or all of them."""
+
+
+async def answer_list(broker: Broker, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
+    """The JSON of a list, or of the page that ``arguments`` ask for.
+
+    Args:
+        broker: whose.
+        listing: its rows.
+        kinds: of the parts of their keys.
+        arguments: ``limit``, for a page of so many rows at most, and ``after``, what the page before gave as ``next``.
+
+    Raises:
+        RemoteProtocolError: an argument that cannot be.
+        LimitExceededError: the list is no page, and does not fit a frame.
+    """
+    limit, after = arguments.get("limit"), arguments.get("after")
+    if limit is None:
+        if after is not None:
+            raise RemoteProtocolError("the argument after belongs to pages: give the argument limit too")
+        return await whole_list(broker, listing)
+    if type(limit) is not int or limit < 1:
+        raise RemoteProtocolError(f"the argument limit must be a whole number above zero, not {brief(limit)}")
+    rows, last = await _rows(listing(broker, _key(after, kinds)), min(limit, MOST_ROWS), PAGE_BYTES)
+    following = None if last is None else json.dumps(last, ensure_ascii=False, separators=(",", ":"))
+    return b'{"rows":' + rows + b',"next":' + json.dumps(following).encode() + b"}"
+
+
+async def whole_list(broker: Broker, listing: Listing) -> bytes:
+    """The JSON of all rows; raises LimitExceededError where that does not fit a frame."""
+    rows, last = await _rows(listing(broker, None), None, MAX_BODY_BYTES)
+    if last is not None:
+        raise too_long()
+    return rows
+
+
+def too_long() -> LimitExceededError:
+    """A list does not fit a frame."""
+    return LimitExceededError(
+        f"the list is longer than the {MAX_BODY_BYTES} bytes that fit a frame: ask for pages (the argument limit; newer clients do)"
+    )
+
+
+async def queue_rows(broker: Broker, after: Key | None) -> Rows:
+    """Every queue, by name."""
+    roles: dict[tuple[str | None, str | None], int] = {}
+    for connection in broker.connections.values():
+        roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
+    # Most queues have the broker's settings, and to take settings apart costs more than all else of a row.
+    last, settings = broker.queues.settings, asdict(broker.queues.settings)
+    async for name, statistics in _asked(broker, _names(broker, None if after is None else after[0])):
+        if (found := broker.queues.settings_of(name)) is not last:
+            last, settings = found, asdict(found)
+        if isinstance(statistics, str):
+            yield (name,), {"name": name, "failed": statistics} | settings
+            continue
+        figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
+        row = {key: figure for key, figure in figures.items() if isinstance(figure, int)}
+        counts = {
+            "senders": roles.get((name, "sender"), 0),
+            "receivers": roles.get((name, "receiver"), 0),
+            "subscriptions": len(statistics.subscriptions),
+        }
+        yield (name,), {"name": name, **row} | settings | counts
+
+
+async def connection_rows(broker: Broker, after: Key | None) -> Rows:
+    """Every connection, by number."""
+    first = -1 if after is None else after[0]
+    loads: dict[str, dict[Any, Any]] = {}
+    for number in sorted(number for number in broker.connections if number > first):
+        connection = broker.connections.get(number)
+        if connection is None:
+            continue  # gone meanwhile
+        queue = connection.queue
+        if queue is not None and queue not in loads:
+            statistics = await _statistics(broker, queue)
+            known = () if statistics is None or isinstance(statistics, str) else statistics.connections
+            loads[queue] = {facts.connection: facts for facts in known}
+        facts = loads.get(queue or "", {}).get(connection.actor)
+        wire = connection.connection
+        yield (
+            (number,),
+            {
+                "id": number,
+                "role": connection.role,
+                "queue": queue,
+                "client_id": connection.client_id,
+                "peer": wire.peer if wire is not None else None,
+                "demand": facts.demand if facts is not None else 0,
+                "in_flight": facts.in_flight if facts is not None else 0,
+                "connected_s": round(broker.now() - connection.opened_at, 3),
+                "bytes_in": wire.bytes_in if wire is not None else 0,
+                "bytes_out": wire.bytes_out if wire is not None else 0,
+            },
+        )
+
+
+async def subscription_rows(broker: Broker, after: Key | None) -> Rows:
+    """Every subscription, by queue and name."""
+    async for queue, statistics in _asked(broker, _names(broker, None if after is None else after[0], inclusive=True)):
+        if isinstance(statistics, str):
+            continue
+        for subscription in sorted(statistics.subscriptions, key=lambda each: each.name):
+            key = (queue, subscription.name)
+            if after is None or key > after:
+                yield key, {"queue": queue, **asdict(subscription)}
+
+
+async def transaction_rows(broker: Broker, after: Key | None) -> Rows:
+    """Every open transaction, by writer and version."""
+    for transaction in broker.queues.transactions.list():
+        key = (transaction.writer, transaction.version)
+        if after is None or key > after:
+            yield key, transaction._asdict()
+
+
+async def _rows(rows: Rows, limit: int | None, most: int) -> tuple[bytes, Key | None]:
+    """The JSON of as many rows as are within the limits, and the key of the last of them where there are more."""
+    parts: list[bytes] = []
+    size, last = 2, None
+    async with aclosing(rows):
+        async for key, row in rows:
+            part = json.dumps(row, separators=(",", ":")).encode()
+            size += len(part) + 1
+            if parts and (size > most or len(parts) == limit):
+                return b"[" + b",".join(parts) + b"]", last
+            parts.append(part)
+            last = key
+            if len(parts) % SLICE == 0:
+                for _ in range(TURNS_BETWEEN):
+                    await asyncio.sleep(0)
+    return b"[" + b",".join(parts) + b"]", None
+
+
+def _key(after: object, kinds: tuple[type, ...]) -> Key | None:
+    if after is None:
+        return None
+    try:
+        key = tuple(json.loads(after)) if isinstance(after, str) else ()
+    except (ValueError, TypeError, RecursionError):
+        key = ()
+    if tuple(type(part) for part in key) != kinds:
+        raise RemoteProtocolError(f"the argument after must be what the page before gave as next, not {brief(after)}")
+    return key
+
+
+def _names(broker: Broker, after: str | None, inclusive: bool = False) -> list[str]:
+    names = list(broker.queues)
+    if after is None:
+        return names
+    start = bisect_left(names, after)
+    skips = not inclusive and start < len(names) and names[start] == after
+    return names[start + skips :]
+
+
+async def _asked(broker: Broker, names: list[str]) -> AsyncGenerator[tuple[str, QueueStatistics | str], None]:
+    """The figures of these queues, a slice at a time; those that are gone are left out."""
+    for start in range(0, len(names), SLICE):
+        some = names[start : start + SLICE]
+        for name, statistics in zip(
+            some, await asyncio.gather(*(_statistics(broker, each) for each in some)), strict=True
+        ):
+            if statistics is not None:
+                yield name, statistics
+
+
+async def _statistics(broker: Broker, name: str) -> QueueStatistics | str | None:
+    """A queue's figures, or why it has none to give: one that failed must not hide the others. None for one that is gone."""
+    queue = broker.queues.known(name)
+    if queue is None:
+        return FAILED[ActorDeadError] if name in broker.queues else None
+    try:
+        async with asyncio.timeout(ANSWER_TIMEOUT):
+            statistics: QueueStatistics = await ask(queue, GetStatistics())
+            return statistics
+    except (ActorDeadError, InboxOverflowError, TimeoutError) as error:
+        return FAILED.get(type(error), str(error)) if name in broker.queues else None

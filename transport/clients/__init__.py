@@ -1,0 +1,1 @@
+"""A program's end of a connection: senders, receivers, transactions, subscriptions, administration."""

@@ -1,0 +1,449 @@
+"""The administration client: queues, subscriptions and statistics over the sending address. docs/protocol.md, "Administration".
+
+One command is under way at a time: a refusal (ERROR that does not close) carries no request number, so it belongs to the one
+that waits. Between commands a reader task answers the broker's PING, so that an idle client stays connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from transport.clients.backoff import Backoff
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+    TransportError,
+    UnreadError,
+)
+from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.frames import FrameDecoder, Part, RawFrame
+from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
+from transport.wire.names import check_name
+from transport.wire.protocol import Protocol, Side
+from transport.wire.timing import setting_milliseconds
+
+DEFAULT_CONNECT_TIMEOUT = 10.0
+"""Seconds in which a broker must be reached, refused attempts tried again."""
+DEFAULT_TIMEOUT = 10.0
+"""Seconds in which one command must be answered."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds that closing may take; nothing of value is lost by then."""
+READ_BYTES = 64 * 1024
+"""One read from the socket; answers are small."""
+PAGE_ROWS = 500
+"""Rows of a list asked for at a time."""
+MAX_LIST_BYTES = 128 * 1024 * 1024
+"""Of all pages of a list together: some 180,000 queues, ten times what a broker has by default; in memory a few times as much."""
+LIST_TIMEOUTS = 6
+"""All pages of a list have so many times what one command has, however many they are."""
+MAX_UNSENT_BYTES = 64 * 1024
+"""Bytes, a few thousand answers to PING, that may wait for a broker that reads nothing; one command is under way at a time."""
+RETRY = Backoff(minimum=0.05, maximum=1.0)
+"""A person waits for these commands, so the attempts come quicker than a stream's."""
+
+Facts = dict[str, Any]
+"""One JSON object of an answer."""
+
+
+class Administration:
+    """A connection in the role ``admin``; an async context manager.
+
+    After a command that was not answered in time, or any error that closes, the connection is over and every later command
+    raises `ConnectionLostError`.
+
+    Attributes:
+        address: where the broker is.
+        epoch: the broker's epoch, once connected.
+    """
+
+    def __init__(
+        self,
+        address: str = DEFAULT_SEND_ADDRESS,
+        *,
+        connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> None:
+        self.address = parse_address(address)
+        self.epoch = 0
+        self._connect_timeout = connect_timeout
+        self._timeout = timeout
+        self._decoder = FrameDecoder()
+        self._protocol = Protocol(Side.CLIENT, frozenset({"admin"}))
+        self._writer: asyncio.StreamWriter | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Future[Frame] | None = None
+        self._turn = asyncio.Lock()
+        self._request = 0
+        self._over: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            ConnectionLostError: no broker answered within the time allowed.
+            BrokerError: it refused.
+        """
+        await self._connect()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection; a command under way fails."""
+        self._end(ConnectionLostError("this administration client was closed"))
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
+        await self._drop_socket()
+
+    async def queues(self) -> list[Facts]:
+        """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
+        return await self._list("queue.list", "queues")
+
+    async def create_queue(
+        self,
+        name: str,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        visibility_timeout: float | None = None,
+        *,
+        overflow: str | None = None,
+        max_receives: int | None = None,
+        dead_letter_queue: str | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        exclusive: bool | None = None,
+        max_staged_messages: int | None = None,
+        max_staged_bytes: int | None = None,
+    ) -> None:
+        """Declare a queue; what is None is the broker's setting. docs/configuration.md has what each does.
+
+        Args:
+            name: the queue's.
+            max_messages: messages it stores.
+            max_bytes: bytes it stores.
+            visibility_timeout: seconds until an unacknowledged message is receivable again.
+            overflow: ``block`` or ``reject``.
+            max_receives: failures of a message until it is dead-lettered; 0 for never.
+            dead_letter_queue: where dead letters go; empty for the queue's own.
+            delay: seconds until a sent message is receivable.
+            ttl: seconds after which a message nobody received is dropped; 0 for never.
+            exclusive: one receiver at a time.
+            max_staged_messages: messages that open transactions may hold of it.
+            max_staged_bytes: their bytes.
+
+        Raises:
+            BrokerError: ``already-exists`` with other settings, or a limit.
+            ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
+        """
+        if dead_letter_queue:
+            check_name(dead_letter_queue, "dead-letter queue")
+        arguments: Facts = {
+            "name": check_name(name, "queue"),
+            "max_messages": max_messages,
+            "max_bytes": max_bytes,
+            "visibility_timeout_ms": setting_milliseconds("visibility_timeout", visibility_timeout),
+            "overflow": overflow,
+            "max_receives": max_receives,
+            "dead_letter_queue": dead_letter_queue,
+            "delay_ms": setting_milliseconds("delay", delay),
+            "ttl_ms": setting_milliseconds("ttl", ttl),
+            "exclusive": exclusive,
+            "max_staged_messages": max_staged_messages,
+            "max_staged_bytes": max_staged_bytes,
+        }
+        await self._command("queue.create", {key: value for key, value in arguments.items() if value is not None})
+
+    async def delete_queue(self, name: str) -> int | None:
+        """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.
+
+        Clients that reconnect make the queue anew, with the broker's settings.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        return _count(await self._command("queue.delete", {"name": check_name(name, "queue")}), "connections")
+
+    async def purge_queue(self, name: str) -> int | None:
+        """Drop what is ready or delayed; what receivers hold stays theirs. Returns how many messages, where the broker says.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        return _count(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
+
+    async def statistics(self) -> Facts:
+        """The broker's figures: ``broker`` and ``storage`` (an object each), ``queues`` and ``connections`` (lists of objects).
+
+        ``storage`` is None where the broker keeps everything in memory.
+        """
+        answer = await self._command("stats", {"lists": False})
+        if not isinstance(answer, dict):
+            self._bad_answer("stats", answer)
+        if "queues" not in answer:
+            # A broker of before gives the lists whatever it is asked.
+            answer["queues"] = await self._list("queue.list", "queues")
+            answer["connections"] = await self._list("connection.list", "connections")
+        return answer
+
+    async def subscriptions(self) -> list[Facts]:
+        """Every subscription: ``queue``, ``name`` and its figures; docs/protocol.md, "Administration", has them."""
+        return await self._list("subscription.list", "subscriptions")
+
+    async def release_subscription(self, queue: str, name: str) -> int | None:
+        """End a subscription's reservations; its messages become receivable again in their old place. Returns how many.
+
+        Raises:
+            BrokerError: ``not-found``.
+        """
+        arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
+        return _count(await self._command("subscription.release", arguments), "released")
+
+    async def delete_subscription(self, queue: str, name: str) -> int | None:
+        """Forget a subscription whose owner is gone; what it had reserved becomes receivable again. Returns how many messages.
+
+        Raises:
+            BrokerError: ``not-found``, or ``subscription-owned`` while its owner is connected.
+        """
+        arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
+        return _count(await self._command("subscription.delete", arguments), "released")
+
+    async def transactions(self) -> list[Facts]:
+        """Every open transaction: ``writer``, ``version``, ``queues`` (names), ``stages``, ``messages`` and ``bytes``."""
+        return await self._list("transaction.list", "transactions")
+
+    async def abort_transaction(self, writer: str, version: int) -> int | None:
+        """Discard what a transaction has staged; a committed one is not undone. Returns how many messages, where the broker says."""
+        arguments = {"writer": check_name(writer, "writer"), "version": version}
+        return _count(await self._command("transaction.abort", arguments), "discarded")
+
+    # Connecting
+
+    async def _connect(self) -> None:
+        if self._writer is not None or self._over is not None:
+            raise ConnectionLostError("an administration client connects once; make a new one")
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._connect_timeout
+        attempt = 0
+        while True:
+            try:
+                await self._connect_once(deadline)
+            except (OSError, TimeoutError, ConnectionLostError, BrokerError) as error:
+                await self._drop_socket()
+                if isinstance(error, BrokerError) and not error.transient:
+                    raise
+                delay = RETRY.delay(attempt, random.random())  # noqa: S311 - spreads clients out, guards nothing
+                if loop.time() + delay >= deadline:
+                    raise self._unreachable(error) from error
+                attempt += 1
+                # A wait between attempts, bounded by the deadline above.
+                await _pause(delay)
+            except TransportError:
+                await self._drop_socket()
+                raise
+            else:
+                return
+
+    async def _connect_once(self, deadline: float) -> None:
+        self._decoder = FrameDecoder()
+        self._protocol = Protocol(Side.CLIENT, frozenset({"admin"}))
+        async with asyncio.timeout_at(deadline):
+            reader, self._writer = await asyncio.open_connection(self.address.host, self.address.port)
+            self._write(Hello(VERSION, "admin", None, None, {}))
+            self._protocol.said_hello("admin")
+            opened = False
+            while not opened:
+                for raw in await self._receive(reader):
+                    opened = self._take(raw) or opened
+        self._reading = asyncio.get_running_loop().create_task(self._read(reader), name="penstock-administration")
+
+    def _unreachable(self, error: Exception) -> TransportError:
+        if isinstance(error, BrokerError):
+            return error
+        within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
+        return ConnectionLostError(f"no connection to the broker at {self.address} {within}")
+
+    # Commands
+
+    async def _command(self, name: str, arguments: Facts | None = None) -> Any:
+        """Send one COMMAND and wait for its RESULT's JSON value."""
+        return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
+
+    async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
+        """Send one COMMAND and wait for its RESULT's body."""
+        async with self._turn:
+            if self._over is not None:
+                raise ConnectionLostError(
+                    f"not connected to the broker at {self.address}: {self._over}"
+                ) from self._over
+            if self._writer is None:
+                raise ConnectionLostError("connect first: async with Administration(...) as administration")
+            self._request += 1
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(seconds):
+                    self._write(Command(self._request, name, arguments))
+                    await self._writer.drain()
+                    answer = await self._waiting
+            except TimeoutError:
+                late = PeerTimeoutError(f"the broker at {self.address} did not answer {name} within {seconds:.3g} s")
+                # Its answer could still come and would be taken for that of the next command.
+                self._end(late)
+                raise late from None
+            except asyncio.CancelledError:
+                self._end(ConnectionLostError(f"{name} was cancelled while the broker was working on it"))
+                raise
+            except OSError as error:
+                raise ConnectionLostError(f"the connection to the broker at {self.address} broke: {error}") from error
+            finally:
+                self._waiting = None
+        assert isinstance(answer, Result)
+        return answer.json
+
+    async def _list(self, command: str, what: str) -> list[Facts]:
+        """All rows of a list, page after page; a broker of before gives them at once.
+
+        What `next` is like is the broker's business: pages without end are known by one that comes again or is empty, bytes, or time.
+        """
+        clock = asyncio.get_running_loop().time
+        rows: list[Facts] = []
+        page: Facts = {"limit": PAGE_ROWS}
+        seen: set[str] = set()
+        size = 0
+        deadline = clock() + LIST_TIMEOUTS * self._timeout
+        while True:
+            left = deadline - clock()
+            if left <= 0:
+                whole = LIST_TIMEOUTS * self._timeout
+                raise PeerTimeoutError(f"{len(rows)} {what} came within {whole:g} s, not all: allow a longer timeout")
+            body = await self._ask(command, page, min(self._timeout, left))
+            size += len(body)
+            if size > MAX_LIST_BYTES:
+                raise RemoteProtocolError(
+                    f"the broker's list of {what} exceeds {MAX_LIST_BYTES} bytes: {size} have come"
+                )
+            answer = _parsed(command, body)
+            if not isinstance(answer, dict):
+                return self._objects(answer, what)
+            more = self._objects(answer.get("rows"), what)
+            rows += more
+            following = answer.get("next")
+            if following is None:
+                return rows
+            if not isinstance(following, str):
+                self._bad_answer(what, answer)
+            if following in seen or not more:
+                raise RemoteProtocolError(f"the broker's list of {what} has no end: a page leads back, or has no row")
+            seen.add(following)
+            page["after"] = following
+
+    def _objects(self, answer: object, what: str) -> list[Facts]:
+        """The list of objects that an answer is."""
+        if not isinstance(answer, list) or not all(isinstance(item, dict) for item in answer):
+            self._bad_answer(what, answer)
+        return answer
+
+    def _bad_answer(self, what: str, answer: object) -> NoReturn:
+        raise RemoteProtocolError(f"the broker's answer about {what} is of another shape: {answer!r:.80}")
+
+    # The socket
+
+    def _write(self, frame: Frame) -> asyncio.WriteTransport:
+        assert self._writer is not None
+        self._writer.writelines(encode(frame))
+        return self._writer.transport
+
+    async def _receive(self, reader: asyncio.StreamReader) -> list[RawFrame]:
+        data = await reader.read(READ_BYTES)
+        if not data:
+            raise ConnectionLostError("the broker closed the connection")
+        return self._decoder.receive_data(data)
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        """Take frames until the connection ends; the end is told to whoever waits or asks later."""
+        try:
+            while True:
+                for raw in await self._receive(reader):
+                    self._take(raw)
+                if self._decoder.error is not None:
+                    raise self._decoder.error
+        except (OSError, TransportError) as error:
+            self._end(error)
+
+    def _take(self, raw: RawFrame) -> bool:
+        """Act on one frame; True when it was WELCOME."""
+        frame = self._protocol.receive(raw)
+        if isinstance(frame, Ping):
+            transport = self._write(Pong(frame.token))
+            unsent = transport.get_write_buffer_size()
+            if unsent > MAX_UNSENT_BYTES:
+                transport.abort()
+                raise UnreadError(f"{unsent} bytes wait for a broker that reads none; the limit is {MAX_UNSENT_BYTES}")
+        elif isinstance(frame, Welcome):
+            self.epoch = frame.epoch
+            self._decoder.max_frame_bytes = self._protocol.largest_frame
+            return True
+        elif isinstance(frame, Error):
+            self._answer(BrokerError(frame.code, frame.text))
+        elif isinstance(frame, Result):
+            if frame.request != self._request:
+                raise RemoteProtocolError(f"a RESULT for request {frame.request}; {self._request} was asked")
+            self._answer(frame)
+        return False
+
+    def _answer(self, answer: Frame | Exception) -> None:
+        waiting = self._waiting
+        if waiting is None or waiting.done():
+            return
+        if isinstance(answer, Exception):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
+
+    def _end(self, error: Exception) -> None:
+        """The connection is over because of ``error``; the first reason stands."""
+        if self._over is None:
+            self._over = error
+        self._answer(error)
+        if self._writer is not None:
+            self._writer.close()
+
+    async def _drop_socket(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        writer.close()
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await writer.wait_closed()
+        except (OSError, TimeoutError):
+            writer.transport.abort()
+
+
+def _parsed(name: str, body: Part) -> Any:
+    try:
+        return json.loads(bytes(body) or b"null")
+    except (ValueError, RecursionError) as error:
+        raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
+
+
+def _count(answer: object, key: str) -> int | None:
+    value = answer.get(key) if isinstance(answer, dict) else None
+    return value if type(value) is int else None
+
+
+async def _pause(seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await asyncio.Event().wait()

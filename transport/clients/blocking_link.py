@@ -1,0 +1,189 @@
+"""A blocking client's connection to one of several addresses, made again when it breaks, with back-off and an end to patience."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from transport.clients.backoff import Backoff, is_transient
+from transport.clients.blocking_connection import BlockingConnection
+from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
+from transport.wire.address import Address, parse_address
+
+DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
+"""Longer than a broker's restart; an error that reaches Spark ends its task or its query."""
+
+C = TypeVar("C", bound=BlockingConnection)
+T = TypeVar("T")
+
+
+class BlockingLink(Generic[C]):
+    """At most one connection at a time; made by the first use.
+
+    Args:
+        addresses: the brokers', tried in turn.
+        what: what is connected to, for errors: ``queue 'orders'``.
+        connect: makes a connection to one address.
+        retry: how a lost connection is sought again.
+        clock: monotonic seconds.
+        chance: randomness in 0..1 for the back-off.
+
+    Raises:
+        LocalProtocolError: no address, or one that is none.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        what: str,
+        connect: Callable[[Address], C],
+        retry: Backoff,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        self._addresses = deque(
+            parse_address(text) for text in ([addresses] if isinstance(addresses, str) else addresses)
+        )
+        if not self._addresses:
+            raise LocalProtocolError(f"{what} needs the address of at least one broker")
+        self.what = what
+        self.retry = retry
+        self.clock = clock
+        self.chance = chance
+        self._make = connect
+        self._connection: C | None = None
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed.is_set()
+
+    def retrying(self, ask: Callable[[C], T]) -> T:
+        """What ``ask`` makes of an open connection, asked again on another as long as there is patience."""
+        patience = Patience(self)
+        while True:
+            try:
+                return ask(self.connected())
+            except (TransportError, OSError) as error:
+                self.drop()
+                patience.bear(error)
+            except BaseException:
+                self.drop()  # interrupted between a request and its answer: that connection is out of step
+                raise
+
+    def connected(self) -> C:
+        """The connection, made again if it ended while nobody was looking.
+
+        Raises:
+            BrokerError: a refusal that another connection would not change.
+            ConnectionLostError: no address answered.
+            RemoteProtocolError: what came while nobody was looking broke the protocol.
+        """
+        if self._connection is not None:
+            try:
+                self._connection.catch_up()
+            except (TransportError, OSError) as error:
+                self.drop()
+                # A refusal for good, or a breach of the protocol, is told. Anything else a new connection says again, if it still holds.
+                if not is_transient(error):
+                    raise
+        if self._connection is None:
+            self._connection = self._connect()
+            if self.closed:
+                # Meanwhile, from another thread, which found no connection to close.
+                self.drop()
+                raise LocalProtocolError(f"the client of {self.what} is closed")
+        return self._connection
+
+    def drop(self) -> None:
+        """Close the connection, if there is one; the next use makes another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self) -> None:
+        """Close for good; a wait for another connection ends."""
+        self._closed.set()
+        self.drop()
+
+    def pause(self, seconds: float) -> None:
+        """Wait between two attempts, or until the link is closed."""
+        self._closed.wait(seconds)
+
+    def _connect(self) -> C:
+        if self.closed:
+            raise LocalProtocolError(f"the client of {self.what} is closed")
+        failures: list[str] = []
+        for _ in range(len(self._addresses)):
+            address = self._addresses[0]
+            try:
+                return self._make(address)
+            except BrokerError as error:
+                if not error.transient:
+                    raise
+                failures.append(f"{address}: {error}")
+            except (OSError, ConnectionLostError, PeerTimeoutError) as error:
+                failures.append(f"{address}: {error}")
+            self._addresses.rotate(-1)
+        raise ConnectionLostError("; ".join(failures))
+
+
+class Patience:
+    """How long one request bears with connections that break."""
+
+    __slots__ = ("_attempt", "_link", "_since")
+
+    def __init__(self, link: BlockingLink[C]) -> None:
+        self._link = link
+        self._attempt = 0
+        self._since: float | None = None
+
+    def renew(self) -> None:
+        """Something worked."""
+        self._attempt = 0
+        self._since = None
+
+    def excuse(self, seconds: float) -> None:
+        """A wait in which the broker owed nothing: it does not count."""
+        if self._since is not None:
+            self._since += seconds
+
+    def bear(self, error: TransportError | OSError) -> None:
+        """Wait before the next attempt, or raise where there is no point or no time left for one."""
+        link = self._link
+        lost = isinstance(error, OSError | ConnectionLostError | PeerTimeoutError)
+        if link.closed or not (lost or (isinstance(error, BrokerError) and error.transient)):
+            raise error
+        now = link.clock()
+        if self._since is None:
+            self._since = now
+        delay = link.retry.delay(self._attempt, link.chance())
+        limit = link.retry.give_up_after
+        if limit is not None and now + delay - self._since > limit:
+            raise ConnectionLostError(
+                f"{link.what} could not be reached for {now - self._since:.1f} s "
+                f"({self._attempt + 1} attempts); the last: {error}"
+            ) from error
+        self._attempt += 1
+        link.pause(delay)
+
+
+class ClosedOnExit(ABC):
+    """A client as a context manager that closes it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, and end any wait for another."""

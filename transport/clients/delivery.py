@@ -1,0 +1,278 @@
+"""What a receiver hands over: one message, or one batch of them, with the facts of its delivery and the way to answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol as TypingProtocol
+
+from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
+from actors.errors import BatchError
+from transport.errors import BadHeadersError
+from transport.wire.messages import Deliver
+from transport.wire.timing import check_answer_time
+
+NO_COLUMNS = MessageBatch(BinaryColumn(memoryview(bytes(OFFSET_BYTES)).cast("i"), memoryview(b"")))
+"""What is left of a batch without ids, keys and headers when its payloads were handed over."""
+
+
+SPARED = 2
+RUNS = re.compile(b"\0+|\2+")
+"""Messages in a row that are not answered, by the mark of each: none, or `SPARED`."""
+
+
+class Settlement(TypingProtocol):
+    """Where answers go: the session that delivered."""
+
+    def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
+        """These are done."""
+
+    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
+        """These are to come again after ``delay`` seconds; ``failed`` unless nobody tried to handle them."""
+
+    def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
+        """These need ``seconds`` from now."""
+
+
+class DeliveredBatch:
+    """A contiguous run of messages as the broker delivered them.
+
+    Attributes:
+        batch: the messages, in columns.
+        queue: the queue's name.
+        first: the queue sequence number of the first message.
+        enqueued_us: when the broker took them, microseconds since the epoch.
+        delivery_count: how often they have been delivered, this time included.
+        possibly_replayed: whether they may have been delivered before.
+        generation: the connection they came on; answers on a later one are void.
+        unsettled: how many of them are not answered yet.
+        answered: a byte for each, 1 where it is answered by itself.
+        spared: indexes of those that the stream has passed by: at its end that is no failure. None for none.
+    """
+
+    __slots__ = (
+        "_count",
+        "_id_prefix",
+        "_settlement",
+        "answered",
+        "batch",
+        "delivery_count",
+        "enqueued_us",
+        "first",
+        "generation",
+        "nbytes",
+        "possibly_replayed",
+        "queue",
+        "spared",
+        "unsettled",
+    )
+
+    def __init__(
+        self, frame: Deliver, queue: str, settlement: Settlement, generation: int = 0, id_prefix: bytes = b""
+    ) -> None:
+        self.batch: MessageBatch = frame.batch
+        self.queue = queue
+        self.first = frame.first
+        self.enqueued_us = frame.enqueued_us
+        self.delivery_count = frame.delivery_count
+        self.possibly_replayed = frame.possibly_replayed
+        self.generation = generation
+        self.nbytes = frame.batch.nbytes
+        self.unsettled = self._count = len(frame.batch)
+        self.answered = bytearray(self._count)
+        self.spared: set[int] | None = None
+        self._settlement = settlement
+        self._id_prefix = id_prefix
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __repr__(self) -> str:
+        return f"DeliveredBatch({self.queue!r}, {self.first}-{self.first + len(self) - 1})"
+
+    def payloads(self) -> list[bytes]:
+        """The payloads as bytes, in order."""
+        return self.batch.payloads.tolist()
+
+    def split(self) -> list[bytes]:
+        """The payloads as bytes of their own, in order, and let go of the frame: a message that is kept keeps no neighbours."""
+        batch = self.batch
+        payloads = batch.payloads.tolist()
+        bare = batch.ids is None and batch.keys is None and batch.headers is None
+        self.batch = NO_COLUMNS if bare else batch.without_payloads()
+        return payloads
+
+    def acknowledge(self) -> None:
+        """Every message of it is done; without effect the second time."""
+        if self.unsettled:
+            self.unsettled = 0
+            self._settlement.acknowledge(self, self.first, self._count)
+
+    def reject(self, delay: float = 0.0) -> None:
+        """Every message of it is to come again, after ``delay`` seconds.
+
+        Raises:
+            ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("delay", delay)
+        if self.unsettled:
+            self.unsettled = 0
+            self._settlement.reject(self, self.first, self._count, delay)
+
+    def give_back(self, start: int = 0) -> None:
+        """The messages from index ``start`` on, none of which is answered, are to come again: nobody has tried to handle them."""
+        count = self._count - start
+        self.unsettled -= count
+        self.answered[start:] = b"\1" * count
+        self._settlement.reject(self, self.first + start, count, 0.0, False)
+
+    def __untaken__(self) -> None:
+        """It was handed on, and nobody has taken it."""
+        if self.unsettled:
+            self.give_back()
+
+    def __passed_by__(self) -> None:
+        """The stream ends before it, and has not worked on it."""
+        self.spared = set(range(self._count))
+
+    def unanswered(self) -> list[tuple[int, int, bool]]:
+        """First number and count of each run of messages that are not answered, and whether the stream has passed by them."""
+        if not self.unsettled:
+            return []
+        marks = bytearray(self.answered)
+        for index in self.spared or ():
+            marks[index] = marks[index] or SPARED
+        return [(self.first + run.start(), len(run[0]), marks[run.start()] == SPARED) for run in RUNS.finditer(marks)]
+
+    def extend(self, seconds: float) -> None:
+        """Handling needs ``seconds`` from now: do not redeliver before.
+
+        Raises:
+            ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("the extension", seconds)
+        if self.unsettled:
+            self._settlement.extend(self, self.first, self._count, seconds)
+
+    def message_id(self, index: int) -> bytes:
+        """The 16-byte id of message ``index``: the sender's, or epoch, queue number and sequence number."""
+        if self.batch.ids is not None:
+            return bytes(self.batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
+        return self._id_prefix + (self.first + index).to_bytes(8, "big")
+
+
+class Delivery:
+    """One message.
+
+    Attributes:
+        payload: the bytes that were sent.
+    """
+
+    __slots__ = ("_batch", "_index", "payload")
+
+    def __init__(self, batch: DeliveredBatch, index: int, payload: bytes) -> None:
+        self.payload = payload
+        self._batch = batch
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"Delivery({self._batch.queue!r}, {self.sequence}, {self.payload!r:.60})"
+
+    def acknowledge(self) -> None:
+        """It is done and is never delivered again; without effect the second time, and when its run is over: see `Receiver`."""
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
+            batch.unsettled -= 1
+            batch._settlement.acknowledge(batch, batch.first + index, 1)
+
+    def reject(self, delay: float = 0.0) -> None:
+        """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone. That counts as a failure.
+
+        Raises:
+            ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("delay", delay)
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
+            batch.unsettled -= 1
+            batch._settlement.reject(batch, batch.first + index, 1, delay)
+
+    def __untaken__(self) -> None:
+        """It was handed on, and nobody has taken it: it goes back, and that is no failure."""
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
+            batch.unsettled -= 1
+            batch._settlement.reject(batch, batch.first + index, 1, 0.0, False)
+
+    def __passed_by__(self) -> None:
+        """The stream ends before it, and has not worked on it. Who has it by another way may still acknowledge it."""
+        batch = self._batch
+        batch.spared = batch.spared or set()
+        batch.spared.add(self._index)
+
+    def extend(self, seconds: float) -> None:
+        """Handling needs ``seconds`` from now: do not redeliver before.
+
+        Raises:
+            ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+        """
+        check_answer_time("the extension", seconds)
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch._settlement.extend(batch, batch.first + index, 1, seconds)
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._batch.queue
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the queue."""
+        return self._batch.first + self._index
+
+    @property
+    def id(self) -> bytes:
+        """Its 16-byte id."""
+        return self._batch.message_id(self._index)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key the sender gave, if any."""
+        keys = self._batch.batch.keys
+        return (keys[self._index] or None) if keys is not None else None
+
+    @property
+    def headers(self) -> dict[str, HeaderValue]:
+        """The headers the sender gave; empty for none.
+
+        Raises:
+            BadHeadersError: they are no map of strings. Clients check what they send, brokers do not; so another client wrote them.
+        """
+        try:
+            return unpack_headers(self.headers_raw) or {}
+        except BatchError as error:
+            raise BadHeadersError(self.queue, self.sequence, str(error)) from None
+
+    @property
+    def headers_raw(self) -> bytes:
+        """The headers as they were sent, packed; empty for none."""
+        headers = self._batch.batch.headers
+        return b"" if headers is None else headers[self._index]
+
+    @property
+    def enqueued_us(self) -> int:
+        """When the broker took it, microseconds since the epoch."""
+        return self._batch.enqueued_us
+
+    @property
+    def delivery_count(self) -> int:
+        """How often it has been delivered, this time included."""
+        return self._batch.delivery_count
+
+    @property
+    def possibly_replayed(self) -> bool:
+        """Whether it may have been delivered before."""
+        return self._batch.possibly_replayed

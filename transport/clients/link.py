@@ -1,0 +1,247 @@
+"""The client's side of a connection that is meant to last: connect, say HELLO, reconnect with back-off.
+
+`BrokerLink` owns the sockets; its user (a sender's or receiver's stage) sees only: opened, frame, lost, failed, closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Protocol as TypingProtocol
+
+from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+)
+from transport.shell.connection import FrameConnection
+from transport.shell.loop_transport import connect
+from transport.wire.address import parse_address
+from transport.wire.messages import Error, Frame, Hello, Welcome
+from transport.wire.protocol import Protocol, Side
+
+LEAST_STANDING = 1.0
+"""Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
+
+
+class LinkUser(TypingProtocol):
+    """What a link tells its user, on the loop's thread."""
+
+    def link_opened(self, welcome: Welcome) -> None:
+        """The broker has answered HELLO; everything cumulative begins at zero again."""
+
+    def link_frame(self, frame: Frame) -> None:
+        """A frame for the role."""
+
+    def link_writable(self) -> None:
+        """The broker takes again what is written, having taken nothing for a while: `BrokerLink.writable` is true again."""
+
+    def link_lost(self) -> None:
+        """The connection broke; another is being sought."""
+
+    def link_failed(self, error: Exception) -> None:
+        """No other will be sought. Comes once, and nothing after it."""
+
+    def link_closed(self) -> None:
+        """The link was closed as asked. Comes once, and nothing after it."""
+
+
+class BrokerLink:
+    """A connection to one of ``addresses``, made again when it breaks.
+
+    Patience and back-off begin anew behind a connection that was of use, as `Backoff` says. WELCOME alone is no use: a broker that
+    says it and closes, or falls silent, would otherwise be tried again for ever.
+
+    Attributes:
+        reconnects: how often a connection was made again.
+        writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        hello: Callable[[], Hello],
+        user: LinkUser,
+        backoff: Backoff,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        texts = [addresses] if isinstance(addresses, str) else list(addresses)
+        self._addresses = [parse_address(text) for text in texts]
+        if not self._addresses:
+            raise LocalProtocolError("at least one broker address is needed, as host:port")
+        self._hello = hello
+        self._user = user
+        self._backoff = backoff
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._connection: FrameConnection | None = None
+        self._attempt = 0
+        self._opened = False
+        self._of_use = False
+        self._opened_at = self._stands_from = 0.0
+        self._ended = False
+        self._told_end = False
+        self._down_since = self._loop.time()
+        self._retry: asyncio.TimerHandle | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+        self.reconnects = 0
+        self.writable = True
+
+    @property
+    def is_open(self) -> bool:
+        """Whether HELLO has been answered and the connection stands."""
+        return self._opened
+
+    def start(self) -> None:
+        """Begin to connect; patience counts from here."""
+        self._down_since = self._loop.time()
+        self._try()
+
+    def _try(self) -> None:
+        self._connecting = self._loop.create_task(self._connect(), name="penstock-connect")
+
+    def send(self, frame: Frame) -> None:
+        """Write ``frame``; without an open connection it is dropped, for everything is said again after a reconnect."""
+        if self._opened and self._connection is not None:
+            self._connection.send(frame)
+
+    def progressed(self) -> None:
+        """What came on this connection has brought its user on."""
+        self._of_use = True
+
+    def close(self) -> None:
+        """End in good order: what was sent leaves first. Answered by ``link_closed``."""
+        if self._ended:
+            return
+        self._stop_trying()
+        if self._connection is None:
+            self._end_later()
+        else:
+            self._connection.close()
+
+    def finish(self) -> None:
+        """Expect the broker to close: its end of stream is then ``link_closed``, not a loss."""
+        self._stop_trying()
+        if self._connection is None:
+            self._end_later()
+
+    def abort(self) -> None:
+        """End at once."""
+        self._stop_trying()
+        if self._connection is not None:
+            self._connection.abort(ConnectionLostError("aborted by this side"))
+        else:
+            self._end_later()
+
+    # Called by the connection
+
+    def connection_opened(self, connection: FrameConnection) -> None:
+        """The TCP connection stands: say HELLO."""
+        if self._ended:
+            # Made in the very turn in which it was given up.
+            connection.abort(ConnectionLostError("given up by this side"))
+            return
+        self._connection = connection
+        connection.send(self._hello())
+
+    def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
+        """WELCOME opens the link; everything else is the user's."""
+        if isinstance(frame, Welcome):
+            heartbeat_ms = frame.options.get("heartbeat_ms")
+            heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
+            self._opened = True
+            self._of_use = False
+            self._opened_at = self._loop.time()
+            self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
+            self._user.link_opened(frame)
+        elif isinstance(frame, Error):
+            # Not closing: the refusal of one request.
+            raise BrokerError(frame.code, frame.text)
+        else:
+            self._user.link_frame(frame)
+
+    def writable_changed(self, writable: bool) -> None:
+        """Demand bounds what may be sent, not what the broker reads of it: the user holds back what it can."""
+        self.writable = writable
+        if writable and self._opened:
+            self._user.link_writable()
+
+    def connection_ending(self) -> None:
+        """What counts is when it has closed."""
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """Decide between closed, lost and failed."""
+        connection, self._connection = self._connection, None
+        self.writable = True
+        if self._opened:
+            self._opened = False
+            now = self._loop.time()
+            if self._of_use or (connection is not None and connection.heard >= self._stands_from):
+                self._attempt = 0
+                self._down_since = now
+            else:
+                # While it stood nothing was missing: that does not count, and what went before does.
+                self._down_since += now - self._opened_at
+            self.reconnects += 1
+            self._user.link_lost()
+        if self._ended:
+            self._end_later()
+            return
+        self._retry_or_fail(error or ConnectionLostError("the broker closed the connection"))
+
+    # Inside
+
+    async def _connect(self) -> None:
+        address = self._addresses[self._attempt % len(self._addresses)]
+        connection = FrameConnection(Protocol(Side.CLIENT, frozenset({self._hello().role})), self, self._loop)
+        seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
+        try:
+            await connect(connection, address.host, address.port, seconds, self._loop)
+        except UnicodeError as error:
+            # What the resolver cannot even ask for; asking again changes nothing.
+            self._fail(LocalProtocolError(f"the broker's address {address} names no host: {error}"))
+        except (OSError, TimeoutError) as error:
+            if not self._ended:
+                reason = str(error) or type(error).__name__
+                self._retry_or_fail(ConnectionLostError(f"no connection to the broker at {address}: {reason}"))
+
+    def _retry_or_fail(self, error: Exception) -> None:
+        self._error = error
+        if not is_transient(error):
+            self._fail(error)
+            return
+        patience = self._backoff.give_up_after
+        delay = self._backoff.delay(self._attempt, self._chance())
+        down = self._loop.time() - self._down_since
+        if patience is not None and down + delay > patience:
+            self._fail(ConnectionLostError(f"given up after {down:.1f} s without a connection: {error}"))
+            return
+        self._attempt += 1
+        self._retry = self._loop.call_later(delay, self._try)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._ended:
+            self._stop_trying()
+            self._user.link_failed(error)
+
+    def _stop_trying(self) -> None:
+        self._ended = True
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._connecting is not None and self._connection is None:
+            self._connecting.cancel()
+
+    def _end_later(self) -> None:
+        if self._told_end:
+            return
+        self._told_end = True
+        # In a turn of its own: the user that is closing is still inside its own call.
+        connecting = self._connecting
+        if connecting is None or connecting.done():
+            self._loop.call_soon(self._user.link_closed)
+        else:
+            # Its socket is closed by the time that it is over.
+            connecting.add_done_callback(lambda _: self._loop.call_soon(self._user.link_closed))

@@ -1,0 +1,150 @@
+"""`Sender`: the end of a stream whose elements go to a queue, or the middle of one that goes on with confirmations."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from streams import Flow, Materialization, Publisher, Sink
+from transport.clients.backoff import Backoff
+from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
+from transport.clients.sender_session import Confirmation
+from transport.clients.sender_stage import ConfirmationPublisher, SenderStage
+from transport.errors import LocalProtocolError
+from transport.wire.address import DEFAULT_SEND_ADDRESS
+from transport.wire.names import check_name
+from transport.wire.timing import Timing
+
+DEFAULT_MAX_IN_FLIGHT = 65_536
+"""Messages sent and not confirmed: enough to keep a broker busy, little enough to send again after a reconnect."""
+OnRejected = Literal["fail", "drop"]
+"""What a sender does when its queue rejects a batch."""
+FAIL: OnRejected = "fail"
+DROP: OnRejected = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class SendSummary:
+    """What a sender has done when its stream is complete.
+
+    Attributes:
+        messages: how many were sent and confirmed.
+        resent: how many of them were sent again after a reconnect.
+        reconnects: how often the connection was made again.
+        rejected: how many were dropped because the queue rejected them; only with ``on_rejected="drop"``.
+    """
+
+    messages: int
+    resent: int
+    reconnects: int
+    rejected: int = 0
+
+
+class Sender:
+    """Sends a stream's elements (bytes, `Message`, `MessageBatch`, or one of them `Timed`) to a queue, no faster than demand allows.
+
+    Use it as a sink, ``source.to(Sender(...))``: awaiting the run gives a `SendSummary` when everything is confirmed.
+    Use it as a flow, ``source.via(Sender(...))``: the stream goes on with a `Confirmation` for each batch that is stored.
+    Elements are batched by themselves: at once when little is under way, up to the limits under load. When the connection breaks, what is
+    unconfirmed is sent again on the next, and the broker drops what it has already.
+
+    A queue declared with ``overflow=reject`` refuses what it has no room for, and everything that was sent after it until the sender has
+    heard of that. By default the stream then fails with `QueueFullError`: what was confirmed is stored, and nothing behind it.
+
+    Args:
+        addresses: the broker's sending address ``host:port``, or several to try in turn.
+        queue: the queue's name.
+        client_id: the producer's name, under which the broker recognizes what is sent again; random by default, and then
+            remembered apart from those of producers that keep theirs.
+            Two senders must not use the same at the same time.
+        max_batch_messages: messages in one batch at most.
+        max_batch_bytes: payload bytes in one batch at most, one message at least.
+        max_in_flight: messages sent and not confirmed at most.
+        reconnect: how to come back after a broken connection, and when to give up.
+        delay: seconds until what is sent can be received, at most 12 hours; None for what the queue declares. A `Timed` element
+            has its own.
+        ttl: seconds after which it is of no use, at most 366 days; None likewise.
+        on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
+            it, and a flow's `Confirmation` says why.
+
+    Raises:
+        LocalProtocolError: a value that cannot be.
+        InvalidNameError: a queue or client id that is no name.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str] = DEFAULT_SEND_ADDRESS,
+        *,
+        queue: str,
+        client_id: str | None = None,
+        max_batch_messages: int = DEFAULT_BATCH_MESSAGES,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        max_in_flight: int = DEFAULT_MAX_IN_FLIGHT,
+        reconnect: Backoff | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        on_rejected: OnRejected = FAIL,
+    ) -> None:
+        if on_rejected not in (FAIL, DROP):
+            raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
+        if max_in_flight < 1:
+            raise LocalProtocolError(f"max_in_flight is {max_in_flight}; at least one message must be under way")
+        self.addresses = addresses
+        self.queue = check_name(queue, "queue")
+        self.temporary = not client_id
+        self.client_id = check_name(client_id or f"sender-{uuid.uuid4()}", "client")
+        self.max_batch_messages = max_batch_messages
+        self.max_batch_bytes = max_batch_bytes
+        self.max_in_flight = max_in_flight
+        self.reconnect = reconnect or Backoff()
+        self.timing = Timing(delay, ttl)
+        self.fails_when_rejected = on_rejected == FAIL
+
+    def __repr__(self) -> str:
+        return f"Sender({self.addresses!r}, queue={self.queue!r})"
+
+    def attach_sink(
+        self, publisher: Publisher[Sendable], materialization: Materialization
+    ) -> asyncio.Future[SendSummary]:
+        """Run as a sink; called when a stream is run."""
+        done: asyncio.Future[SendSummary] = materialization.loop.create_future()
+
+        def finished(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                session = stage.session
+                done.set_result(
+                    SendSummary(
+                        session.confirmed_messages, session.resent, stage.link.reconnects, session.rejected_messages
+                    )
+                )
+
+        stage = SenderStage(self, _ignore, finished)
+        materialization.on_cancel(stage.cancel)
+        materialization.on_end(stage.finish)
+        publisher.subscribe(stage)
+        stage.start()
+        return done
+
+    def attach_flow(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Confirmation]:
+        """Run as a flow; called when a stream is run."""
+        return ConfirmationPublisher(self, publisher, materialization)
+
+    def as_sink(self) -> Sink[Sendable, SendSummary]:
+        """The same as a plain `Sink`, to compose with further stages."""
+        return Sink(self.attach_sink)
+
+    def as_flow(self) -> Flow[Sendable, Confirmation]:
+        """The same as a plain `Flow`."""
+        return Flow(self.attach_flow)
+
+
+def _ignore(confirmation: Confirmation) -> None:
+    """A sink has no use for single confirmations."""

@@ -1,0 +1,164 @@
+"""How a sender's elements become batches: the open batch, when it is full, and what may not stand in one with another.
+
+A batch has one timing, and ids for every message or for none; whatever differs begins a new one, so the order of the messages is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from actors.batch import ID_BYTES, Message, MessageBatch, pack_headers
+from transport.errors import LocalProtocolError, MessageTooLargeError
+from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.timing import Timed, Timing
+
+DEFAULT_BATCH_MESSAGES = 1000
+DEFAULT_BATCH_BYTES = 1024 * 1024
+"""Bytes of payload at which a batch is closed: larger gains no speed and makes the first of them wait longer."""
+MESSAGE_OVERHEAD_BYTES = 64
+"""Offsets and id of one message, rounded up."""
+MAX_BATCH_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES
+"""The payload of one message that just fits: a batch is closed there at the latest."""
+
+Untimed: TypeAlias = bytes | bytearray | memoryview | Message | MessageBatch
+Sendable: TypeAlias = Untimed | Timed[Untimed]
+"""What a `Sender` takes."""
+
+
+class BatchBuilder:
+    """Gathers elements into batches within limits.
+
+    Args:
+        max_messages: messages in one batch at most.
+        max_bytes: payload bytes in one batch at most, one message at least.
+        timing: the timing of what carries none of its own.
+        closed: told of each batch that is complete, in order.
+
+    Raises:
+        LocalProtocolError: limits that cannot be.
+    """
+
+    __slots__ = ("_closed", "_max_bytes", "_max_messages", "_open", "_own_timing", "_plain", "_timing", "open_bytes")
+
+    def __init__(
+        self, max_messages: int, max_bytes: int, timing: Timing, closed: Callable[[MessageBatch, Timing], None]
+    ) -> None:
+        if max_messages < 1 or not 1 <= max_bytes <= MAX_BODY_BYTES:
+            raise LocalProtocolError(
+                f"batches of {max_messages} messages and {max_bytes} bytes: "
+                f"at least 1 message and 1-{MAX_BODY_BYTES} bytes are possible"
+            )
+        self._max_messages = max_messages
+        self._max_bytes = min(max_bytes, MAX_BATCH_BYTES)
+        self._own_timing = self._timing = timing
+        self._closed = closed
+        self._open: list[Any] = []
+        self._plain = True
+        self.open_bytes = 0
+        """Bytes in the open batch, nearly: payloads are counted bare."""
+
+    def __len__(self) -> int:
+        """Messages in the open batch."""
+        return len(self._open)
+
+    def offer_payload(self, payload: bytes) -> None:
+        """Take one bare payload with the sender's own timing; the hot path."""
+        if self._timing is not self._own_timing:
+            self._change_timing(self._own_timing)
+        self._take(payload)
+
+    def _take(self, payload: bytes) -> None:
+        self._open.append(payload)
+        self.open_bytes += len(payload)
+        if len(self._open) >= self._max_messages or self.open_bytes >= self._max_bytes:
+            self._close_full(payload)
+
+    def offer(self, element: Sendable) -> None:
+        """Take one element of any kind.
+
+        Raises:
+            MessageTooLargeError: a message that fits no frame.
+            LocalProtocolError: an element that is no message.
+        """
+        timing, plain = self._own_timing, element
+        if isinstance(element, Timed):
+            timing, plain = element.timing.or_else(timing), element.element
+        if timing != self._timing:
+            self._change_timing(timing)
+        if isinstance(plain, Message):
+            self._offer_message(plain)
+        elif isinstance(plain, MessageBatch):
+            self.seal()
+            self._append(plain)
+        elif isinstance(plain, bytes | bytearray | memoryview):
+            self._take(bytes(plain))
+        else:
+            raise LocalProtocolError(
+                "a sender takes bytes, Message or MessageBatch, or one of them Timed, "
+                f"not {type(plain).__name__}; encode it in a map() before"
+            )
+
+    def seal(self) -> None:
+        """Close the open batch, full or not."""
+        if not self._open:
+            return
+        taken, plain = self._open, self._plain
+        self._open, self.open_bytes, self._plain = [], 0, True
+        if plain:
+            self._append(MessageBatch.from_payloads(taken))
+            return
+        messages = [Message(part) if isinstance(part, bytes) else part for part in taken]
+        # Ids are a column: every message of a batch has one or none has.
+        for _, run in groupby(messages, lambda message: message.id is None):
+            self._append(MessageBatch.from_messages(list(run)))
+
+    def _close_full(self, payload: bytes) -> None:
+        """The open batch is full with ``payload``; a very large one goes alone, so that no frame overflows."""
+        if len(payload) > self._max_bytes and len(self._open) > 1:
+            self._open.pop()
+            self.seal()
+            self._open.append(payload)
+        if len(payload) + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
+            raise MessageTooLargeError(len(payload), MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+        self.seal()
+
+    def _offer_message(self, message: Message) -> None:
+        size = _checked_size(message)
+        if self.open_bytes + size > self._max_bytes:
+            self.seal()
+        self._open.append(message)
+        self._plain = False
+        self.open_bytes += size
+        if len(self._open) >= self._max_messages or self.open_bytes >= self._max_bytes:
+            self.seal()
+
+    def _change_timing(self, timing: Timing) -> None:
+        """What comes next has another timing than the open batch, so it begins a batch of its own."""
+        self.seal()
+        # The very object, where it is the sender's own: the hot path compares by identity.
+        self._timing = self._own_timing if timing == self._own_timing else timing
+
+    def _append(self, batch: MessageBatch) -> None:
+        while batch.nbytes > MAX_BODY_BYTES:
+            # All but the last message that a byte demand would let through lie within it.
+            count = batch.count_within(MAX_BODY_BYTES) - 1
+            if count < 1:
+                raise MessageTooLargeError(batch.prefix_bytes(1), MAX_BODY_BYTES)
+            self._closed(batch.slice(0, count), self._timing)
+            batch = batch.slice(count, len(batch))
+        self._closed(batch, self._timing)
+
+
+def _checked_size(message: Message) -> int:
+    """The bytes of ``message``'s columns, rounded up; an error where it is no message or fits no frame."""
+    for part, what in ((message.payload, "payload"), (message.key, "key"), (message.id, "id")):
+        if not isinstance(part, bytes) and (part is not None or what == "payload"):
+            raise LocalProtocolError(f"a message's {what} must be bytes, not {type(part).__name__}")
+    if message.id is not None and len(message.id) != ID_BYTES:
+        raise LocalProtocolError(f"a message's id has {ID_BYTES} bytes, not {len(message.id)}")
+    size = len(message.payload) + len(message.key or b"") + len(pack_headers(message.headers))
+    if size + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
+        raise MessageTooLargeError(size, MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+    return size

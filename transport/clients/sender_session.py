@@ -1,0 +1,291 @@
+"""What a sender knows, without I/O: what waits for demand, what waits for confirmation, and how both are numbered.
+
+What is unconfirmed when a connection breaks is sent again on the next, with the same numbers. A batch gets its number when it leaves, so
+numbers follow one another over what the broker stores and nothing else: WELCOME's ``last_sequence`` then tells exactly what is stored.
+docs/protocol.md, sections "Sending", "Rejection" and "Resending".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from actors.batch import MessageBatch
+from transport.clients.sender_batches import (
+    DEFAULT_BATCH_BYTES,
+    DEFAULT_BATCH_MESSAGES,
+    MESSAGE_OVERHEAD_BYTES,
+    BatchBuilder,
+)
+from transport.errors import ConfirmedLostError, RemoteProtocolError
+from transport.wire.messages import Send, Sent
+from transport.wire.timing import NO_TIMING, Timing
+
+__all__ = ["DEFAULT_BATCH_BYTES", "DEFAULT_BATCH_MESSAGES", "MESSAGE_OVERHEAD_BYTES", "Confirmation", "SenderSession"]
+
+OPEN_WHILE_UNCONFIRMED = 2
+"""Batches under way from which on a batch that is not full waits to fill: small batches when idle, large ones under load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The broker has answered for ``count`` messages: they are stored, unless ``rejected`` says why not.
+
+    Attributes:
+        sequence: the producer's number of the first of them; what follows a rejection is numbered from there again.
+        count: how many.
+        first: the queue's number of the first, None where they had been stored before a reconnect, or are rejected.
+        rejected: why the queue did not store them; None where it did.
+    """
+
+    sequence: int
+    count: int
+    first: int | None
+    rejected: str | None = None
+
+
+class _Ready(NamedTuple):
+    """A closed batch that waits for demand."""
+
+    batch: MessageBatch
+    timing: Timing
+    resent: bool = False
+
+
+class _UnderWay(NamedTuple):
+    """A batch that was sent and is not answered for."""
+
+    sequence: int
+    batch: MessageBatch
+    timing: Timing
+    resent: bool
+
+    @property
+    def end(self) -> int:
+        """The number after its last message's."""
+        return self.sequence + len(self.batch)
+
+
+class SenderSession:
+    """The state of one producer.
+
+    Attributes:
+        credit_messages: messages that may still be sent on this connection.
+        credit_bytes: bytes likewise; negative when the last message led beyond it.
+        offer: take one element of any kind; see `BatchBuilder.offer`.
+        offer_payload: take one bare payload; the hot path.
+        confirmed_messages: messages stored.
+        rejected_messages: messages the queue rejected.
+        resent: messages sent again after a reconnect.
+        unsent_bytes: bytes taken and not yet sent.
+    """
+
+    __slots__ = (
+        "_builder",
+        "_measured_bytes",
+        "_measured_messages",
+        "_number",
+        "_ready",
+        "_ready_messages",
+        "_rejected_at",
+        "_taken_bytes",
+        "_taken_messages",
+        "_unconfirmed",
+        "client_id",
+        "confirmed_messages",
+        "credit_bytes",
+        "credit_messages",
+        "offer",
+        "offer_payload",
+        "rejected_messages",
+        "resent",
+        "unconfirmed_messages",
+        "unsent_bytes",
+    )
+
+    def __init__(
+        self,
+        max_batch_messages: int = DEFAULT_BATCH_MESSAGES,
+        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
+        timing: Timing = NO_TIMING,
+        client_id: str = "",
+    ) -> None:
+        self._builder = BatchBuilder(max_batch_messages, max_batch_bytes, timing, self._closed)
+        self.offer = self._builder.offer
+        self.offer_payload = self._builder.offer_payload
+        self._ready: deque[_Ready] = deque()
+        self._ready_messages = 0
+        self._unconfirmed: deque[_UnderWay] = deque()
+        self._number = 0
+        self._rejected_at: int | None = None
+        self._taken_messages = 0
+        self._taken_bytes = 0
+        self._measured_messages = 0
+        self._measured_bytes = 0
+        self.client_id = client_id
+        self.credit_messages = 0
+        self.credit_bytes = 0
+        self.unsent_bytes = 0
+        self.unconfirmed_messages = 0
+        self.confirmed_messages = 0
+        self.rejected_messages = 0
+        self.resent = 0
+
+    @property
+    def unsent_messages(self) -> int:
+        """Messages taken and not yet sent."""
+        return len(self._builder) + self._ready_messages
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything taken is answered for."""
+        return not (len(self._builder) or self._ready or self._unconfirmed)
+
+    def sends(self, complete: bool = False) -> list[Send]:
+        """The batches that may leave now, under the demand there is.
+
+        With ``complete`` nothing more will come, so the open batch leaves however small.
+        """
+        if len(self._builder) and (complete or len(self._unconfirmed) + len(self._ready) < OPEN_WHILE_UNCONFIRMED):
+            self._builder.seal()
+        frames: list[Send] = []
+        # After a rejection the queue takes nothing until it is numbered anew, which waits for the last answer.
+        while self._ready and self.credit_messages > 0 and self.credit_bytes > 0 and self._rejected_at is None:
+            batch, timing, resent = self._ready.popleft()
+            count = min(self.credit_messages, batch.count_within(self.credit_bytes))
+            if count < len(batch):
+                self._ready.appendleft(_Ready(batch.slice(count, len(batch)), timing, resent))
+                batch = batch.slice(0, count)
+            size = batch.nbytes
+            self.credit_messages -= count
+            self.credit_bytes -= size
+            self.unsent_bytes = max(0, self.unsent_bytes - size)
+            self._ready_messages -= count
+            self.unconfirmed_messages += count
+            self._unconfirmed.append(_UnderWay(self._number, batch, timing, resent))
+            frames.append(Send(self._number, timing.to_properties(), batch))
+            self._number += count
+        return frames
+
+    def take_measure(self) -> tuple[int, int]:
+        """Messages and bytes taken since the last call."""
+        total_messages = self._taken_messages + len(self._builder)
+        total_bytes = self._taken_bytes + self._builder.open_bytes
+        messages, size = total_messages - self._measured_messages, total_bytes - self._measured_bytes
+        self._measured_messages, self._measured_bytes = total_messages, total_bytes
+        return messages, size
+
+    def granted(self, messages: int, size: int) -> None:
+        """More demand from the broker (increments)."""
+        self.credit_messages += messages
+        self.credit_bytes += size
+
+    def sent(self, frame: Sent) -> list[Confirmation]:
+        """What ``frame`` answers for, batch by batch.
+
+        Raises:
+            RemoteProtocolError: an answer that cannot be true.
+        """
+        if frame.up_to > self._number:
+            raise RemoteProtocolError(f"SENT up to {frame.up_to}: only what is numbered below {self._number} was sent")
+        answers: list[Confirmation] = []
+        while self._unconfirmed and self._unconfirmed[0].end <= frame.up_to:
+            under_way = self._unconfirmed.popleft()
+            if under_way.end < frame.up_to:
+                answers.append(self._confirm(under_way, None))
+            elif frame.rejected is None:
+                if frame.first is None and not under_way.resent:
+                    raise RemoteProtocolError(
+                        f"SENT: message {under_way.sequence} is said to be stored already, but was sent for the first time; "
+                        f"is another sender called {self.client_id!r}?"
+                    )
+                answers.append(self._confirm(under_way, frame.first))
+            else:
+                answers.append(self._reject(under_way, frame.rejected))
+        if frame.rejected is not None and (not answers or answers[-1].rejected is None):
+            raise RemoteProtocolError(f"SENT rejects a batch that ends at {frame.up_to}; there is none under way")
+        if self._rejected_at is not None and not self._unconfirmed:
+            self._number, self._rejected_at = self._rejected_at, None
+        return answers
+
+    def connected(self, last_sequence: int | None) -> list[Confirmation]:
+        """A connection is open; the broker has stored what is numbered below ``last_sequence`` (None: it knows nothing).
+
+        Returns the confirmations that this amounts to. Demand begins at zero again, and what is unconfirmed waits to be sent again.
+
+        Raises:
+            ConfirmedLostError: the broker has stored less than it had confirmed.
+            RemoteProtocolError: it has stored more than was sent.
+        """
+        self.credit_messages = self.credit_bytes = 0
+        stored = self.confirmed_up_to
+        confirmations: list[Confirmation] = []
+        if last_sequence is not None:
+            # Where nothing was sent yet, an earlier sender of the same name did: number on from there.
+            if self._number > 0:
+                confirmations = self._stored_up_to(stored, last_sequence)
+            stored = last_sequence
+        self.resent += self.unconfirmed_messages
+        self._ready_messages += self.unconfirmed_messages
+        self.unconfirmed_messages = 0
+        while self._unconfirmed:
+            _, batch, timing, _ = self._unconfirmed.pop()
+            self.unsent_bytes += batch.nbytes
+            self._ready.appendleft(_Ready(batch, timing, resent=True))
+        self._number, self._rejected_at = stored, None
+        return confirmations
+
+    @property
+    def confirmed_up_to(self) -> int:
+        """The number after the last message's that is known to be stored; what is unconfirmed begins there."""
+        if self._rejected_at is not None:
+            return self._rejected_at
+        return self._unconfirmed[0].sequence if self._unconfirmed else self._number
+
+    def _stored_up_to(self, stored: int, last_sequence: int) -> list[Confirmation]:
+        """Confirm what a reconnect shows to be stored."""
+        if last_sequence < stored:
+            raise ConfirmedLostError(self.client_id, last_sequence, stored)
+        if last_sequence > (self._number if self._rejected_at is None else self._rejected_at):
+            raise RemoteProtocolError(
+                f"the broker has stored messages of {self.client_id!r} below {last_sequence}, of which this sender sent those "
+                f"below {self._number} at most; give each sender a client id of its own"
+            )
+        confirmations: list[Confirmation] = []
+        while self._unconfirmed and self._unconfirmed[0].sequence < last_sequence:
+            under_way = self._unconfirmed.popleft()
+            sequence, batch, timing, resent = under_way
+            if under_way.end > last_sequence:
+                count = last_sequence - sequence
+                self._unconfirmed.appendleft(_UnderWay(last_sequence, batch.slice(count, len(batch)), timing, resent))
+                under_way = _UnderWay(sequence, batch.slice(0, count), timing, resent)
+            confirmations.append(self._confirm(under_way, None))
+        return confirmations
+
+    def _confirm(self, under_way: _UnderWay, first: int | None) -> Confirmation:
+        count = len(under_way.batch)
+        if self._rejected_at is not None:
+            raise RemoteProtocolError(
+                f"SENT: message {under_way.sequence} is stored, though {self._rejected_at}, sent before it, was rejected"
+            )
+        self.unconfirmed_messages -= count
+        self.confirmed_messages += count
+        return Confirmation(under_way.sequence, count, first)
+
+    def _reject(self, under_way: _UnderWay, reason: str) -> Confirmation:
+        count = len(under_way.batch)
+        if self._rejected_at is None:
+            self._rejected_at = under_way.sequence
+        self.unconfirmed_messages -= count
+        self.rejected_messages += count
+        return Confirmation(under_way.sequence, count, None, reason)
+
+    def _closed(self, batch: MessageBatch, timing: Timing) -> None:
+        """The builder has closed a batch."""
+        size = batch.nbytes
+        self._ready.append(_Ready(batch, timing))
+        self._ready_messages += len(batch)
+        self._taken_messages += len(batch)
+        self.unsent_bytes += size
+        self._taken_bytes += size

@@ -1,0 +1,383 @@
+"""A sender at work: the subscriber that takes from upstream what the broker's demand allows, and the link it sends on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from streams import (
+    Materialization,
+    Publisher,
+    StreamClosedError,
+    Subscriber,
+    Subscription,
+    add_demand,
+    invalid_demand,
+    null_element,
+    reject,
+)
+from transport.clients.link import BrokerLink
+from transport.clients.sender_batches import Sendable
+from transport.clients.sender_session import Confirmation, SenderSession
+from transport.errors import QueueFullError, RemoteProtocolError
+from transport.wire.cumulative import CumulativeDemand
+from transport.wire.messages import VERSION, Demand, Frame, Hello, Sent, Welcome, brief
+
+if TYPE_CHECKING:
+    from transport.clients.sender import Sender
+
+MAX_UNSENT_BYTES = 4 * 1024 * 1024
+"""Bytes taken from upstream and not yet sent above which no more is requested."""
+MAX_REQUEST = 1024
+"""Elements requested from upstream and not yet received, at most: bounds what a burst of large ones can take."""
+FIRST_REQUEST = 16
+"""Elements requested before it is known how large they are."""
+SEND_AT_ONCE_BYTES = 128 * 1024
+"""Bytes in closed batches that leave before the turn of the loop is over, so that the broker works while this side still takes."""
+SIZE_MEMORY = 0.9
+"""How much of the largest element's size is remembered from turn to turn."""
+FINISH_TIMEOUT = 6.0
+"""Seconds that a run waits for its connection to be closed: a second more than the connection gives itself."""
+
+logger = logging.getLogger("penstock.sender")
+
+
+class SenderStage(Subscriber[Sendable]):
+    """One run of a `Sender`.
+
+    Args:
+        sender: what to do.
+        on_confirmed: called with each confirmation; returns whether more may be taken from upstream.
+        on_done: called once, with the failure or None, when everything is confirmed or nothing more will be.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        on_confirmed: Callable[[Confirmation], None],
+        on_done: Callable[[Exception | None], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sender = sender
+        self.session = SenderSession(sender.max_batch_messages, sender.max_batch_bytes, sender.timing, sender.client_id)
+        self._on_confirmed = on_confirmed
+        self._on_done = on_done
+        self._upstream: Subscription | None = None
+        self._requested = 0
+        self._taken = 0
+        self._element_messages = 1.0
+        self._element_bytes = 0.0
+        self._completed = False
+        self._failure: Exception | None = None
+        self._done = False
+        self._turn_scheduled = False
+        self._demand = CumulativeDemand()
+        self._epoch: int | None = None
+        self.held_back = False
+        self._closed = self._loop.create_future()
+        self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
+
+    def start(self) -> None:
+        """Begin to connect, unless cancelled already; elements are requested when the broker grants demand."""
+        if not self._done:
+            self.link.start()
+
+    # Subscriber
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        """A second subscription is cancelled (2.5), and any when nothing can be sent any more."""
+        if subscription is None:
+            raise null_element("Sender")
+        if self._upstream is not None or self._done:
+            subscription.cancel()
+            return
+        self._upstream = subscription
+
+    def on_next(self, element: Sendable) -> None:
+        """Take one element; the batch leaves at the end of the loop's turn, or when it is full."""
+        if self._done or element is None:
+            if element is None:
+                raise null_element("Sender")
+            return
+        self._requested -= 1
+        self._taken += 1
+        session = self.session
+        try:
+            if element.__class__ is bytes:
+                session.offer_payload(element)
+            else:
+                session.offer(element)
+        except Exception as error:  # noqa: BLE001 - whatever the element was, it fails the stream, not the upstream's call
+            self._finish(error)
+            return
+        if session.unsent_bytes >= SEND_AT_ONCE_BYTES and session.credit_messages > 0:
+            self._send()
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def on_error(self, error: BaseException) -> None:
+        """Upstream failed: what it gave is still sent and confirmed, then the failure goes on."""
+        if error is None:
+            raise null_element("Sender")
+        if isinstance(error, Exception):
+            self._failure = error
+        else:
+            self._failure = RuntimeError(repr(error))
+            self._failure.__cause__ = error
+        self._completed = True
+        self._turn()
+
+    def on_complete(self) -> None:
+        """Upstream is through; done when the last message is confirmed."""
+        self._completed = True
+        self._turn()
+
+    def cancel(self) -> None:
+        """Stop taking, and end the link."""
+        if self._done:
+            return
+        self._done = True
+        if self._upstream is not None and not self._completed:
+            self._upstream.cancel()
+        self._completed = True
+        self.link.close()
+
+    async def finish(self) -> None:
+        """End the link, and wait until its connection is gone: the run is over only then."""
+        self.cancel()
+        await asyncio.wait((self._closed,), timeout=FINISH_TIMEOUT)
+
+    def hold_back(self, held: bool) -> None:
+        """Take nothing more from upstream while ``held``: downstream has not taken the confirmations."""
+        if self.held_back and not held:
+            self.held_back = False
+            self._request()
+        self.held_back = held
+
+    # LinkUser
+
+    def link_opened(self, welcome: Welcome) -> None:
+        """Send again what is unconfirmed, as demand comes."""
+        last = welcome.options.get("last_sequence")
+        if last is not None and type(last) is not int:
+            raise RemoteProtocolError(f"WELCOME: last_sequence is {brief(last)}")
+        self._demand = CumulativeDemand()
+        if last is None and self.session.confirmed_up_to:
+            self._note_forgotten(restarted=welcome.epoch != self._epoch)
+        self._epoch = welcome.epoch
+        self._confirm(self.session.connected(last))
+        self._turn()
+
+    def link_frame(self, frame: Frame) -> None:
+        """DEMAND lets more out, SENT confirms."""
+        if isinstance(frame, Demand):
+            self.session.granted(*self._demand.growth(frame.messages, frame.bytes))
+        elif isinstance(frame, Sent):
+            self._confirm(self.session.sent(frame))
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def link_writable(self) -> None:
+        """What was held back may leave."""
+        self._turn()
+
+    def link_lost(self) -> None:
+        """No demand until there is a connection again."""
+        self.session.credit_messages = self.session.credit_bytes = 0
+
+    def link_failed(self, error: Exception) -> None:
+        """Nothing more can be sent."""
+        self._note_closed()
+        self._finish(error)
+
+    def link_closed(self) -> None:
+        """As asked."""
+        self._note_closed()
+
+    # Inside
+
+    def _hello(self) -> Hello:
+        options = {"temporary": True} if self._sender.temporary else {}
+        return Hello(VERSION, "sender", self._sender.queue, self._sender.client_id, options)
+
+    def _turn(self) -> None:
+        """Send what may be sent, request what may be requested, notice the end."""
+        self._turn_scheduled = False
+        if self._done:
+            return
+        self._send()
+        if self._completed:
+            if self.session.idle:
+                self._finish(self._failure)
+        else:
+            self._request()
+
+    def _send(self) -> None:
+        if self.link.is_open and self.link.writable:
+            send = self.link.send
+            for frame in self.session.sends(self._completed):
+                send(frame)
+
+    def _measure(self) -> None:
+        """Learn how large elements are: demand upstream is in elements, room is in messages and bytes."""
+        if self._taken:
+            messages, size = self.session.take_measure()
+            self._element_messages = max(messages / self._taken, self._element_messages * SIZE_MEMORY, 1.0)
+            self._element_bytes = max(size / self._taken, self._element_bytes * SIZE_MEMORY, 1.0)
+            self._taken = 0
+
+    def _request(self) -> None:
+        """Request upstream no more than the broker has granted beyond what is already taken."""
+        session = self.session
+        if self._upstream is None or self._completed or self.held_back or self._done:
+            return
+        if session.unsent_bytes > MAX_UNSENT_BYTES:
+            return
+        if session.unconfirmed_messages >= self._sender.max_in_flight or session.credit_bytes <= 0:
+            return
+        self._measure()
+        messages = min(session.credit_messages, self._sender.max_in_flight - session.unconfirmed_messages)
+        room = (messages - session.unsent_messages) / self._element_messages
+        if self._element_bytes:
+            byte_room = MAX_UNSENT_BYTES - session.unsent_bytes
+            room = min(room, MAX_REQUEST, max(1.0, byte_room / self._element_bytes))
+        else:
+            room = min(room, FIRST_REQUEST)
+        more = math.ceil(room) - self._requested
+        # In steps of half: a request for every element would cost as much as the element.
+        if more > 0 and self._requested <= room / 2:
+            self._requested += more
+            self._upstream.request(more)
+
+    def _confirm(self, confirmations: list[Confirmation]) -> None:
+        if confirmations:
+            self.link.progressed()
+        for confirmation in confirmations:
+            if confirmation.rejected is not None and self._sender.fails_when_rejected:
+                self._finish(
+                    QueueFullError(self._sender.queue, confirmation.sequence, confirmation.count, confirmation.rejected)
+                )
+                return
+            self._on_confirmed(confirmation)
+
+    def _note_forgotten(self, restarted: bool) -> None:
+        """A broker without a journal may forget; that is no error, but nobody should learn of it by accident."""
+        logger.warning(
+            "%s: the broker knows nothing more of %s, of which it had confirmed every message below number %d: %s. "
+            "Going on from there",
+            self._sender.queue,
+            self._sender.client_id,
+            self.session.confirmed_up_to,
+            "it was started anew without a journal, or is another one"
+            if restarted
+            else "the queue was deleted, or too many other producers have sent since",
+        )
+
+    def _note_closed(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+    def _finish(self, error: Exception | None) -> None:
+        if self._done:
+            return
+        self._done = True
+        if error is not None and self._upstream is not None and not self._completed:
+            self._upstream.cancel()
+        self.link.close()
+        self._on_done(error)
+
+
+class ConfirmationPublisher(Publisher[Confirmation], Subscription):
+    """The Flow side of a sender: its confirmations, under downstream's demand.
+
+    Upstream is held back while a confirmation waits for demand, so what waits is bounded by what was in flight.
+    """
+
+    def __init__(self, sender: Sender, upstream: Publisher[Sendable], materialization: Materialization) -> None:
+        self._m = materialization
+        self._upstream = upstream
+        self._stage = SenderStage(sender, self._confirmed, self._finished)
+        materialization.on_end(self._stage.finish)
+        self._waiting: deque[Confirmation] = deque()
+        self._wanted = 0
+        self._ended = False
+        self._error: Exception | None = None
+        self._downstream: Subscriber[Confirmation] | None = None
+        self._subscribed = False
+        self._emitting = False
+
+    def subscribe(self, subscriber: Subscriber[Confirmation]) -> None:
+        """Start the sender for its one subscriber; another gets `StreamClosedError`."""
+        if subscriber is None:
+            raise null_element("subscribe")
+        if self._subscribed:
+            reject(subscriber, StreamClosedError("a materialized sender flow has one subscriber"))
+            return
+        self._subscribed = True
+        self._downstream = subscriber
+        subscriber.on_subscribe(self)
+        self._upstream.subscribe(self._stage)
+        self._stage.start()
+
+    def request(self, n: int) -> None:
+        """N more confirmations may come; n < 1 fails the stream (3.9)."""
+        if self._downstream is None:
+            return
+        if n < 1:
+            self._stop()
+            self._end(invalid_demand(n))
+            return
+        self._wanted = add_demand(self._wanted, n)
+        self._emit()
+
+    def cancel(self) -> None:
+        """Stop sending; what was sent stays sent."""
+        if self._downstream is not None:
+            self._downstream = None
+            self._stop()
+
+    def _stop(self) -> None:
+        self._waiting.clear()
+        self._stage.cancel()
+
+    def _confirmed(self, confirmation: Confirmation) -> None:
+        if self._downstream is not None:
+            self._waiting.append(confirmation)
+            self._m.call(self._emit)
+
+    def _finished(self, error: Exception | None) -> None:
+        self._ended = True
+        self._error = error
+        self._m.call(self._emit)
+
+    def _emit(self) -> None:
+        if self._emitting:
+            return
+        self._emitting = True
+        try:
+            while self._waiting and self._wanted > 0 and self._downstream is not None:
+                self._wanted -= 1
+                self._downstream.on_next(self._waiting.popleft())
+        except Exception:
+            self.cancel()  # a subscriber that raises has cancelled (2.13)
+            raise
+        finally:
+            self._emitting = False
+        self._stage.hold_back(bool(self._waiting))
+        if self._ended and not self._waiting:
+            self._end(self._error)
+
+    def _end(self, error: Exception | None) -> None:
+        downstream, self._downstream = self._downstream, None
+        if downstream is None:
+            return
+        if error is None:
+            downstream.on_complete()
+        else:
+            downstream.on_error(error)

@@ -1,0 +1,245 @@
+"""A blocking client of one subscription, for programs that have no event loop, such as Spark's Python workers.
+
+Plain sockets around the same sans-IO frames and protocol as everything else; docs/protocol.md, "Subscriptions". Every request of
+this role may be repeated, so a connection that breaks (or that the broker closed because nobody read its heartbeats between two
+requests) is made again inside, and the caller sees only what cannot be helped by that.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from transport.clients.backoff import Backoff
+from transport.clients.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
+from transport.clients.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
+from transport.errors import BrokerError, LocalProtocolError, TransportError
+from transport.wire.address import Address
+from transport.wire.liveness import DEFAULT_HEARTBEAT
+from transport.wire.messages import VERSION, Commit, Committed, Fetched, Hello, Options, Reserve, Reserved
+from transport.wire.tokens import token_option
+
+__all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
+
+Mode = Literal["own", "read", "browse"]
+OWNER_WAIT = 30.0
+"""Seconds for which a subscription is waited for whose owner lives. It is twice the silence after which a broker gives up a client that
+lost its machine or its network (three heartbeats, 15 s by default): so what is started again gets in while the rest of it goes."""
+BEAT_SECONDS = DEFAULT_HEARTBEAT
+"""Until the next beat after one that failed, or found the client busy: a third of the silence that a broker bears."""
+OWNER_PAUSE = Backoff(minimum=0.05, maximum=1.0)
+"""How often the broker is asked meanwhile."""
+
+logger = logging.getLogger("penstock.subscription")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The answer to `SubscriptionClient.reserve`.
+
+    Attributes:
+        end: positions from the start asked for up to ``end`` are reserved; the start itself when nothing was ready.
+        facts: the queue's state, as docs/protocol.md names it under RESERVE.
+    """
+
+    end: int
+    facts: Options
+
+
+class SubscriptionClient(ClosedOnExit):
+    """One subscription of one queue. Connects with its first request; a context manager that closes.
+
+    Args:
+        addresses: the brokers' receiving addresses, tried in turn.
+        queue: the queue's name.
+        subscription: the subscription's name; to browse there is none.
+        mode: ``own`` to reserve and commit, ``read`` to fetch on behalf of the owner, ``browse`` to fetch what the queue stores.
+        epoch: the owner's; needed to read. An owner that has one resumes it.
+        starting: ``earliest`` or ``latest``; holds when the subscription is created.
+        owner_timeout_ms: how long reservations outlive the owner's connection; None for ever.
+        take_over: whether the subscription is taken from an owner that lives; otherwise that is waited for, and then refused.
+        owner_wait: for how many seconds that is.
+        must_exist: whether a queue that does not exist is refused rather than made.
+        client_id: what this client calls itself, which others are told that find the subscription owned.
+        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        retry: how a lost connection is sought again.
+        clock: monotonic seconds.
+        chance: randomness in 0..1 for the back-off.
+
+    Raises, from every request:
+        BrokerError: the broker refused, and trying again would not help.
+        ConnectionLostError: no broker could be reached for ``retry.give_up_after``.
+        RemoteProtocolError: the broker said what the protocol does not allow.
+    """
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        *,
+        queue: str,
+        subscription: str = "",
+        mode: Mode,
+        epoch: int | None = None,
+        starting: str = "earliest",
+        owner_timeout_ms: int | None = None,
+        take_over: bool = False,
+        owner_wait: float = OWNER_WAIT,
+        must_exist: bool = False,
+        client_id: str | None = None,
+        token: str | None = None,
+        retry: Backoff = DEFAULT_RETRY,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
+        if mode == "read" and epoch is None:
+            raise LocalProtocolError("mode 'read' needs the epoch of the owner that it reads for")
+        if mode != "browse" and not subscription:
+            raise LocalProtocolError(f"mode {mode!r} needs the name of a subscription")
+        self._queue = queue
+        self._mode = mode
+        self._epoch = epoch
+        self._id_prefix: bytes | None = None
+        self._options: Options = {"mode": mode}
+        if mode != "browse":
+            self._options |= {"subscription": subscription, "starting": starting}
+        if take_over:
+            self._options["take_over"] = True
+        if must_exist:
+            self._options["must_exist"] = True
+        self._owner_wait = owner_wait
+        self._client_id = client_id
+        if owner_timeout_ms is not None:
+            self._options["owner_timeout_ms"] = owner_timeout_ms
+        self._options |= token_option(token)
+        self._clock = clock
+        self._chance = chance
+        self._request = 0
+
+    def open(self) -> SubscriptionState:
+        """Connect now, if not connected; what WELCOME said."""
+        return self._link.retrying(lambda connection: connection.state)
+
+    def reserve(
+        self, start: int, messages: int, size: int, *, wait_ms: int = 0, below: int | None = None
+    ) -> Reservation:
+        """Take up to ``messages`` ready messages of ``size`` bytes into the ledger, unless it reaches beyond ``start`` already.
+
+        Args:
+            start: the position after the last one seen.
+            messages: how many at most.
+            size: how many bytes at most; one message is always let through.
+            wait_ms: how long to wait for the first, at most 10 000.
+            below: take only messages whose queue sequence number is less.
+        """
+
+        def ask(connection: SubscriptionConnection) -> Reservation:
+            request = self._next_request()
+            connection.send(Reserve(request, start, messages, size, wait_ms, below))
+            answer = connection.answer(Reserved, request, wait_ms / 1000)
+            return Reservation(answer.end, answer.facts)
+
+        return self._link.retrying(ask)
+
+    def commit(self, position: int) -> int:
+        """Acknowledge every position below ``position``; returns the ledger's base."""
+
+        def ask(connection: SubscriptionConnection) -> int:
+            request = self._next_request()
+            connection.send(Commit(request, position))
+            return connection.answer(Committed, request).base
+
+        return self._link.retrying(ask)
+
+    def fetch(self, start: int, stop: int) -> Iterator[Fetched]:
+        """The reserved positions ``start <= p < stop`` in order, under this client's own demand; may be repeated.
+
+        In mode ``browse`` positions are the queue's numbers, and those of messages that are not stored any more are left out. Where the
+        queue is another by the time that a connection is made again, that is BrokerError ``data-loss``: its numbers say nothing.
+
+        A connection that breaks in the middle is made again and the fetch goes on where it was. An iterator that is given up
+        before its end closes the connection.
+        """
+        position = start
+        # Every piece is progress: the patience for a broker that is away begins anew with it.
+        patience = Patience(self._link)
+        while position < stop:
+            complete = False
+            try:
+                connection = self._link.connected()
+                for fetched in connection.fetch(self._next_request(), position, stop, gaps=self._mode == "browse"):
+                    position = fetched.position + len(fetched.batch)
+                    patience.renew()
+                    yield fetched
+                position, complete = stop, True
+            except (TransportError, OSError) as error:
+                patience.bear(error)
+            finally:
+                if not complete:
+                    self._link.drop()
+
+    def beat(self) -> float:
+        """Stay the owner while there is nothing to ask: answer the broker's heartbeats, and connect again if the connection broke.
+
+        Returns:
+            the seconds after which to do it again at the latest.
+        """
+        connection = self._link.connected()
+        try:
+            return connection.beat()
+        except (TransportError, OSError):
+            self._link.drop()
+            raise
+
+    def close(self) -> None:
+        """Close the connection and end any wait for another; reservations stay."""
+        self._link.close()
+
+    def _connect(self, address: Address) -> SubscriptionConnection:
+        options = self._options | ({} if self._epoch is None else {"epoch": self._epoch})
+        hello = Hello(VERSION, ROLE, self._queue, self._client_id, options)
+        refused_at: float | None = None
+        attempt = 0
+        while True:
+            try:
+                connection = SubscriptionConnection(address, hello, self._clock)
+                break
+            except BrokerError as error:
+                # The owner may be this client itself: by a connection that broke, which the broker has yet to notice.
+                if error.code != "subscription-owned":
+                    raise
+                now = self._clock()
+                if refused_at is None:
+                    refused_at = now
+                    logger.warning(
+                        "%s; waiting up to %g s for its owner to go: %s", self._link.what, self._owner_wait, error.text
+                    )
+                pause = OWNER_PAUSE.delay(attempt, self._chance())
+                if self._link.closed or now + pause - refused_at > self._owner_wait:
+                    raise
+                attempt += 1
+                self._link.pause(pause)
+        self._opened(connection)
+        return connection
+
+    def _opened(self, connection: SubscriptionConnection) -> None:
+        """Go on with what WELCOME said, if it is still about the same."""
+        state = connection.state
+        if self._id_prefix not in (None, state.id_prefix):
+            connection.close()
+            raise BrokerError(
+                "data-loss",
+                f"queue {self._queue!r} was deleted, or its broker started anew without a journal, while it was read: its numbers are "
+                "others now; read it again from the beginning",
+            )
+        if self._mode != "browse":
+            self._epoch = state.epoch
+        self._id_prefix = state.id_prefix
+
+    def _next_request(self) -> int:
+        self._request += 1
+        return self._request

@@ -1,0 +1,177 @@
+"""What a broker can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actors import QueueSettings
+from actors.queue.vocabulary.settings import (
+    DEFAULT_MAX_QUEUES,
+    DEFAULT_MAX_STAGED_BYTES,
+    DEFAULT_TRANSACTION_TIMEOUT,
+    MEMORY_MAX_STAGED_BYTES,
+)
+from transport.errors import LocalProtocolError
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.liveness import DEFAULT_HEARTBEAT
+from transport.wire.names import check_name
+
+DEFAULT_MAX_CONNECTIONS = 10_000
+"""Connections on both addresses together; each costs about 10 KiB while idle, and a file descriptor."""
+DURABLE_MAX_MESSAGES = 100_000_000
+"""Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
+DURABLE_MAX_BYTES = 64 * 2**30
+"""Bytes of a queue with a journal, unless told; as above."""
+DEFAULT_DIRECTORY = "./penstock-data"
+"""Where the command keeps the journal, unless told. A broker inside a program keeps none unless told."""
+
+SYNC_POLICIES = ("always", "interval", "never")
+"""When the journal syncs: before it reports durable, every so often, or when the operating system pleases."""
+DEFAULT_SYNC_INTERVAL = 0.05
+MAX_SYNC_INTERVAL = 60.0
+"""Seconds; who may lose more than a minute's messages wants ``never``."""
+DEFAULT_SEGMENT_BYTES = 64 * 2**20
+MIN_SEGMENT_BYTES = 64 * 2**10
+"""With smaller segments a backlog would be more files than data."""
+MAX_SEGMENT_BYTES = 2**30
+"""Disk is given back a segment at a time, and an offset in one has 32 bits."""
+DEFAULT_CACHE_BYTES = 64 * 2**20
+"""Recent batches kept in memory, so that a receiver that keeps up causes no reads."""
+DEFAULT_MEMORY_WATERMARK = 0.6
+"""Share of the machine's or the container's memory: what is left covers a burst between two looks, and the page cache."""
+DEFAULT_DISK_FLOOR = 2**30
+"""Free bytes under which senders wait: compaction and checkpoints need room when the disk is nearly full."""
+
+_QUEUE = QueueSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """A broker's options.
+
+    Attributes:
+        send_address: where senders and administrators connect, ``host:port``; port 0 takes any free one.
+        receive_address: where receivers and subscriptions connect.
+        max_queue_messages: messages one queue stores, unless declared otherwise; None for 1 million in memory,
+            ``DURABLE_MAX_MESSAGES`` with a journal.
+        max_queue_bytes: bytes one queue stores, unless declared otherwise; None for 256 MiB in memory, ``DURABLE_MAX_BYTES``
+            with a journal.
+        visibility_timeout: seconds until a message not acknowledged is receivable again.
+        heartbeat: seconds between signs of life on a quiet connection; three of silence end it.
+        max_connections: connections at one time; fewer where the limit of open files (``ulimit -n``) allows fewer.
+        max_queues: queues at one time.
+        overflow: what a queue at its limit does, unless declared otherwise; as in `QueueSettings`, like the next five.
+        max_receives: failures of a message until it goes to the dead-letter queue; None for no such limit.
+        dead_letter_queue: its name; None for the queue's own with ``.dead`` after it.
+        delay: seconds until a sent message is receivable.
+        ttl: seconds after which a message nobody received is of no use; None for never.
+        exclusive: one receiver at a time.
+        directory: where the journal is; None keeps everything in memory only.
+        sync: one of ``SYNC_POLICIES``.
+        sync_interval: seconds between syncs where ``sync`` is ``interval``.
+        segment_bytes: size of one file of the journal.
+        cache_bytes: recent batches kept in memory, in bytes; 0 keeps none.
+        memory_watermark: share of the memory this process may have; above it caches are turned off, and a broker without a
+            journal lets senders wait.
+        max_staged_messages: messages that open transactions may hold of one queue, beside those it stores.
+        max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
+        transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
+        disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
+        queues: queues that are there from the start, and what they are declared with.
+
+    Raises:
+        LocalProtocolError: an address, a name or a number that cannot be.
+        ValueError: a queue setting that cannot be.
+    """
+
+    send_address: str = DEFAULT_SEND_ADDRESS
+    receive_address: str = DEFAULT_RECEIVE_ADDRESS
+    max_queue_messages: int | None = None
+    max_queue_bytes: int | None = None
+    visibility_timeout: float = _QUEUE.visibility_timeout
+    heartbeat: float = DEFAULT_HEARTBEAT
+    max_connections: int = DEFAULT_MAX_CONNECTIONS
+    max_queues: int = DEFAULT_MAX_QUEUES
+    overflow: str = _QUEUE.overflow
+    max_receives: int | None = _QUEUE.max_receives
+    dead_letter_queue: str | None = _QUEUE.dead_letter_queue
+    delay: float = _QUEUE.delay
+    ttl: float | None = _QUEUE.ttl
+    exclusive: bool = _QUEUE.exclusive
+    directory: str | None = None
+    sync: str = SYNC_POLICIES[0]
+    sync_interval: float = DEFAULT_SYNC_INTERVAL
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    cache_bytes: int = DEFAULT_CACHE_BYTES
+    memory_watermark: float = DEFAULT_MEMORY_WATERMARK
+    disk_floor: int = DEFAULT_DISK_FLOOR
+    max_staged_messages: int = _QUEUE.max_staged_messages
+    max_staged_bytes: int | None = None
+    transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
+    queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        parse_address(self.send_address)
+        parse_address(self.receive_address)
+        for name in ("heartbeat", "max_connections", "max_queues", "transaction_timeout"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
+        self._check_storage()
+        self.queue_settings()
+        if len(self.queues) > self.max_queues:
+            raise LocalProtocolError(f"{len(self.queues)} queues are declared, and max_queues is {self.max_queues}")
+        for name, settings in self.queues.items():
+            check_name(name)
+            if settings.dead_letter_queue == name:
+                raise LocalProtocolError(f"queue {name!r} cannot be its own dead-letter queue: name another")
+            if settings.dead_letter_queue is not None:
+                check_name(settings.dead_letter_queue, "dead-letter queue")
+
+    def queue_settings(self) -> QueueSettings:
+        """What a queue gets that is not declared otherwise."""
+        most_messages, most_bytes = self.max_queue_messages, self.max_queue_bytes
+        if most_messages is None:
+            most_messages = _QUEUE.max_messages if self.directory is None else DURABLE_MAX_MESSAGES
+        if most_bytes is None:
+            most_bytes = _QUEUE.max_bytes if self.directory is None else DURABLE_MAX_BYTES
+        most_staged = self.max_staged_bytes
+        if most_staged is None:
+            most_staged = MEMORY_MAX_STAGED_BYTES if self.directory is None else DEFAULT_MAX_STAGED_BYTES
+        if self.dead_letter_queue is not None:
+            check_name(self.dead_letter_queue, "dead-letter queue")
+        return QueueSettings(
+            most_messages,
+            most_bytes,
+            self.visibility_timeout,
+            self.overflow,
+            self.max_receives,
+            self.dead_letter_queue,
+            self.delay,
+            self.ttl,
+            self.exclusive,
+            self.max_staged_messages,
+            most_staged,
+        )
+
+    def _check_storage(self) -> None:
+        if self.directory is not None and not self.directory:
+            raise LocalProtocolError("the journal's directory is an empty name; use None to keep everything in memory")
+        if self.sync not in SYNC_POLICIES:
+            raise LocalProtocolError(f"sync is {self.sync!r:.40}, not one of {', '.join(SYNC_POLICIES)}")
+        if not 0 < self.sync_interval <= MAX_SYNC_INTERVAL:
+            raise LocalProtocolError(
+                f"sync_interval is {self.sync_interval} s, not above 0 and at most {MAX_SYNC_INTERVAL:g}"
+            )
+        if not MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise LocalProtocolError(
+                f"segment_bytes is {self.segment_bytes}, not between {MIN_SEGMENT_BYTES} and {MAX_SEGMENT_BYTES}"
+            )
+        if not 0 < self.memory_watermark <= 1:
+            raise LocalProtocolError(
+                f"memory_watermark is {self.memory_watermark}, not a share above 0 and at most 1 (60% is 0.6)"
+            )
+        for name in ("cache_bytes", "disk_floor"):
+            if getattr(self, name) < 0:
+                raise LocalProtocolError(f"{name} is {getattr(self, name)}; it must not be below zero")

@@ -1,0 +1,218 @@
+"""Every setting of a broker: where it stands in the settings file, on the command line and in the environment, and how it is written.
+
+One table serves all of them, so that an option exists everywhere or nowhere. An option called ``sync_interval`` is ``--sync-interval``
+on the command line and ``PENSTOCK_SYNC_INTERVAL`` in the environment. docs/configuration.md is the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from actors import QueueSettings
+from transport.config.config import DEFAULT_DIRECTORY, SYNC_POLICIES, BrokerConfig
+from transport.config.units import (
+    parse_count,
+    parse_duration,
+    parse_flag,
+    parse_share,
+    parse_size,
+    show_duration,
+    show_size,
+)
+from transport.wire.names import check_name
+
+ENVIRONMENT_PREFIX = "PENSTOCK_"
+CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
+QUEUES_VARIABLE = f"{ENVIRONMENT_PREFIX}QUEUES"
+LEAST_SECONDS = 0.001
+"""The shortest time of a queue's setting but 0, which means something else: the protocol has milliseconds."""
+NEVER = "never"
+"""How None is written where it means that something never happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the values of a setting are written.
+
+    Attributes:
+        metavar: in help texts.
+        wanted: what the file may have, for the complaint about something else.
+        types: of the file's values, beside strings.
+        strings: whether the file may have a string, which ``parse`` then takes.
+        parse: a text's value; raises ValueError.
+        show: a value's text, which ``parse`` takes.
+    """
+
+    metavar: str
+    wanted: str
+    types: tuple[type, ...]
+    strings: bool
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str]
+
+    def convert(self, value: object) -> Any:
+        """A value of the file as `BrokerConfig` or `QueueSettings` have it.
+
+        Raises:
+            ValueError: it is of another kind.
+        """
+        if isinstance(value, str) and self.strings:
+            return self.parse(value)
+        # Exactly these types: to Python a truth is a number too.
+        if type(value) not in self.types or (isinstance(value, float) and not math.isfinite(value)):
+            raise ValueError(
+                f"{str(value).lower() if value is True or value is False else repr(value):.60} is not {self.wanted}"
+            )
+        return value
+
+
+def _text(metavar: str) -> Kind:
+    return Kind(metavar, "a text in quotes", (), True, str, str)
+
+
+def _or_never(kind: Kind) -> Kind:
+    def parse(text: str) -> Any:
+        return None if text.strip() == NEVER else kind.parse(text)
+
+    def show(value: Any) -> str:
+        return NEVER if value is None else kind.show(value)
+
+    return Kind(f"{kind.metavar}|{NEVER}", f'{kind.wanted}, or "{NEVER}"', kind.types, True, parse, show)
+
+
+COUNT = Kind("N", "a whole number", (int,), False, parse_count, str)
+SIZE = Kind("SIZE", 'a number of bytes or a text such as "64MiB"', (int,), True, parse_size, show_size)
+DURATION = Kind(
+    "TIME", 'a number of seconds or a text such as "10s"', (int, float), True, parse_duration, show_duration
+)
+SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, float), True, parse_share, str)
+FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
+ADDRESS = _text("H:P")
+FOLDER = _text("DIR")
+SYNC = _text("|".join(SYNC_POLICIES))
+OVERFLOW = _text("block|reject")
+QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
+COUNT_OR_NEVER = _or_never(COUNT)
+DURATION_OR_NEVER = _or_never(DURATION)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting of the broker.
+
+    Attributes:
+        name: unique; the command line's and the environment's names come from it.
+        section: its table in the file.
+        key: its name there.
+        field: of `BrokerConfig`.
+        kind: how it is written.
+        help: what it does, for ``--help``.
+    """
+
+    name: str
+    section: str
+    key: str
+    field: str
+    kind: Kind
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """On the command line."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def variable(self) -> str:
+        """In the environment."""
+        return ENVIRONMENT_PREFIX + self.name.upper()
+
+    @property
+    def path(self) -> str:
+        """In the file: ``section.key``."""
+        return f"{self.section}.{self.key}"
+
+
+def _option(section: str, key: str, kind: Kind, text: str, *, name: str = "", field: str = "") -> Option:
+    name = name or key
+    return Option(name, section, key, field or name, kind, text)
+
+
+DATA = _option("broker", "data", FOLDER, "Where the journal is kept.", field="directory")
+MEMORY = _option("broker", "memory", FLAG, "Keep everything in memory only; excludes --data.", field="directory")
+"""These two say one thing, so they are resolved together."""
+
+OPTIONS: tuple[Option, ...] = (
+    _option("broker", "send_address", ADDRESS, "Where senders connect; port 0 takes any."),
+    _option("broker", "receive_address", ADDRESS, "Where receivers connect; port 0 takes any."),
+    DATA,
+    MEMORY,
+    _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
+    _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
+    _option("limits", "max_queues", COUNT, "Queues at one time."),
+    _option(
+        "limits",
+        "memory_watermark",
+        SHARE,
+        "Share of memory above which caches are off, or senders wait with --memory.",
+    ),
+    _option("limits", "disk_floor", SIZE, "Free space on the journal's disk under which senders wait."),
+    _option("limits", "transaction_timeout", DURATION, "After which what nobody commits or stages on is discarded."),
+    _option("journal", "sync", SYNC, "When the journal is synced: before a confirmation, every so often, or never."),
+    _option("journal", "sync_interval", DURATION, "Between syncs with --sync interval."),
+    _option("journal", "segment_bytes", SIZE, "Size of one file of the journal."),
+    _option("journal", "cache_bytes", SIZE, "Recent batches kept in memory; 0 keeps none."),
+    _option("queue_defaults", "max_messages", COUNT, "Messages that one queue stores.", name="max_queue_messages"),
+    _option("queue_defaults", "max_bytes", SIZE, "Bytes that one queue stores.", name="max_queue_bytes"),
+    _option(
+        "queue_defaults", "visibility_timeout", DURATION, "After which an unacknowledged message is delivered again."
+    ),
+    _option("queue_defaults", "overflow", OVERFLOW, "What a full queue does: let senders wait, or refuse."),
+    _option("queue_defaults", "max_receives", COUNT_OR_NEVER, "Failures of a message until it is dead-lettered."),
+    _option("queue_defaults", "dead_letter_queue", QUEUE_NAME, "Where dead letters go; each queue's own by default."),
+    _option("queue_defaults", "delay", DURATION, "Until a sent message can be received."),
+    _option("queue_defaults", "ttl", DURATION_OR_NEVER, "After which a message that nobody received is dropped."),
+    _option("queue_defaults", "exclusive", FLAG, "One receiver of a queue at a time; the next wait in line."),
+    _option("queue_defaults", "max_staged_messages", COUNT, "Messages that open transactions hold of one queue."),
+    _option("queue_defaults", "max_staged_bytes", SIZE, "Bytes that open transactions hold of one queue."),
+)
+"""Every setting but the queues declared one by one."""
+
+SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
+QUEUES = "queues"
+"""The section whose tables are queues: ``[queues.orders]``."""
+QUEUE_SETTINGS: dict[str, Option] = {option.key: option for option in OPTIONS if option.section == "queue_defaults"}
+"""What a queue can be declared with, by its name in `QueueSettings`."""
+
+_DEFAULT = BrokerConfig()
+
+
+def default_text(option: Option) -> str:
+    """What is in force when nobody says anything, for ``--help``."""
+    if option is DATA:
+        return DEFAULT_DIRECTORY
+    if option is MEMORY:
+        return FLAG.show(False)
+    value = getattr(_DEFAULT, option.field)
+    if value is None and option.key in ("max_messages", "max_bytes", "max_staged_bytes"):
+        durable = BrokerConfig(directory=DEFAULT_DIRECTORY).queue_settings()
+        show = option.kind.show
+        return f"{show(getattr(durable, option.key))}; {show(getattr(_DEFAULT.queue_settings(), option.key))} in memory"
+    return option.kind.show(value)
+
+
+def check_queue_setting(key: str, value: Any) -> None:
+    """Judge one setting of a queue by itself.
+
+    Raises:
+        ValueError: it cannot be, whatever the others are.
+    """
+    if QUEUE_SETTINGS[key].kind in (DURATION, DURATION_OR_NEVER) and value and 0 < value < LEAST_SECONDS:
+        raise ValueError(f"{value * 1000:g} ms is less than {show_duration(LEAST_SECONDS)}, the shortest that is kept")
+    if key == "dead_letter_queue" and value is not None:
+        check_name(value, "dead-letter queue")
+    # With max_receives there is something for a dead-letter queue to receive, which is judged when all are known.
+    base: dict[str, Any] = {"max_receives": 1}
+    QueueSettings(**(base | {key: value}))

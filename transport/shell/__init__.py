@@ -1,0 +1,1 @@
+"""What carries a protocol: a connection's buffers, timers and limits, and its place in the loop's turns."""

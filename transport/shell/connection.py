@@ -1,0 +1,448 @@
+"""The shell around one connection: asyncio's buffered transport on one side, frames on the other.
+
+It executes what the pure parts decide (`FrameDecoder`, `Protocol`, `Liveness`): receives, writes, keeps the heartbeat and ends the
+connection, with one ERROR frame where the peer broke the protocol. What the frames mean is its handler's business.
+
+It bounds what a peer can make this side hold or do. Frames are handled within the connection's share of a turn (`Turns`); the rest waits as
+bytes, and meanwhile nothing is read. A broker does not read a client that does not read. And either side ends a connection whose peer
+leaves too much unread; a broker also one whose peer takes nothing for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError, forget_variables
+from transport.shell.connection_handler import ConnectionHandler
+from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, write_parts
+from transport.shell.partial_frames import PartialFrames, PartialRoom
+from transport.shell.place import Place
+from transport.shell.turns import Turns
+from transport.shell.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
+from transport.wire.frames import FrameDecoder, Part
+from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Welcome, encode
+from transport.wire.protocol import Protocol, Side, State
+from transport.wire.work import paid_for, work_of
+
+FLUSH_BYTES = 256 * 1024
+"""Bytes gathered in one turn of the loop after which they are written at once."""
+LINGER = 2.0
+"""Seconds that a refused peer has to read why; closing at once would reset the connection and destroy the ERROR."""
+CLOSE_TIMEOUT = 5.0
+"""Seconds that what is written last has to leave; then the connection is aborted."""
+
+logger = logging.getLogger("penstock.transport")
+
+_OPENING = frozenset({Hello, Welcome})
+_OF_THE_SHELL = frozenset({Ping, Pong, Welcome})
+"""Frames that the handler is not told of, or that change something here as well."""
+_BUSY, _UNREAD = 1, 2
+"""Why nothing is handled: the handler has asked for it, or the peer does not read."""
+
+
+class FrameConnection(Connectable):
+    """One framed connection.
+
+    Args:
+        protocol: its state.
+        handler: its owner.
+        loop: where it lives.
+        heartbeat: seconds, until WELCOME names another.
+        turns: shared by all connections that share the loop fairly; of its own by default.
+        partial: shared by all connections whose frames that are not complete are bounded together; not bounded by default.
+        unsent: shared by all connections that are bounded together in what waits for their sockets; not bounded by default.
+
+    Attributes:
+        bytes_in: bytes received so far.
+        bytes_out: bytes written so far.
+        peer: the peer's address as text.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        handler: ConnectionHandler,
+        loop: asyncio.AbstractEventLoop,
+        heartbeat: float = DEFAULT_HEARTBEAT,
+        turns: Turns | None = None,
+        partial: PartialFrames | None = None,
+        unsent: UnsentTotal | None = None,
+    ) -> None:
+        self.bytes_in = self.bytes_out = 0
+        self.peer = "?"
+        self._protocol = protocol
+        self._handler = handler
+        self._loop = loop
+        self._turns = turns or Turns(loop)
+        self._place = Place(self._turns)
+        self._decoder = FrameDecoder() if partial is None else FrameDecoder(room=PartialRoom(partial, self))
+        self._unsent = Unsent(unsent or UnsentTotal(), self)
+        self._liveness = Liveness(heartbeat, loop.time())
+        self._transport: asyncio.Transport | None = None
+        self._out: list[Part] = []
+        self._out_bytes = 0
+        self._flush_scheduled = self._closing = self._discarding = self._over = False
+        self._reading = True
+        self._blocked = 0
+        self._working = False
+        self._error: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Receiving
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio: the connection stands."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.made = True
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT, self._handshake_late)
+        try:
+            self._handler.connection_opened(self)
+        except TransportError as error:
+            self.fail(error)
+        if not (self._reading or self._closing):
+            pause_from_the_start(self._transport, self._loop, lambda: not self._reading)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
+        """Called by asyncio: where to receive."""
+        return self._decoder.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio: ``nbytes`` have arrived."""
+        if self._discarding:
+            if self._place.discarded(nbytes):
+                self._wait_in_line()
+            return
+        decoder = self._decoder
+        self.bytes_in += nbytes
+        self._liveness.heard = self._loop.time()
+        in_pieces = decoder.mid_frame
+        try:
+            decoder.received(nbytes)
+        except TransportError as error:
+            self.fail(error)
+            return
+        if self._blocked or self._place.in_line:
+            decoder.keep()
+            return
+        self._turns.used(self._handle(self._turns.share(), least=0))
+        begun = decoder.begun
+        if (in_pieces or begun) and self._place.gathered(nbytes if in_pieces else begun, complete=not begun):
+            self._settle()
+
+    def work(self, share: int) -> int:
+        """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
+        place, decoder = self._place, self._decoder
+        owed = place.come()
+        if self._discarding:
+            if self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
+            return owed
+        in_pieces = decoder.mid_frame
+        units = owed + self._handle(share - owed, least=1)
+        return units if in_pieces else units + place.found(decoder.begun)
+
+    def _handle(self, share: int, least: int) -> int:
+        """Handle ``least`` frames, and as many as the share has room for."""
+        self._working = True
+        protocol, decoder = self._protocol, self._decoder
+        units = frames = 0
+        try:
+            while not (self._blocked or self._discarding):
+                if (raw := decoder.next_frame()) is None:
+                    break
+                work = work_of(raw)
+                left = max(1, work - paid_for(raw))
+                if units + left > share and frames >= least:
+                    decoder.put_back(raw)
+                    break
+                units += left
+                frames += 1
+                self._receive(protocol.receive(raw), work)
+        except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
+            self.fail(error)
+        decoder.handled()
+        self._working = False
+        self._settle()
+        return units
+
+    def eof_received(self) -> bool:
+        """Called by asyncio: the peer has closed its side."""
+        if self._decoder.mid_frame and not self._discarding:
+            self._error = self._error or TruncatedFrameError("the stream ended inside a frame")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio: the connection is over. Whoever made it may have said so before."""
+        if self._over:
+            return
+        self._over = True
+        self._discard()
+        self._protocol.state = State.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+        # No cycle is left, so that what this connection kept is free at once and not when the collector comes by: a traceback, a timer and
+        # the decoder lead back here, and the handler is asked to forget this connection.
+        self._timer = None
+        self._decoder.close()
+        self._unsent.close()
+        self._out.clear()
+        error, self._error = self._error or exc, None
+        self._handler.connection_closed(error)
+
+    def pause_writing(self) -> None:
+        """Called by asyncio: the socket does not keep up."""
+        if self._protocol.side is Side.BROKER:
+            # Not the client's side: two that wait for each other would wait for ever, and one who breaks off loses its place in the line.
+            self._liveness.held_up(self._taken(), self._loop.time())
+            self._block(_UNREAD)
+        self._handler.writable_changed(False)
+
+    def resume_writing(self) -> None:
+        """Called by asyncio: it has caught up."""
+        if self._unsent.gives_way and self._transport is not None:
+            self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
+        self._unsent.drained()
+        self._liveness.keeps_up()
+        self._unblock(_UNREAD)
+        self._handler.writable_changed(True)
+
+    # Sending
+
+    def send(self, frame: Frame) -> None:
+        """Write ``frame``; the frames of one turn of the loop leave together. Nothing happens once the connection closes.
+
+        Raises:
+            LocalProtocolError: the frame is over a limit; nothing was written.
+        """
+        if self._closing:
+            return
+        parts = encode(frame)
+        self._out += parts
+        for part in parts:
+            self._out_bytes += len(part)
+        if type(frame) in _OPENING:
+            self._opened(frame)
+        if self._out_bytes >= FLUSH_BYTES:
+            self._flush()
+        elif not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush_turn)
+
+    def close(self) -> None:
+        """Write what is pending, then close."""
+        if self._closing:
+            return
+        self._flush()
+        self._discard()
+        self._arm(self._loop.time() + CLOSE_TIMEOUT, self._abort)
+        self._handler.connection_ending()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, error: Exception) -> None:
+        """End at once, what is pending unwritten; the handler is told ``error``."""
+        self._error = self._error or error
+        self._discard()
+        self._abort()
+
+    def fail(self, error: Exception) -> None:
+        """Tell the peer why, then close; further bytes of its are discarded. The handler is told ``error``."""
+        if self._closing:
+            return
+        self._error = error
+        code = getattr(error, "code", None)
+        if code is None:
+            logger.error("connection from %s ends on a defect of ours", self.peer, exc_info=error)
+            code = "internal-error"
+        # While the peer is waited for, nothing of its frame is kept: a traceback has every variable on the way.
+        forget_variables(error)
+        # A peer that closed on us with an ERROR of its own needs no answer.
+        if self._protocol.state is not State.CLOSED:
+            self.send(Error(code, str(error), close=True))
+        self._flush()
+        self._discard()
+        self._protocol.state = State.CLOSED
+        self._arm(self._loop.time() + LINGER, self._abort)
+        self._handler.connection_ending()
+        if self._transport is not None and not self._transport.is_closing():
+            if not self._place.in_line:
+                self._transport.resume_reading()
+            try:
+                self._transport.write_eof()
+            except OSError:
+                # The peer has reset the connection: there is nobody to linger for.
+                self._transport.abort()
+
+    def pause_reading(self) -> None:
+        """Handle no more frames for now, those that have arrived included, and take no more from the socket."""
+        self._block(_BUSY)
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        self._unblock(_BUSY)
+
+    def give_way(self) -> None:
+        """All connections have too much unsent together, and this one most: it goes on when it has nearly nothing."""
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=COUNTED_BYTES)
+
+    @property
+    def heard(self) -> float:
+        """When something last came, in the loop's time."""
+        return self._liveness.heard
+
+    # For the room that its frames take
+
+    def room_found(self) -> None:
+        """There is memory for the frame that waits for it."""
+        self._decoder.go_on()
+        self._settle()
+
+    def waited(self) -> float:
+        """Seconds that the peer had to wait for this side so far, with what it sends."""
+        return self._liveness.waited(self._loop.time())
+
+    def too_slow(self) -> None:
+        """Others wait for the memory that the frame takes which the peer has begun."""
+        why = "others wait for the memory of a large frame: it does not go on, or you read no answers"
+        self.fail(PeerTimeoutError(why))
+
+    # Inside
+
+    def _receive(self, frame: Frame, work: int) -> None:
+        if type(frame) in _OF_THE_SHELL:
+            if isinstance(frame, Ping):
+                self.send(Pong(frame.token))
+            if isinstance(frame, Ping | Pong):
+                return
+            if isinstance(frame, Welcome):
+                self._opened(frame)
+        self._handler.frame_received(frame, work)
+
+    def _block(self, reason: int) -> None:
+        self._blocked |= reason
+        self._settle()
+
+    def _unblock(self, reason: int) -> None:
+        self._blocked &= ~reason
+        self._settle()
+
+    def _settle(self) -> None:
+        """Stand in line where something waits, read where nothing does; neither while there is a reason against it."""
+        if self._working or self._discarding:
+            return
+        decoder, liveness = self._decoder, self._liveness
+        waits = decoder.waiting or self._place.owed > 0
+        if waits:
+            decoder.keep()
+            if not self._blocked:
+                self._place.join(self)
+        if not decoder.mid_frame:
+            liveness.frame_began = None
+        elif liveness.frame_began is None:
+            liveness.frame_began = liveness.heard
+        self._read(not (waits or self._blocked or decoder.stalled))
+        # Who is not heard because it does not read has nobody to wait for.
+        held_up = not (self._reading or self._blocked == _UNREAD)
+        if held_up is not liveness.waits:
+            liveness.have_wait(held_up, self._loop.time())
+
+    def _read(self, reading: bool) -> None:
+        if reading is self._reading or self._transport is None:
+            return
+        self._reading = reading
+        if reading:
+            self._liveness.listen(self._loop.time())
+            self._transport.resume_reading()
+        else:
+            self._liveness.stop_listening(self._loop.time())
+            pause_reading(self._transport)
+
+    def _wait_in_line(self) -> None:
+        """Receive no more of what is discarded before its turn comes."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._place.join(self)
+            pause_reading(self._transport)
+
+    def _discard(self) -> None:
+        """Send and handle nothing more."""
+        self._closing = self._discarding = True
+        self._decoder.drop()
+
+    def _taken(self) -> int:
+        """Bytes that the system has taken of what was written."""
+        return self.bytes_out - (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def _opened(self, frame: Frame) -> None:
+        """Heartbeat and full-size frames begin once HELLO is answered."""
+        if isinstance(frame, Hello):
+            self._protocol.said_hello(frame.role)
+            return
+        assert isinstance(frame, Welcome), "nothing else opens"
+        if self._protocol.state is not State.OPEN:
+            self._protocol.said_welcome()
+        self._decoder.max_frame_bytes = self._protocol.largest_frame
+        heartbeat_ms = frame.options.get("heartbeat_ms")
+        if type(heartbeat_ms) is int and heartbeat_ms > 0:
+            self._liveness.interval = heartbeat_ms / 1000
+        self._arm(self._liveness.next_check(), self._check_liveness)
+
+    def _flush_turn(self) -> None:
+        self._flush_scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if not self._out or self._transport is None:
+            return
+        parts, self._out = self._out, []
+        size, self._out_bytes = self._out_bytes, 0
+        self.bytes_out += size
+        self._liveness.said = self._loop.time()
+        if not self._transport.is_closing():
+            unsent = write_parts(self._transport, parts, size, WRITE_BUFFER_HIGH)
+            if unsent > COUNTED_BYTES:
+                self._bound_unsent(unsent)
+
+    def _bound_unsent(self, unsent: int) -> None:
+        self._unsent.count(unsent)
+        if unsent > MAX_UNSENT_BYTES and not self._closing:
+            why = f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}"
+            self.abort(UnreadError(why))
+
+    def _check_liveness(self) -> None:
+        now = self._loop.time()
+        self._unsent.count(self.bytes_out - self._taken())
+        if self._blocked & _UNREAD:
+            self._liveness.held_up(self._taken(), now)
+        verdict = self._liveness.check(now)
+        if verdict is Verdict.SILENT:
+            why = f"silent for {now - self._liveness.heard:.1f} s, or a frame not complete in time"
+            self.fail(PeerTimeoutError(why))
+            return
+        if verdict is Verdict.STUCK:
+            # There is no point in telling one who does not read why.
+            why = f"bytes wait for a peer that has taken none for {SILENT_INTERVALS} heartbeats"
+            self.abort(UnreadError(f"{self.bytes_out - self._taken()} {why}"))
+            return
+        if verdict is Verdict.PING:
+            self.send(Ping(0))
+            self._flush()
+        self._arm(self._liveness.next_check(), self._check_liveness)
+
+    def _handshake_late(self) -> None:
+        self.fail(PeerTimeoutError(f"the handshake was not complete within {HANDSHAKE_TIMEOUT:.0f} s"))
+
+    def _arm(self, when: float, callback: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(when, callback)  # type: ignore[arg-type]  # one of our own methods
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,28 @@
+"""What a connection tells its owner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from transport.shell.connection import FrameConnection
+    from transport.wire.messages import Frame
+
+
+class ConnectionHandler(Protocol):
+    """All of it is called on the loop's thread."""
+
+    def connection_opened(self, connection: FrameConnection) -> None:
+        """The TCP connection stands."""
+
+    def frame_received(self, frame: Frame, work: int) -> None:
+        """A frame that the protocol allows here, and its work; a `TransportError` raised ends the connection with its code."""
+
+    def writable_changed(self, writable: bool) -> None:
+        """The socket takes less, or again more, than is written to it."""
+
+    def connection_ending(self) -> None:
+        """Nothing more is taken or given, though the last frames may still be on their way to the peer."""
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""

@@ -1,0 +1,166 @@
+"""The connection's state machine without I/O: which frame may come when, from whom.
+
+Both sides run one `Protocol`. It is fed raw frames and answers values, or raises the error that ends the connection.
+docs/protocol.md is the specification.
+
+    CONNECTED --HELLO--> OPENING --WELCOME--> OPEN --ERROR(close), end of stream--> CLOSED
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from transport.errors import (
+    BrokerError,
+    InvalidNameError,
+    RemoteProtocolError,
+    UnknownRoleError,
+    UnsupportedVersionError,
+)
+from transport.wire import messages as wire
+from transport.wire.cumulative import GrantedDemand
+from transport.wire.frames import CONTROL_FRAME_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES, RawFrame
+from transport.wire.work import announced_messages
+
+
+class Side(Enum):
+    """Which end of the connection this is."""
+
+    CLIENT = "client"
+    BROKER = "broker"
+
+
+class State(Enum):
+    """Where the connection is in its life."""
+
+    CONNECTED = "connected"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+ALWAYS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong, wire.Error})
+
+FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
+    "sender": frozenset({wire.Send}),
+    "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel}),
+    "subscription": frozenset({wire.Reserve, wire.Commit, wire.Fetch, wire.Request, wire.Cancel}),
+    "admin": frozenset({wire.Command}),
+    "transaction": frozenset({wire.Enlist, wire.CommitTransaction, wire.AbortTransaction}),
+}
+"""What an open client of each role may send."""
+
+FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
+    "sender": frozenset({wire.Demand, wire.Sent}),
+    "receiver": frozenset({wire.Deliver}),
+    "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
+    "admin": frozenset({wire.Result}),
+    "transaction": frozenset({wire.TransactionEnded}),
+}
+"""What the broker may send to an open client of each role."""
+
+WITH_BODY: frozenset[type[wire.Frame]] = frozenset({wire.Send, wire.Deliver, wire.Fetched, wire.Result})
+"""Frames with a body beside their header, which may be large."""
+CHANGING_STATE: frozenset[type[wire.Frame]] = frozenset({wire.Hello, wire.Welcome, wire.Error})
+"""Frames after which the connection is in another state, or may be."""
+SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
+RECEIVING_ROLES = frozenset({"receiver", "subscription"})
+ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
+
+
+class Protocol:
+    """One side of one connection.
+
+    Attributes:
+        side: which side.
+        roles: the roles that this address serves (broker) or the one role asked for (client).
+        role: the role, once HELLO has named it.
+        state: where the connection is.
+        granted: the demand that what a sender sends is held against; None where none has been granted.
+    """
+
+    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state")
+
+    def __init__(self, side: Side, roles: frozenset[str]) -> None:
+        self.side = side
+        self.roles = roles
+        self.role: str | None = None
+        self.state = State.CONNECTED
+        self.granted: GrantedDemand | None = None
+        self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
+
+    def receive(self, raw: RawFrame) -> wire.Frame:
+        """The value of the next frame.
+
+        Raises:
+            RemoteProtocolError: it is malformed, or not allowed now.
+            DemandExceededError: it has more messages than were granted; they were not looked at.
+            BrokerError: on the client's side, the broker's ERROR that closes.
+        """
+        if self.granted is not None and raw.header[0] == wire.Send.TYPE:
+            messages = announced_messages(raw)
+            if messages is not None:
+                self.granted.use(messages, len(raw.body))
+        frame = wire.decode(raw)
+        if type(frame) not in self._allowed:
+            raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
+        if type(frame) in CHANGING_STATE:
+            self._change_state(frame)
+        return frame
+
+    @property
+    def largest_frame(self) -> int:
+        """The largest that the peer may send, as the connection stands: only who sends batches, or answers, needs large ones."""
+        if self.state is not State.OPEN:
+            return HANDSHAKE_FRAME_BYTES
+        return MAX_FRAME_BYTES if self._allowed & WITH_BODY else CONTROL_FRAME_BYTES
+
+    def said_hello(self, role: str) -> None:
+        """The client's shell has sent HELLO for ``role``."""
+        self.role = role
+        self.state = State.OPENING
+        self._allowed = frozenset({wire.Welcome, wire.Error})
+
+    def said_welcome(self) -> None:
+        """The broker's shell has sent WELCOME."""
+        self._opened()
+
+    def _change_state(self, frame: wire.Frame) -> None:
+        if isinstance(frame, wire.Hello):
+            self._hello(frame)
+        elif isinstance(frame, wire.Welcome):
+            self._opened()
+        elif isinstance(frame, wire.Error) and frame.close:
+            self.state = State.CLOSED
+            raise BrokerError(frame.code, frame.text)
+
+    def _hello(self, hello: wire.Hello) -> None:
+        if hello.version != wire.VERSION:
+            raise UnsupportedVersionError(
+                f"version {hello.version} is not spoken here; this broker speaks version {wire.VERSION}"
+            )
+        if hello.role not in self.roles:
+            raise UnknownRoleError(
+                f"role {hello.role!r:.40} is not served on this address; it serves {', '.join(sorted(self.roles))}"
+            )
+        # Names are within their limits where they are given.
+        if hello.queue is None and hello.role not in ROLES_WITHOUT_QUEUE:
+            raise InvalidNameError(f"HELLO in the role {hello.role} names a queue")
+        if hello.client_id is None and hello.role == "sender":
+            raise InvalidNameError("HELLO in the role sender has a client_id")
+        self.role = hello.role
+        self.state = State.OPENING
+        self._allowed = ALWAYS
+
+    def _opened(self) -> None:
+        assert self.role is not None, "WELCOME answers HELLO"
+        self.state = State.OPEN
+        table = FROM_CLIENT if self.side is Side.BROKER else FROM_BROKER
+        self._allowed = ALWAYS | table[self.role]
+
+    def _where(self) -> str:
+        if self.state is State.OPEN:
+            return f"from the {'client' if self.side is Side.BROKER else 'broker'} in the role {self.role}"
+        return f"while the connection is {self.state.value}; " + (
+            "HELLO comes first" if self.state is State.CONNECTED else "WELCOME comes first"
+        )

@@ -1,0 +1,157 @@
+"""When a message can be received and how long it is of use: SEND's properties, and how a program states them.
+
+docs/protocol.md, section "Sending". Both are counted from when the queue stores the message, and belong to a batch: a sender puts
+messages that differ in them into different batches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from transport.errors import ImpossibleTimeError, RemoteProtocolError
+from transport.wire.messages import MAX_EXTENSION_MS, Options, brief
+
+MAX_DELAY_MS = 12 * 3600 * 1000
+"""The longest delay: what waits longer belongs in a calendar, not in a queue's memory."""
+TWELVE_HOURS = "0 to 43200 (12 hours)"
+MAX_TTL_MS = 366 * 24 * 3600 * 1000
+"""The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
+DELAY, TTL = "delay_ms", "ttl_ms"
+"""The properties of SEND, by their names on the wire."""
+
+E = TypeVar("E")
+
+
+def _check(what: str, seconds: object, most_ms: int, possible: str) -> None:
+    if seconds is None:
+        return
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= most_ms / 1000:
+        raise ImpossibleTimeError(f"{what} is {seconds!r:.60}; {possible} seconds are possible")
+
+
+def check_answer_time(what: str, seconds: object) -> None:
+    """Judge a time that a receiver's answer has.
+
+    Raises:
+        ImpossibleTimeError: it is no number, or out of its range.
+    """
+    if seconds is None:
+        raise ImpossibleTimeError(f"{what} is None, not a number of seconds")
+    _check(what, seconds, MAX_EXTENSION_MS, TWELVE_HOURS)
+
+
+def setting_milliseconds(what: str, seconds: float | None) -> int | None:
+    """A queue's time as the protocol has it; one that rounds to none is the shortest there is, for zero may mean never.
+
+    Raises:
+        ImpossibleTimeError: it is no number of 0 or more.
+    """
+    if seconds is None:
+        return None
+    if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ImpossibleTimeError(f"{what} is {seconds!r:.60}, not a number of seconds of 0 or more")
+    return _milliseconds(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What a batch says about time; whole milliseconds arrive, and of what is more than nothing at least one.
+
+    Attributes:
+        delay: seconds until its messages can be received, at most 12 hours; None for what the queue declares.
+        ttl: seconds after which they are of no use to anybody, at most 366 days; None for what the queue declares.
+
+    Raises:
+        ImpossibleTimeError: a value that is no number or out of its range.
+    """
+
+    delay: float | None = None
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        _check("delay", self.delay, MAX_DELAY_MS, TWELVE_HOURS)
+        _check("ttl", self.ttl, MAX_TTL_MS, "more than 0 to 31622400 (366 days)")
+        if self.ttl == 0:
+            raise ImpossibleTimeError("ttl is 0 seconds: such a message is of no use to anybody; give it more, or none")
+
+    def or_else(self, other: Timing) -> Timing:
+        """This timing, with what it leaves open as in ``other``."""
+        return Timing(
+            other.delay if self.delay is None else self.delay,
+            other.ttl if self.ttl is None else self.ttl,
+        )
+
+    def to_properties(self) -> Options | None:
+        """SEND's properties; None where it leaves everything open."""
+        if self.delay is None and self.ttl is None:
+            return None
+        properties: Options = {}
+        if self.delay is not None:
+            properties[DELAY] = _milliseconds(self.delay)
+        if self.ttl is not None:
+            properties[TTL] = _milliseconds(self.ttl)
+        return properties
+
+    @classmethod
+    def from_properties(cls, properties: Options | None) -> Timing:
+        """What SEND's ``properties`` say.
+
+        Raises:
+            RemoteProtocolError: an unknown property, or a value that is no integer or out of its range.
+        """
+        if not properties:
+            return NO_TIMING
+        unknown = properties.keys() - {DELAY, TTL}
+        if unknown:
+            raise RemoteProtocolError(
+                f"SEND has unknown properties {', '.join(map(brief, sorted(unknown)[:5]))}; there are {DELAY} and {TTL}"
+            )
+        delay_ms = _whole(DELAY, properties.get(DELAY), 0, MAX_DELAY_MS)
+        ttl_ms = _whole(TTL, properties.get(TTL), 1, MAX_TTL_MS)
+        return cls(None if delay_ms is None else delay_ms / 1000, None if ttl_ms is None else ttl_ms / 1000)
+
+
+NO_TIMING = Timing()
+"""Everything as the queue declares it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed(Generic[E]):
+    """An element for a `Sender` with a timing of its own: ``Timed(b"remind me", delay=60)``.
+
+    Attributes:
+        element: bytes, a `Message` or a `MessageBatch`.
+        delay: seconds until it can be received; None for what the sender, then the queue, declares.
+        ttl: seconds after which it is of no use; None likewise.
+
+    Raises:
+        ImpossibleTimeError: as `Timing`.
+    """
+
+    element: E
+    delay: float | None = None
+    ttl: float | None = None
+
+    def __post_init__(self) -> None:
+        Timing(self.delay, self.ttl)
+
+    @property
+    def timing(self) -> Timing:
+        """Both as one value."""
+        return Timing(self.delay, self.ttl)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000)) if seconds > 0 else 0
+
+
+def _whole(what: str, value: object, least: int, most: int) -> int | None:
+    if value is None:
+        return None
+    if type(value) is not int or not least <= value <= most:
+        raise RemoteProtocolError(
+            f"SEND: property {what} is {brief(value)}; whole numbers from {least} to {most} are possible"
+        )
+    return value
