@@ -13,10 +13,14 @@ from streams.line import Line, longer, put_behind
 from streams.materialize import Materialization
 from streams.operators.every import Operators
 from streams.rx.limits import MAX_EXPANSION
-from streams.shapes import FlowLike, SinkLike, create_sink, expect_flow, expect_sink, name_of
+from streams.shapes import FlowLike, SinkLike, SourceLike, create_sink, expect_flow, expect_sink, name_of
 from streams.sink import Sink
+from streams.source import Source
 from streams.stages.relay import JoinedProcessor, PublisherSink, Relay
 from streams.stages.stage import StageFlow
+from streams.substream import SubFlow
+from streams.supervised_run import SupervisedRun
+from streams.supervision import Decider
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 O = TypeVar("O")  # noqa: E741 - as above
@@ -78,6 +82,15 @@ class Flow(Operators, Generic[I_contra, O_co]):
             return future, combine(left, right)
 
         return Sink.valued(materialize, f"{self.name} -> {name_of(sink)}")
+
+    def _split(self, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> SubFlow[I_contra, Any]:
+        return SubFlow(self, splitter, breadth)
+
+    def _supervised(self, decider: Decider) -> Flow[I_contra, O_co]:
+        return Flow.valued(lambda publisher, m: self.create_flow(publisher, SupervisedRun(m, decider)), self.name)
+
+    def _source(self, create: Callable[[Materialization], tuple[Publisher[R], Any]], name: str) -> Source[R]:
+        return Source(create, name)
 
     def map_materialized(self, f: Callable[[Any], Any]) -> Flow[I_contra, O_co]:
         """This flow, with ``f`` of its materialized value in the place of that."""

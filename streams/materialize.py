@@ -228,12 +228,6 @@ class Materialization:
         failed = sink is not None and sink.done() and not sink.cancelled() and sink.exception() is not None
         return failed or self._left or self._failure is not None
 
-    def supervised(self, decider: Decider) -> Materialization:
-        """This run as the stages see it that ``decider`` holds for."""
-        from streams.supervised_run import SupervisedRun  # noqa: PLC0415 - it is a run, and runs make it
-
-        return SupervisedRun(self, decider)
-
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Registers what stops a part of the graph: called once if the run is cancelled or fails, at once if it already is."""
         if self._cancelled:

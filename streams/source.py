@@ -34,6 +34,9 @@ from streams.stages.framing import MAX_LINE_BYTES, LineFraming
 from streams.stages.relay import Relay
 from streams.stages.stage import StageFlow
 from streams.subscribers.iterate import ITERATION_PREFETCH, iterate, iterate_blocking
+from streams.substream import SubSource
+from streams.supervised_run import SupervisedRun
+from streams.supervision import Decider
 
 if TYPE_CHECKING:
     from reactivex.abc import ObservableBase, SchedulerBase
@@ -79,6 +82,15 @@ class Source(Operators, Generic[T_co]):
     def run_with(self, sink: SinkLike[T_co, M], combine: Combine = first) -> Running[M]:
         """``to(sink).run()``."""
         return connect(self, sink, combine).run()
+
+    def _split(self, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> SubSource[Any]:
+        return SubSource(self, splitter, breadth)
+
+    def _supervised(self, decider: Decider) -> Source[T_co]:
+        return Source(lambda m: self.create(SupervisedRun(m, decider)), self.name)
+
+    def _source(self, create: Callable[[Materialization], tuple[Publisher[T], Any]], name: str) -> Source[T]:
+        return Source(create, name)
 
     def map_materialized(self, f: Callable[[Any], Any]) -> Source[T_co]:
         """This source, with ``f`` of its materialized value in the place of that."""

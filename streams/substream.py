@@ -19,6 +19,7 @@ from streams.stages.flatten import FlatMapConcat, FlatMapMerge
 from streams.stages.stage import StageFlow
 from streams.subscribers.sinks import attach
 from streams.subscribers.substream_sink import SubstreamSink
+from streams.supervised_run import SupervisedRun
 from streams.supervision import Decider
 
 if TYPE_CHECKING:
@@ -54,9 +55,6 @@ LASTING: Final = frozenset({
 })  # fmt: skip
 """Operators that never end a stream before its source does, by their names: behind them a substream of a group_by lasts as long as all."""
 
-SPLIT_BREADTH: Final = 16
-"""Substreams of split_when and split_after that are at work at once: one is open, the others still have something under way."""
-
 
 class _Continued(Generic[T]):
     """A substream with the operators behind it: what is run for each."""
@@ -87,7 +85,7 @@ class _Supervised:
 
     def attach_flow(self, publisher: Publisher[Any], m: Materialization, /) -> Publisher[Any]:
         """Puts the flow behind ``publisher``."""
-        return self._flow.attach_flow(publisher, m.supervised(self._decider))
+        return self._flow.attach_flow(publisher, SupervisedRun(m, self._decider))
 
 
 class Substreams(Generic[T]):
@@ -120,6 +118,12 @@ class Substreams(Generic[T]):
     def _supervised(self, decider: Decider) -> Any:
         flows = tuple(_Supervised(flow, decider) for flow in self._flows)
         return type(self)(self._parent, _Supervised(self._splitter, decider), self._breadth, flows)
+
+    def _split(self, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> Any:
+        return type(self)(self, splitter, breadth)
+
+    def _source(self, create: Any, name: str) -> Any:
+        return self._parent._source(create, name)
 
     def _refuse_to_hang(self, operator: str, breadth: int) -> None:
         """Refuses what can only hang: substreams that all last, put together fewer at a time than there may be.
@@ -247,9 +251,3 @@ class SubFlow(Substreams[T], OfSubFlow[I, T], Generic[I, T]):
         """A sink with this flow in front, in which each substream goes into ``sink``; results in how many there were."""
         into: Sink[I, int] = self._into(sink, combine)
         return into
-
-
-def split(parent: Any, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> Any:
-    """The substreams that ``splitter`` makes of ``parent``: a `SubFlow` of a flow or of one's substreams, else a `SubSource`."""
-    of_flow = isinstance(parent, SubFlow) or hasattr(parent, "attach_flow")
-    return (SubFlow if of_flow else SubSource)(parent, splitter, breadth)

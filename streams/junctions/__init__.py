@@ -1,40 +1,8 @@
 """Junctions: the parts of a graph that have several inputs or outputs, for `streams.GraphBuilder`."""
 
-from streams.junctions.fan_in import (
-    Concat,
-    Interleave,
-    Merge,
-    MergeLatest,
-    MergePreferred,
-    MergePrioritized,
-    MergeSorted,
-    Zip,
-    ZipAll,
-    ZipLatest,
-    ZipLatestWith,
-    ZipWith,
-)
-from streams.junctions.fan_out import Balance, Broadcast, Partition, Unzip, UnzipWith
-from streams.junctions.junction import Junction, JunctionPorts
+from __future__ import annotations
 
-__all__ = [
-    "Balance",
-    "Broadcast",
-    "Concat",
-    "Interleave",
-    "Junction",
-    "JunctionPorts",
-    "Merge",
-    "MergeLatest",
-    "MergePreferred",
-    "MergePrioritized",
-    "MergeSorted",
-    "Partition",
-    "Unzip",
-    "UnzipWith",
-    "Zip",
-    "ZipAll",
-    "ZipLatest",
-    "ZipLatestWith",
-    "ZipWith",
-]
+from lazy_loader import attach_stub
+
+# What is given here is in __init__.pyi, and is loaded when it is asked for.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

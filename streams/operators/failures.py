@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from streams.operators.via import Via, functions
-from streams.shapes import FlowLike, SourceLike, create_flow, name_of
+from streams.shapes import FlowLike, SourceLike
 from streams.stages.recover import MapError, OnErrorComplete, Recover, RecoverWith
 from streams.stages.stage import StageFlow
 from streams.supervision import Decider
@@ -100,12 +100,4 @@ class FailureOperators(Via):
         docs/failures.md; `Supervision` has deciders that answer every failure alike.
         """
         functions("with_supervision", decider=decider)
-        from streams.flow import Flow  # noqa: PLC0415 - both inherit this class
-        from streams.source import Source  # noqa: PLC0415 - as above
-
-        part: Any = self
-        if isinstance(part, Source):
-            return Source(lambda m: part.create(m.supervised(decider)), name_of(part))
-        if not hasattr(part, "attach_flow"):
-            raise TypeError(f"with_supervision() is for a source or a flow, not {type(part).__name__}")
-        return Flow.valued(lambda publisher, m: create_flow(part, publisher, m.supervised(decider)), name_of(part))
+        return self._supervised(decider)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from streams.operators.via import Via, functions, not_negative, positive, positive_amount
 from streams.shapes import FlowLike, SourceLike, expect_flow
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
 R = TypeVar("R")
+
+SPLIT_BREADTH: Final = 16
+"""Substreams of split_when and split_after that are at work at once: one is open, the others still have something under way."""
 
 
 class SubstreamOperators(Via):
@@ -62,7 +65,7 @@ class SubstreamOperators(Via):
         splitter: StageFlow[Any, Substream[Any]] = StageFlow(
             lambda downstream, _m: GroupBy(downstream, max_substreams, key, reopen), "group_by"
         )
-        return _split(self, splitter, max_substreams)
+        return self._split(splitter, max_substreams)
 
     @overload
     def split_when(self: SourceLike[T], predicate: Callable[[T], object]) -> SubSource[T]: ...
@@ -71,7 +74,7 @@ class SubstreamOperators(Via):
     def split_when(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true begins the next."""
         functions("split_when", predicate=predicate)
-        return _split_at(self, predicate, after=False)
+        return self._split_at(predicate, after=False)
 
     @overload
     def split_after(self: SourceLike[T], predicate: Callable[[T], object]) -> SubSource[T]: ...
@@ -80,7 +83,7 @@ class SubstreamOperators(Via):
     def split_after(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true is the last of its substream."""
         functions("split_after", predicate=predicate)
-        return _split_at(self, predicate, after=True)
+        return self._split_at(predicate, after=True)
 
     @overload
     def flat_map_concat(self: SourceLike[T], f: Callable[[T], SourceLike[R]]) -> Source[R]: ...
@@ -123,7 +126,7 @@ class SubstreamOperators(Via):
         positive_amount("prefix_and_tail", "subscription_timeout", subscription_timeout)
         return self.via(
             StageFlow(
-                lambda downstream, m: PrefixAndTail(downstream, m, count, subscription_timeout, _tail),
+                lambda downstream, m: PrefixAndTail(downstream, m, count, subscription_timeout, self._tail),
                 "prefix_and_tail",
             )
         )
@@ -145,30 +148,18 @@ class SubstreamOperators(Via):
             return tail.via(flow)
 
         return self.via(
-            StageFlow(lambda downstream, m: PrefixAndTail(downstream, m, count, math.inf, _tail), "prefix")
+            StageFlow(lambda downstream, m: PrefixAndTail(downstream, m, count, math.inf, self._tail), "prefix")
         ).via(
             StageFlow(
                 lambda downstream, m: FlatMapConcat(downstream, m, continued, "flat_map_prefix"), "flat_map_prefix"
             )
         )
 
+    def _split_at(self, predicate: Callable[[Any], object], after: bool) -> Any:
+        splitter: StageFlow[Any, Substream[Any]] = StageFlow(
+            lambda downstream, _m: Split(downstream, predicate, after), "split_after" if after else "split_when"
+        )
+        return self._split(splitter, SPLIT_BREADTH)
 
-def _tail(substream: Substream[Any]) -> Source[Any]:
-    from streams.source import Source  # noqa: PLC0415 - sources are made of the operators here
-
-    return Source(substream.create, "tail")
-
-
-def _split(parent: Any, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> Any:
-    from streams.substream import split  # noqa: PLC0415 - substreams have every operator, those here too
-
-    return split(parent, splitter, breadth)
-
-
-def _split_at(parent: Any, predicate: Callable[[Any], object], after: bool) -> Any:
-    from streams.substream import SPLIT_BREADTH  # noqa: PLC0415 - as above
-
-    splitter: StageFlow[Any, Substream[Any]] = StageFlow(
-        lambda downstream, _m: Split(downstream, predicate, after), "split_after" if after else "split_when"
-    )
-    return _split(parent, splitter, SPLIT_BREADTH)
+    def _tail(self, substream: Substream[Any]) -> Any:
+        return self._source(substream.create, "tail")

@@ -20,6 +20,18 @@ class Via:
     def via(self, flow: Any, combine: Combine = first) -> Any:
         """Itself with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
 
+    @abstractmethod
+    def _split(self, splitter: Any, breadth: int) -> Any:
+        """The substreams that the flow ``splitter`` makes of it, of which ``breadth`` may be at work at once."""
+
+    @abstractmethod
+    def _supervised(self, decider: Any) -> Any:
+        """The same with stages that go by ``decider``."""
+
+    @abstractmethod
+    def _source(self, create: Any, name: str) -> Any:
+        """A `Source`, which what is put behind it may give as an element."""
+
 
 def positive(operator: str, name: str, value: int) -> None:
     """Refuses what is no whole number, with ``TypeError``, and what is less than 1, with ``ValueError``."""

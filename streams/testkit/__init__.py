@@ -1,19 +1,8 @@
 """What tests of streams need: a clock that jumps, and the two ends of a stream in the test's hands."""
 
-from streams.testkit.expectations import DEFAULT_TIMEOUT, settle
-from streams.testkit.publisher_probe import TestPublisher, TestSource
-from streams.testkit.subscriber_probe import TestSink, TestSubscriber
-from streams.testkit.virtual_time import DeadlockError, VirtualTimeLoop, elapse, run_in_virtual_time
+from __future__ import annotations
 
-__all__ = [
-    "DEFAULT_TIMEOUT",
-    "DeadlockError",
-    "TestPublisher",
-    "TestSink",
-    "TestSource",
-    "TestSubscriber",
-    "VirtualTimeLoop",
-    "elapse",
-    "run_in_virtual_time",
-    "settle",
-]
+from lazy_loader import attach_stub
+
+# What is given here is in __init__.pyi, and is loaded when it is asked for.
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

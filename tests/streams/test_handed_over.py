@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from streams import Flow, Keep, Running, Sink, Source, Supervision
+from streams.supervised_run import SupervisedRun
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 
 
@@ -150,8 +151,8 @@ def test_a_failure_under_supervision_is_handed_over_all_the_same() -> None:
         running = supervised.run_with(Sink.queue())
         with pytest.raises(OSError, match="broken"):
             await running.value.pull()
-        running._m.supervised(Supervision.stopping).will_hand_over()
-        running._m.supervised(Supervision.stopping).hand_over(OSError("another"))
+        SupervisedRun(running._m, Supervision.stopping).will_hand_over()
+        SupervisedRun(running._m, Supervision.stopping).hand_over(OSError("another"))
         del running
         await collected()
         assert found == []

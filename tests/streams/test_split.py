@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from streams import Flow, Materialization, Publisher, Sink, Source, SubFlow, SubSource
 from streams.materialize import Part
+from streams.operators.substreams import SPLIT_BREADTH
 from streams.stages.flatten import Inner
 from streams.stages.substream import Substream
-from streams.substream import SPLIT_BREADTH
 from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
 from tests.streams.substream_probes import immediate, later, live, raw, subscribed
 

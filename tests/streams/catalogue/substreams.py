@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from streams import Flow, Sink, Source
+from streams.operators.substreams import SPLIT_BREADTH
 from streams.stages.flatten import SUBSTREAM_PREFETCH
-from streams.substream import SPLIT_BREADTH
 from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
 
 KEYS = 4
