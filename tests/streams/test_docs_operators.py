@@ -18,7 +18,7 @@ from streams.operators.every import Operators
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
-from transport.tcp import tcp
+from transport import tcp
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {path.name: path.read_text("utf-8") for path in sorted((DOCS / "operators").glob("*.md"))}
