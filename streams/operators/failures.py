@@ -100,4 +100,7 @@ class FailureOperators(Via):
         docs/failures.md; `Supervision` has deciders that answer every failure alike.
         """
         functions("with_supervision", decider=decider)
-        return self._supervised(decider)
+        part: Any = self
+        if not isinstance(part, Via):
+            raise TypeError(f"with_supervision() is for a source or a flow, not {type(part).__name__}")
+        return part._supervised(decider)
