@@ -111,7 +111,7 @@ def difference(signature: str) -> str | None:
         return f"there is no {name}"
     actual = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
     namespace: dict[str, Any] = {}
-    exec(f"def stated({arguments}): pass", vars(streams).copy(), namespace)
+    exec(f"def stated({arguments}): pass", {name: getattr(streams, name) for name in streams.__all__}, namespace)
     stated = list(inspect.signature(namespace["stated"]).parameters.values())
     if [(p.name, p.kind) for p in stated] != [(p.name, p.kind) for p in actual]:
         return f"{name} has the parameters {actual}, not {stated}"
