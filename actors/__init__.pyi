@@ -7,8 +7,7 @@ from .queue.receive_from_queue_publisher import ReceiveFromQueuePublisher
 from .queue.send_to_queue_subscriber import SendToQueueSubscriber
 from .queue.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from .queue.transactions import TransactionDirectory
-from .queue.vocabulary.commands import GetStatistics, PurgeQueue, ReleaseSubscription
-from .queue.vocabulary.connection_messages import (
+from .queue.vocabulary.commands import (
     Acknowledged,
     CaughtUp,
     CommitRequested,
@@ -16,9 +15,12 @@ from .queue.vocabulary.connection_messages import (
     DemandWithdrawn,
     Extended,
     FetchRequested,
+    GetStatistics,
     Left,
     OfferBatch,
+    PurgeQueue,
     Rejected,
+    ReleaseSubscription,
     ReserveRequested,
     Writable,
 )

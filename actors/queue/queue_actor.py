@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
-from actors.queue.operations.subscribing import Opening
 from actors.queue.queue_output import QueueOutput
+from actors.queue.queue_state import OPERATIONS
 from actors.queue.vocabulary import commands, replies
 from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
@@ -106,7 +106,7 @@ class QueueActor(LoopActor):
         self._carry_out()
 
     def on_receive(self, message: Any) -> Any:
-        """Handle one ``QueueMessage``; the return value is the reply to an ask.
+        """Carry out one ``Command``; the return value is the answer to an ask.
 
         Raises:
             QueueError: to an ask that carries no connection.
@@ -114,29 +114,27 @@ class QueueActor(LoopActor):
         """
         kind = type(message)
         handler = _HANDLERS.get(kind)
-        if handler is None:
+        if handler is None and kind not in OPERATIONS:
             raise TypeError(
                 f"a queue actor does not handle {kind.__name__}; actors.queue.vocabulary.commands has what it does"
             )
+        state = self._state
         try:
-            if kind is not commands.SendMessages and self._state.storing and kind is not commands.Mark:
-                # What was accepted comes first: no other command may see the queue without it.
-                self._store()
-            try:
-                reply = handler(self, message)
-                if kind is commands.SendMessages:
-                    # Accepting asks for nothing: what comes of it comes when it is stored.
-                    return reply
-            except QueueError as error:
-                connection = getattr(message, "connection", None)
-                if connection is None:
-                    raise
-                reply = replies.Refused(error.code, str(error), getattr(message, "request", None), error.close)
-                # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
-                if self._state.storing:
-                    self._store()
+            if handler is not None:
+                if state.storing:
+                    # What was accepted comes first: nothing else may see the queue without it.
+                    state.store(self.loop.time(), self._wall_us())
+                answer = handler(self, message)
                 self._carry_out()
-                self._output.tell(connection, reply, self._state.last_event)
+                return answer
+            if kind is commands.OfferBatch:
+                # Accepting asks for nothing: what comes of it comes when it is stored, with all that arrives together with it.
+                fresh = not state.storing
+                self._execute(message)
+                if fresh and state.storing:
+                    self.actor_ref.tell(_STORE)
+                return None
+            answer = self._execute(message)
             self._carry_out()
         except QueueGoneError:
             # It was deleted, and is about to hear of it: that is no failure. Its connections are told as it stops.
@@ -144,7 +142,33 @@ class QueueActor(LoopActor):
             if self.asked:
                 raise
             return None
-        return reply
+        return None if answer is None else self._output.answer_later(LaterReply(), answer, state.last_event)
+
+    def _execute(self, command: Any) -> Any:
+        """Have the state carry out a command, or tell the connection why it does not."""
+        kind, state = type(command), self._state
+        try:
+            if kind is commands.Left:
+                self._unwatch(command.connection)
+            answer = state.execute(command, self.loop.time(), self._wall_us())
+            if kind in _ATTACHES:
+                self._watch(command.connection)
+        except QueueError as error:
+            if kind is commands.StoreDeadLetters and isinstance(error, DiskBehindError):
+                # They are still where they were, and come again.
+                logger.warning("dead letters for %s wait: %s", state.name, error)
+                return None
+            connection = getattr(command, "connection", None)
+            if connection is None:
+                raise
+            # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
+            if state.storing:
+                state.store(self.loop.time(), self._wall_us())
+            self._carry_out()
+            refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
+            self._output.tell(connection, refused, state.last_event)
+            return None
+        return answer
 
     def on_restart(self, failure: BaseException) -> None:
         """Let go of every connection and take back what they held; the failure may have left either half done."""
@@ -176,7 +200,7 @@ class QueueActor(LoopActor):
         refused = replies.Refused("internal-error", "the queue failed for good, with what it held")
         self._end(f"{self} failed for good on {type(error).__name__}", refused)
 
-    def _end(self, why: str, last: replies.QueueReply) -> None:
+    def _end(self, why: str, last: replies.Reply) -> None:
         """Whoever asked gets ``why``, and each connection ``last``; then nothing leads back here, and what was held is free at once."""
         self._output.clear(pykka.ActorDeadError(why))
         for connection in self._watches:
@@ -205,10 +229,6 @@ class QueueActor(LoopActor):
                 self._timer.cancel()
             self._timer = self.schedule_at(deadline, _TICK)
 
-    def _reply(self, connection: commands.Ref, reply: replies.QueueReply) -> LaterReply:
-        """Tell a connection, and answer it where it asked, once what the command did is durable."""
-        return self._output.reply(connection, reply, self._state.last_event)
-
     # --- connections
 
     def _watch(self, connection: commands.Ref) -> None:
@@ -224,143 +244,18 @@ class QueueActor(LoopActor):
         self._detach(connection)
         self._carry_out()
 
-    def _detach(self, connection: commands.Ref, failed: bool = True) -> None:
+    def _detach(self, connection: commands.Ref) -> None:
         self._unwatch(connection)
-        self._state.detach(connection, self.loop.time(), failed)
+        self._state.execute(commands.Left(connection=connection), self.loop.time(), self._wall_us())
 
-    # --- handlers: senders
+    # --- handlers
 
-    def _attach_sender(self, message: commands.AttachSender) -> LaterReply:
-        if message.stage is None:
-            attached = replies.SenderAttached(
-                self._state.attach_sender(message.connection, message.producer, message.temporary)
-            )
-        else:
-            facts = self._state.attach_stage(message.connection, message.stage, self.loop.time())
-            attached = replies.SenderAttached(facts.messages or None, facts.committed)
-        self._watch(message.connection)
-        return self._reply(message.connection, attached)
-
-    def _request_capacity(self, message: commands.RequestCapacity) -> None:
-        self._state.request_capacity(message.connection, message.messages, message.bytes)
-
-    def _send(self, message: commands.SendMessages) -> LaterReply | None:
-        """Accept a batch; what arrives together with it is stored together with it."""
-        fresh = not self._state.storing
-        self._state.accept(
-            message.connection, message.client_sequence, message.batch, delay=message.delay, ttl=message.ttl
-        )
-        if fresh:
-            self.actor_ref.tell(_STORE)
-        return self._output.asked_to_send(self.asked)
-
-    def _store(self, _message: _Store | None = None) -> None:
-        self._state.store(self.loop.time(), self._wall_us())
+    def _stored(self, _message: _Store) -> None:
+        """What was accepted is stored before any message is handled."""
 
     def _wall_us(self) -> int:
         # The wire has no times before 1970, whatever the clock was set to.
         return max(0, int(self._wall_clock() * US_PER_SECOND))
-
-    def _store_dead_letters(self, message: commands.StoreDeadLetters) -> None:
-        self._output.dead_letters_from(message.origin, message.source)
-        try:
-            self._state.store_dead_letters(message.batch, message.origin, self.loop.time(), self._wall_us())
-        except DiskBehindError as error:
-            # They are still where they were, and come again.
-            logger.warning("dead letters for %s wait: %s", self._state.name, error)
-
-    def _dead_letters_moved(self, message: commands.DeadLettersMoved) -> None:
-        self._state.dead_letters_stored(message.ranges, self.loop.time())
-
-    def _pause(self, message: commands.PauseSenders) -> None:
-        self._state.pause_senders(message.reason)
-
-    # --- handlers: transactions
-
-    def _end_stages(self, message: commands.EndStages) -> None:
-        self._state.end_stages(message.published, message.discarded, message.after, self.loop.time())
-
-    def _discard_transaction(self, message: commands.DiscardTransaction) -> LaterReply:
-        discarded = self._state.discard_transaction(message.writer, message.version, self.loop.time())
-        return self._output.answer_later(LaterReply(), discarded, self._state.last_event)
-
-    # --- handlers: receivers
-
-    def _attach_receiver(self, message: commands.AttachReceiver) -> LaterReply:
-        waiting = self._state.attach_receiver(message.connection)
-        self._watch(message.connection)
-        return self._reply(message.connection, replies.ReceiverAttached(waiting))
-
-    def _receive(self, message: commands.ReceiveMessages) -> None:
-        self._state.receive(message.connection, message.messages, message.bytes, self.loop.time())
-
-    def _delete(self, message: commands.DeleteMessages) -> None:
-        self._state.acknowledge(message.connection, message.ranges)
-
-    def _return(self, message: commands.ReturnMessages) -> None:
-        now = self.loop.time()
-        self._state.negative_acknowledge(message.connection, message.ranges, message.delay, now, message.failed)
-
-    def _extend(self, message: commands.ExtendVisibility) -> None:
-        self._state.extend(message.connection, message.ranges, message.seconds, self.loop.time())
-
-    def _cancel_demand(self, message: commands.CancelDemand) -> None:
-        self._state.cancel_demand(message.connection)
-
-    def _detached(self, message: commands.Detach) -> None:
-        self._detach(message.connection, message.failed)
-
-    def _mark(self, message: commands.Mark) -> None:
-        self._output.tell(message.connection, replies.MarkReached(), self._state.last_event if message.answered else 0)
-
-    # --- handlers: subscriptions
-
-    def _open_subscription(self, message: commands.OpenSubscription) -> LaterReply:
-        facts = self._state.open_subscription(
-            message.connection,
-            message.name,
-            message.mode,
-            epoch=message.epoch,
-            starting=message.starting,
-            owner_timeout=message.owner_timeout,
-            opening=Opening(message.take_over, message.client, self.loop.time(), self._wall_us()),
-        )
-        self._watch(message.connection)
-        opened = replies.SubscriptionOpened(facts.epoch, facts.base, facts.high, facts.high_water)
-        return self._reply(message.connection, opened)
-
-    def _reserve(self, message: commands.ReserveMessages) -> None:
-        self._state.reserve(
-            message.connection,
-            message.request,
-            message.start,
-            messages=message.messages,
-            size=message.bytes,
-            wait=message.wait,
-            below=message.below,
-            now=self.loop.time(),
-        )
-
-    def _commit(self, message: commands.CommitReservation) -> LaterReply:
-        base = self._state.commit(message.connection, message.position)
-        return self._reply(message.connection, replies.ReservationCommitted(message.request, base))
-
-    def _fetch(self, message: commands.FetchReserved) -> LaterReply:
-        step = self._state.fetch(message.connection, message.start, message.stop).step()
-        answer = replies.FetchedRanges(message.request, step.ranges, step.rest)
-        return self._output.reply(message.connection, answer, step.after)
-
-    def _browse(self, message: commands.BrowseMessages) -> LaterReply:
-        browsed = self._state.browse(message.start, message.stop)
-        answer = replies.BrowsedMessages(message.request, browsed.ranges, browsed.end)
-        # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
-        return self._output.reply(message.connection, answer, browsed.after)
-
-    # --- handlers: the broker
-
-    def _release_subscription(self, message: commands.ReleaseSubscription) -> LaterReply:
-        released = self._state.release_subscription(message.name, self.loop.time(), delete=message.delete)
-        return self._output.answer_later(LaterReply(), released, self._state.last_event)
 
     def _purge(self, _message: commands.PurgeQueue) -> LaterReply:
         purge = _Purge(self._output.promise(), self._state.log.next_sequence)
@@ -387,33 +282,14 @@ class QueueActor(LoopActor):
         self._state.tick(self.loop.time())
 
 
+_ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.OpenSubscription})
+"""Behind these the queue knows a connection."""
+
 _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
-    commands.AttachSender: QueueActor._attach_sender,
-    commands.RequestCapacity: QueueActor._request_capacity,
-    commands.SendMessages: QueueActor._send,
-    commands.AttachReceiver: QueueActor._attach_receiver,
-    commands.ReceiveMessages: QueueActor._receive,
-    commands.DeleteMessages: QueueActor._delete,
-    commands.ReturnMessages: QueueActor._return,
-    commands.ExtendVisibility: QueueActor._extend,
-    commands.CancelDemand: QueueActor._cancel_demand,
-    commands.Detach: QueueActor._detached,
-    commands.Mark: QueueActor._mark,
-    commands.OpenSubscription: QueueActor._open_subscription,
-    commands.ReserveMessages: QueueActor._reserve,
-    commands.CommitReservation: QueueActor._commit,
-    commands.FetchReserved: QueueActor._fetch,
-    commands.BrowseMessages: QueueActor._browse,
-    commands.ReleaseSubscription: QueueActor._release_subscription,
     commands.PurgeQueue: QueueActor._purge,
     commands.GetStatistics: QueueActor._statistics,
-    commands.StoreDeadLetters: QueueActor._store_dead_letters,
-    commands.DeadLettersMoved: QueueActor._dead_letters_moved,
-    commands.EndStages: QueueActor._end_stages,
-    commands.DiscardTransaction: QueueActor._discard_transaction,
-    commands.PauseSenders: QueueActor._pause,
     _Purge: QueueActor._purge_on,
     _Tick: QueueActor._tick,
-    _Store: QueueActor._store,
+    _Store: QueueActor._stored,
     _Durable: QueueActor._durable,
 }

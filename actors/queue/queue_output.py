@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import pykka
 
@@ -15,35 +13,16 @@ from actors.errors import InboxOverflowError, QueueError
 from actors.queue.commit_gate import CommitGate
 from actors.queue.vocabulary.commands import DeadLettersMoved, StoreDeadLetters
 from actors.queue.vocabulary.dead_letter_names import dead_letter_name
-from actors.queue.vocabulary.effects import (
-    Confirm,
-    DeadLetter,
-    DeadLettersStored,
-    Deliver,
-    Dropped,
-    GrantCapacity,
-    Refuse,
-    Reserved,
-    Supersede,
-)
+from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Origin
-from actors.queue.vocabulary.replies import (
-    CapacityGranted,
-    MessagesReserved,
-    ReceivedMessages,
-    Refused,
-    SentMessages,
-    Superseded,
-)
+from actors.queue.vocabulary.replies import Refused, Superseded
 from actors.runtime.later_reply import LaterReply
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import Ref
-    from actors.queue.vocabulary.effects import Connection, Effect
-    from actors.queue.vocabulary.replies import QueueReply
+    from actors.queue.vocabulary.effects import Connection, Effect, Tell
+    from actors.queue.vocabulary.replies import Reply
     from actors.storage import Storage
-
-R = TypeVar("R", bound="QueueReply")
 
 logger = logging.getLogger("penstock.queue")
 
@@ -80,20 +59,19 @@ class QueueOutput:
         self._find_queue = find_queue
         self._let_go = let_go
         self._gate = CommitGate(storage, partial(_wake, queue, durable), self._let_out)
-        self._asked: deque[LaterReply | None] = deque()
         self._promised: dict[LaterReply, None] = {}
-        self._sources: dict[int, Ref] = {}
         self.ended: list[Ref] = []
 
     def carry_out(self, effect: Effect) -> None:
         """Do one thing that the state asks for."""
-        _EFFECTS[type(effect)](self, effect)
-
-    def asked_to_send(self, asked: bool) -> LaterReply | None:
-        """The reply for whoever asked to have a batch stored, if somebody did: the confirmations come in the same order."""
-        reply = LaterReply() if asked else None
-        self._asked.append(reply)
-        return reply
+        if type(effect) is DeadLetter:
+            self._dead_letter(effect)
+            return
+        connection, reply, after = cast("Tell", effect)
+        kind = type(reply)
+        if kind is Superseded or (kind is Refused and cast("Refused", reply).close):
+            self._let_go(connection)
+        self.tell(connection, reply, after)
 
     def promise(self) -> LaterReply:
         """A reply that ``answer_later`` is given in the end; it fails with what is held back."""
@@ -101,17 +79,11 @@ class QueueOutput:
         self._promised[reply] = None
         return reply
 
-    def dead_letters_from(self, origin: Origin, source: Ref) -> None:
-        """Remember who is to be told that its dead letters are stored."""
-        self._sources[origin.queue] = source
-
     def clear(self, reason: BaseException) -> None:
         """Tell nobody what is held back; whoever asked gets ``reason``."""
         self._gate.clear(reason)
-        for reply in (*self._asked, *self._promised):
-            if reply is not None:
-                reply.fail(reason)
-        self._asked.clear()
+        for reply in self._promised:
+            reply.fail(reason)
         self._promised.clear()
         self.ended.clear()
 
@@ -120,9 +92,8 @@ class QueueOutput:
         self._let_go = _nothing
         self._find_queue = None
         self._gate.end()
-        self._sources.clear()
 
-    def tell(self, connection: Any, message: QueueReply | DeadLettersMoved, after: int = 0) -> None:
+    def tell(self, connection: Any, message: Reply | DeadLettersMoved, after: int = 0) -> None:
         """Tell a connection, once event ``after`` is durable."""
         if self._gate.passes(after):
             self._hand_over(connection, message)
@@ -159,40 +130,6 @@ class QueueOutput:
             # Detaching it now would change the state under whoever reads its effects.
             self.ended.append(connection)
 
-    def _deliver(self, effect: Deliver) -> None:
-        message = ReceivedMessages(
-            effect.first, effect.batch, effect.enqueued_us, effect.delivery_count, effect.possibly_replayed
-        )
-        self.tell(effect.receiver, message, effect.after)
-
-    def _grant(self, effect: GrantCapacity) -> None:
-        self.tell(effect.sender, CapacityGranted(effect.messages, effect.bytes), effect.after)
-
-    def _confirm(self, effect: Confirm) -> None:
-        sent = SentMessages(effect.up_to, effect.first, effect.rejected)
-        self.tell(effect.sender, sent, effect.after)
-        reply = self._asked.popleft() if self._asked else None
-        if reply is not None:
-            self.answer_later(reply, sent, effect.after)
-
-    def _dropped(self, effect: Dropped) -> None:
-        reply = self._asked.popleft() if self._asked else None
-        if reply is not None:
-            reply.fail(effect.error)
-
-    def _supersede(self, effect: Supersede) -> None:
-        self._let_go(effect.sender)
-        self.tell(effect.sender, Superseded(), effect.after)
-
-    def _reserved(self, effect: Reserved) -> None:
-        message = MessagesReserved(effect.request, effect.end, asdict(effect.facts))
-        self.tell(effect.consumer, message, effect.after)
-
-    def _refuse(self, effect: Refuse) -> None:
-        if effect.close:
-            self._let_go(effect.connection)
-        self.tell(effect.connection, Refused(effect.code, effect.text, effect.request, effect.close), effect.after)
-
     def _dead_letter(self, effect: DeadLetter) -> None:
         """Hand messages over; the state asks again if nothing is heard of them."""
         name = effect.queue or dead_letter_name(self._name)
@@ -203,16 +140,6 @@ class QueueOutput:
         except (pykka.ActorDeadError, InboxOverflowError, QueueError) as error:
             logger.warning("dead letters of %s cannot go to %s now: %s", self._name, name, error)
 
-    def _dead_letters_stored(self, effect: DeadLettersStored) -> None:
-        source = self._sources.pop(effect.origin.queue, None)
-        if source is not None and source.is_alive():
-            self.tell(source, DeadLettersMoved(effect.origin.ranges), effect.after)
-
-    def reply(self, connection: Ref, reply: R, after: int) -> LaterReply:
-        """Tell a connection, and answer it where it asked, once what the command did is durable."""
-        self.tell(connection, reply, after)
-        return self.answer_later(LaterReply(), reply, after)
-
 
 def _nothing(_connection: Connection) -> None:
     """A queue that has stopped lets go of nobody: it has told all of its end."""
@@ -221,16 +148,3 @@ def _nothing(_connection: Connection) -> None:
 def _wake(queue: Ref, durable: object) -> None:
     """Tell the queue that more is durable, be its inbox full or not; one that has stopped meanwhile holds nothing any more."""
     queue.actor_inbox.offer_beyond_bound(durable)
-
-
-_EFFECTS: dict[type, Callable[[QueueOutput, Any], None]] = {
-    Deliver: QueueOutput._deliver,
-    GrantCapacity: QueueOutput._grant,
-    Confirm: QueueOutput._confirm,
-    Dropped: QueueOutput._dropped,
-    Supersede: QueueOutput._supersede,
-    Reserved: QueueOutput._reserved,
-    Refuse: QueueOutput._refuse,
-    DeadLetter: QueueOutput._dead_letter,
-    DeadLettersStored: QueueOutput._dead_letters_stored,
-}

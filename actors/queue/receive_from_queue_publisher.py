@@ -7,25 +7,13 @@ When the connection goes, whatever way, the queue takes everything back.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from pykka import ActorDeadError
-
+from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import (
-    AttachReceiver,
-    CancelDemand,
-    DeleteMessages,
-    Detach,
-    ExtendVisibility,
-    Mark,
-    ReceiveMessages,
-    ReturnMessages,
-)
-from actors.queue.vocabulary.connection_messages import (
     Acknowledged,
-    CaughtUp,
+    AttachReceiver,
     DemandSignalled,
     DemandWithdrawn,
     Extended,
@@ -33,8 +21,7 @@ from actors.queue.vocabulary.connection_messages import (
     Rejected,
     Writable,
 )
-from actors.queue.vocabulary.replies import MarkReached, QueueDeleted, ReceivedMessages, ReceiverAttached, Refused
-from actors.runtime.loop_actor import LoopActor
+from actors.queue.vocabulary.replies import ReceivedMessages, ReceiverAttached
 from actors.runtime.loop_ref import LoopActorRef
 
 STEP_MESSAGES = 65_536
@@ -42,7 +29,7 @@ STEP_BYTES = 8 * 1024 * 1024
 """Demand passed on to the queue and not yet met, at most: what can still arrive after the socket is full."""
 
 
-class ReceiverPort(TypingProtocol):
+class ReceiverPort(Port, TypingProtocol):
     """The way to the client."""
 
     def attached(self, waiting: bool) -> None:
@@ -51,14 +38,8 @@ class ReceiverPort(TypingProtocol):
     def deliver(self, message: ReceivedMessages) -> None:
         """Messages for the client."""
 
-    def caught_up(self) -> None:
-        """Everything that the client had said before the last mark is handled."""
 
-    def refused(self, code: str, text: str) -> None:
-        """The client broke a rule, or the queue is gone; the connection is to end."""
-
-
-class ReceiveFromQueuePublisher(LoopActor):
+class ReceiveFromQueuePublisher(ConnectionActor):
     """Takes the client's demand and answers from its connection, and the queue's messages.
 
     Args:
@@ -66,82 +47,46 @@ class ReceiveFromQueuePublisher(LoopActor):
         port: the way to the client.
     """
 
+    what = "receiving"
+    _port: ReceiverPort
+
     def __init__(self, queue: LoopActorRef[Any], port: ReceiverPort) -> None:
-        super().__init__()
-        self._queue = queue
-        self._port = port
+        super().__init__(queue, port)
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._asked_messages = 0
         self._asked_bytes = 0
         self._writable = True
-        self._ended = False
         self._withdrawn = False
-        self._failed = True
 
-    def on_start(self) -> None:
-        """Make the receiver known to the queue."""
-        # It may end before it has heard of this one.
-        self.watch(self._queue, self._queue_ended)
-        with suppress(ActorDeadError):
-            self._queue.tell(AttachReceiver(self.actor_ref))
+    def attaching(self) -> AttachReceiver:
+        """What makes the receiver known."""
+        return AttachReceiver(self.actor_ref)
 
-    def on_stop(self) -> None:
-        """The connection is gone: everything it holds goes back at once."""
-        if self._queue.is_alive():
-            self._queue.tell(Detach(self.actor_ref, self._failed))
-
-    def on_failure(self, *_args: object) -> None:
-        """A defect of ours ends this connection only."""
-        self._port.refused("internal-error", "the receiving connection's actor failed; connect again")
-        self.on_stop()
-
-    def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
+    def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""
-        kind = type(message)
-        try:
-            if kind is ReceivedMessages:
-                self._received(message)
-            elif kind is Acknowledged:
-                self._queue.tell(DeleteMessages(self.actor_ref, message.ranges))
-            elif kind is DemandSignalled:
-                self._wanted_messages += message.messages
-                self._wanted_bytes += message.bytes
-                self._ask()
-            elif kind is Writable:
-                self._writable = message.writable
-                self._ask()
-            elif kind is Rejected:
-                self._queue.tell(ReturnMessages(self.actor_ref, message.ranges, message.delay, message.failed))
-            elif kind is Extended:
-                self._queue.tell(ExtendVisibility(self.actor_ref, message.ranges, message.seconds))
-            elif kind is ReceiverAttached:
-                self._port.attached(message.waiting)
-            elif kind is Refused:
-                self._end(message.code, message.text)
-            elif kind is CaughtUp:
-                self._queue.tell(Mark(self.actor_ref))
-            elif kind is MarkReached:
-                self._port.caught_up()
-            else:
-                self._on_end(message)
-        except ActorDeadError:
-            if self._queue.is_alive():
-                raise
-            # Its word on why is behind this message: it tells all its connections as it ends.
-
-    def _on_end(self, message: Any) -> None:
-        """What counts once at most."""
-        if type(message) is Left:
+        if kind is ReceivedMessages:
+            self._received(message)
+        elif kind is Acknowledged or kind is Rejected or kind is Extended:
+            self.pass_on(message)
+        elif kind is DemandSignalled:
+            self._wanted_messages += message.messages
+            self._wanted_bytes += message.bytes
+            self._ask()
+        elif kind is Writable:
+            self._writable = message.writable
+            self._ask()
+        elif kind is ReceiverAttached:
+            self._port.attached(message.waiting)
+        elif kind is Left:
+            # The queue hears of it when the connection is over.
             self._failed = message.failed
-        elif type(message) is DemandWithdrawn:
+        elif kind is DemandWithdrawn:
             if not self._withdrawn:
                 self._withdrawn = True
-                self._queue.tell(CancelDemand(self.actor_ref))
-        elif type(message) is QueueDeleted:
-            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
+                self.pass_on(message)
         else:
-            super().on_receive(message)
+            super().handle(kind, message)
 
     def _received(self, message: ReceivedMessages) -> None:
         self._asked_messages -= len(message.batch)
@@ -164,15 +109,4 @@ class ReceiveFromQueuePublisher(LoopActor):
             self._wanted_bytes -= size
             self._asked_messages += messages
             self._asked_bytes += size
-            self._queue.tell(ReceiveMessages(self.actor_ref, messages, size))
-
-    def _queue_ended(self, failure: BaseException | None) -> None:
-        if failure is None:
-            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
-        else:
-            self._end("internal-error", "the queue failed for good, with what it held")
-
-    def _end(self, code: str, text: str) -> None:
-        if not self._ended:
-            self._ended = True
-            self._port.refused(code, text)
+            self._queue.tell(DemandSignalled(messages, size, self.actor_ref))

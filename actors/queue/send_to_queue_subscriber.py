@@ -8,25 +8,13 @@ little of a queue's room, and a busy one soon has enough to keep its connection 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from pykka import ActorDeadError
-
-from actors.queue.vocabulary.commands import AttachSender, Detach, Mark, RequestCapacity, SendMessages
-from actors.queue.vocabulary.connection_messages import CaughtUp, OfferBatch
-from actors.queue.vocabulary.replies import (
-    CapacityGranted,
-    MarkReached,
-    QueueDeleted,
-    Refused,
-    SenderAttached,
-    SentMessages,
-    Superseded,
-)
+from actors.queue.connection_actor import ConnectionActor, Port
+from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
+from actors.queue.vocabulary.replies import CapacityGranted, SenderAttached, SentMessages, Superseded
 from actors.queue.vocabulary.stages import StageKey
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from streams import MaxInFlightRequestStrategy
 
@@ -38,7 +26,7 @@ MAX_BYTES = 16 * 1024 * 1024
 """The largest window: enough for the bandwidth-delay product of loopback and of a data centre's network."""
 
 
-class SenderPort(TypingProtocol):
+class SenderPort(Port, TypingProtocol):
     """The way back to the client."""
 
     def attached(self, last_sequence: int | None, committed: bool) -> None:
@@ -52,12 +40,6 @@ class SenderPort(TypingProtocol):
 
     def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
         """Everything the client numbered below ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
-
-    def caught_up(self) -> None:
-        """Everything that the client had said before the last mark is handled."""
-
-    def refused(self, code: str, text: str) -> None:
-        """The client broke a rule, or the queue is gone; the connection is to end."""
 
 
 class Window:
@@ -101,7 +83,7 @@ class Window:
         return more
 
 
-class SendToQueueSubscriber(LoopActor):
+class SendToQueueSubscriber(ConnectionActor):
     """Takes `OfferBatch` from its connection, and the queue's answers.
 
     Args:
@@ -112,6 +94,9 @@ class SendToQueueSubscriber(LoopActor):
         temporary: nobody comes under the name when the client has ended.
     """
 
+    what = "sending"
+    _port: SenderPort
+
     def __init__(
         self,
         queue: LoopActorRef[Any],
@@ -120,63 +105,31 @@ class SendToQueueSubscriber(LoopActor):
         stage: StageKey | None = None,
         temporary: bool = False,
     ) -> None:
-        super().__init__()
-        self._temporary = temporary
-        self._queue = queue
-        self._producer = producer
-        self._stage = stage
-        self._port = port
+        super().__init__(queue, port)
+        self._attaching = AttachSender(producer, stage, temporary, self.actor_ref)
         self._messages = Window(INITIAL_MESSAGES, MAX_MESSAGES)
         self._bytes = Window(INITIAL_BYTES, MAX_BYTES)
         self._unconfirmed: deque[tuple[int, int]] = deque()
-        self._ended = False
 
-    def on_start(self) -> None:
-        """Make the sender known to the queue."""
-        # It may end before it has heard of this one.
-        self.watch(self._queue, self._queue_ended)
-        with suppress(ActorDeadError):
-            self._queue.tell(AttachSender(self.actor_ref, self._producer, self._stage, self._temporary))
+    def attaching(self) -> AttachSender:
+        """What makes the sender known."""
+        return self._attaching
 
-    def on_stop(self) -> None:
-        """The connection is gone: the queue gets back what room was granted and not used."""
-        if self._queue.is_alive():
-            self._queue.tell(Detach(self.actor_ref))
-
-    def on_failure(self, *_args: object) -> None:
-        """A defect of ours ends this connection only."""
-        self._port.refused("internal-error", "the sending connection's actor failed; connect again")
-        self.on_stop()
-
-    def on_receive(self, message: Any) -> None:
+    def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""
-        kind = type(message)
-        try:
-            if kind is OfferBatch:
-                self._offer(message)
-            elif kind is SentMessages:
-                self._sent(message)
-            elif kind is CapacityGranted:
-                self._port.demand(message.messages, message.bytes)
-            elif kind is SenderAttached:
-                self._port.attached(message.last_sequence, message.committed)
-                self._request()
-            elif kind is Refused:
-                self._end(message.code, message.text)
-            elif kind is Superseded:
-                self._end("taken-over", "a newer connection carries this client id")
-            elif kind is CaughtUp:
-                self._queue.tell(Mark(self.actor_ref))
-            elif kind is MarkReached:
-                self._port.caught_up()
-            elif kind is QueueDeleted:
-                self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
-            else:
-                super().on_receive(message)
-        except ActorDeadError:
-            if self._queue.is_alive():
-                raise
-            # Its word on why is behind this message: it tells all its connections as it ends.
+        if kind is OfferBatch:
+            self._offer(message)
+        elif kind is SentMessages:
+            self._sent(message)
+        elif kind is CapacityGranted:
+            self._port.demand(message.messages, message.bytes)
+        elif kind is SenderAttached:
+            self._port.attached(message.last_sequence, message.committed)
+            self._request()
+        elif kind is Superseded:
+            self._end("taken-over", "a newer connection carries this client id")
+        else:
+            super().handle(kind, message)
 
     def _offer(self, message: OfferBatch) -> None:
         if self._ended:
@@ -185,7 +138,7 @@ class SendToQueueSubscriber(LoopActor):
         self._messages.used(count)
         self._bytes.used(size)
         self._unconfirmed.append((count, size))
-        self._queue.tell(SendMessages(self.actor_ref, message.sequence, message.batch, message.delay, message.ttl))
+        self.pass_on(message)
 
     def _sent(self, message: SentMessages) -> None:
         count, size = self._unconfirmed.popleft()
@@ -197,15 +150,4 @@ class SendToQueueSubscriber(LoopActor):
     def _request(self) -> None:
         messages, size = self._messages.due(), self._bytes.due()
         if messages or size:
-            self._queue.tell(RequestCapacity(self.actor_ref, messages, size))
-
-    def _queue_ended(self, failure: BaseException | None) -> None:
-        if failure is None:
-            self._end("queue-deleted", "the queue was deleted; connecting again creates it anew")
-        else:
-            self._end("internal-error", "the queue failed for good, with what it held")
-
-    def _end(self, code: str, text: str) -> None:
-        if not self._ended:
-            self._ended = True
-            self._port.refused(code, text)
+            self._queue.tell(RequestCapacity(messages, size, self.actor_ref))

@@ -7,27 +7,17 @@ what is in it under the client's demand. Only the queue reads what it stores: th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as TypingProtocol
 
-from pykka import ActorDeadError
-
+from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import (
-    BrowseMessages,
-    CommitReservation,
-    Detach,
-    FetchReserved,
-    Mark,
-    OpenSubscription,
-    ReserveMessages,
-)
-from actors.queue.vocabulary.connection_messages import (
-    CaughtUp,
+    BrowseRequested,
     CommitRequested,
     DemandSignalled,
     FetchRequested,
+    OpenSubscription,
     ReserveRequested,
     Writable,
 )
@@ -35,14 +25,11 @@ from actors.queue.vocabulary.replies import (
     BrowsedMessages,
     FetchedMessages,
     FetchedRanges,
-    MarkReached,
     MessagesReserved,
-    QueueDeleted,
     Refused,
     ReservationCommitted,
     SubscriptionOpened,
 )
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 
 STREAM_BYTES = 1024 * 1024
@@ -75,7 +62,7 @@ class SubscriptionOptions:
         return self.mode == "own" and self.epoch is None and not self.must_exist
 
 
-class SubscriptionPort(TypingProtocol):
+class SubscriptionPort(Port, TypingProtocol):
     """The way to the client."""
 
     def opened(self, message: SubscriptionOpened) -> None:
@@ -93,12 +80,6 @@ class SubscriptionPort(TypingProtocol):
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
 
-    def caught_up(self) -> None:
-        """Everything that the client had said before the last mark is handled."""
-
-    def refused(self, code: str, text: str, close: bool) -> None:
-        """A request was refused; with ``close`` the connection is to end."""
-
 
 class _StreamOn:
     """To itself: go on with what demand allows, when others had their turn."""
@@ -109,7 +90,7 @@ class _StreamOn:
 _STREAM_ON = _StreamOn()
 
 
-class SubscriptionPublisher(LoopActor):
+class SubscriptionPublisher(ConnectionActor):
     """Takes the client's requests from its connection, and the queue's answers.
 
     Args:
@@ -118,11 +99,14 @@ class SubscriptionPublisher(LoopActor):
         port: the way to the client.
     """
 
+    what = "subscription"
+    deleted = "the queue was deleted, and the subscription with it"
+    marks_answers = True
+    _port: SubscriptionPort
+
     def __init__(self, queue: LoopActorRef[Any], options: SubscriptionOptions, port: SubscriptionPort) -> None:
-        super().__init__()
-        self._queue = queue
+        super().__init__(queue, port)
         self._options = options
-        self._port = port
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._writable = True
@@ -137,88 +121,51 @@ class SubscriptionPublisher(LoopActor):
         # Where the next step of a fetch begins, while it is not asked for; and where the fetch ends.
         self._rest: int | None = None
         self._fetch_end = 0
-        self._ended = False
 
-    def on_start(self) -> None:
-        """Open the subscription."""
+    def attaching(self) -> OpenSubscription:
+        """What opens the subscription."""
         o = self._options
-        # It may end before it has heard of this one.
-        self.watch(self._queue, self._queue_ended)
-        with suppress(ActorDeadError):
-            self._queue.tell(
-                OpenSubscription(
-                    self.actor_ref, o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client
-                )
-            )
+        return OpenSubscription(
+            o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client, self.actor_ref
+        )
 
     def on_stop(self) -> None:
         """The connection is gone; reservations stay."""
         self._ranges, self._next = iter(()), None
-        if self._queue.is_alive():
-            self._queue.tell(Detach(self.actor_ref))
+        super().on_stop()
 
-    def on_failure(self, *_args: object) -> None:
-        """A defect of ours ends this connection only."""
-        self._port.refused("internal-error", "the subscription connection's actor failed; connect again", close=True)
-        self.on_stop()
-
-    def on_receive(self, message: Any) -> None:  # noqa: PLR0912 - one branch a message
+    def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type."""
-        try:
-            match message:
-                case DemandSignalled():
-                    self._wanted_messages += message.messages
-                    self._wanted_bytes += message.bytes
-                    self._stream()
-                case Writable():
-                    self._writable = message.writable
-                    self._stream()
-                case ReserveRequested() | CommitRequested() if self._browses:
-                    self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
-                case ReserveRequested():
-                    self._queue.tell(
-                        ReserveMessages(
-                            self.actor_ref,
-                            message.request,
-                            message.start,
-                            message.messages,
-                            message.bytes,
-                            message.wait,
-                            message.below,
-                        )
-                    )
-                case CommitRequested():
-                    self._queue.tell(CommitReservation(self.actor_ref, message.request, message.position))
-                case _StreamOn():
-                    self._pausing = False
-                    self._stream()
-                case FetchRequested():
-                    self._fetch(message)
-                case BrowsedMessages():
-                    self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
-                case FetchedRanges():
-                    self._step(message.ranges, message.rest)
-                case MessagesReserved():
-                    self._port.reserved(message)
-                case ReservationCommitted():
-                    self._port.committed(message)
-                case SubscriptionOpened():
-                    self._opened = True
-                    self._port.opened(message)
-                case Refused():
-                    self._refused(message)
-                case CaughtUp():
-                    self._queue.tell(Mark(self.actor_ref, answered=True))
-                case MarkReached():
-                    self._port.caught_up()
-                case QueueDeleted():
-                    self._end("queue-deleted", "the queue was deleted, and the subscription with it")
-                case _:
-                    super().on_receive(message)
-        except ActorDeadError:
-            if self._queue.is_alive():
-                raise
-            # Its word on why is behind this message: it tells all its connections as it ends.
+        match message:
+            case DemandSignalled():
+                self._wanted_messages += message.messages
+                self._wanted_bytes += message.bytes
+                self._stream()
+            case Writable():
+                self._writable = message.writable
+                self._stream()
+            case ReserveRequested() | CommitRequested() if self._browses:
+                self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
+            case ReserveRequested() | CommitRequested():
+                self.pass_on(message)
+            case _StreamOn():
+                self._pausing = False
+                self._stream()
+            case FetchRequested():
+                self._fetch(message)
+            case BrowsedMessages():
+                self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
+            case FetchedRanges():
+                self._step(message.ranges, message.rest)
+            case MessagesReserved():
+                self._port.reserved(message)
+            case ReservationCommitted():
+                self._port.committed(message)
+            case SubscriptionOpened():
+                self._opened = True
+                self._port.opened(message)
+            case _:
+                super().handle(kind, message)
 
     def _fetch(self, message: FetchRequested) -> None:
         if self._fetching is not None:
@@ -285,8 +232,8 @@ class SubscriptionPublisher(LoopActor):
     def _read(self, request: int, start: int) -> None:
         """Have the queue read a step, in a turn of its own: what it stores is nobody else's to read."""
         self._rest = None
-        step = BrowseMessages if self._browses else FetchReserved
-        self._queue.tell(step(self.actor_ref, request, start, self._fetch_end))
+        step = BrowseRequested if self._browses else FetchRequested
+        self._queue.tell(step(request, start, self._fetch_end, self.actor_ref))
 
     def _advance(self) -> None:
         self._next = next(self._ranges, None)
@@ -300,14 +247,3 @@ class SubscriptionPublisher(LoopActor):
             self._fetching = None
         text = message.text if message.request is None else f"request {message.request}: {message.text}"
         self._port.refused(message.code, text, close=False)
-
-    def _queue_ended(self, failure: BaseException | None) -> None:
-        if failure is None:
-            self._end("queue-deleted", "the queue was deleted, and the subscription with it")
-        else:
-            self._end("internal-error", "the queue failed for good, with what it held")
-
-    def _end(self, code: str, text: str) -> None:
-        if not self._ended:
-            self._ended = True
-            self._port.refused(code, text, close=True)

@@ -31,19 +31,19 @@ from actors.batch import MessageBatch
 from actors.errors import BatchError, RecordTooLargeError, StorageError
 from actors.queue.vocabulary.events import (
     Event,
+    LedgerAdvanced,
+    LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
     MessagesExpired,
     MessagesMoved,
-    MessagesReserved,
     MessagesReturned,
     Origin,
     QueuePurged,
-    ReservationCommitted,
     ReservedRange,
     StagesDiscarded,
     SubscriptionDeleted,
-    SubscriptionOpened,
+    SubscriptionOwned,
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.settings import QueueSettings
@@ -215,10 +215,10 @@ def _triples(flat: list[int]) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
 
-def _reserved(subscription: str, position: int, flat: list[int]) -> MessagesReserved:
+def _reserved(subscription: str, position: int, flat: list[int]) -> LedgerExtended:
     quads = zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
     ranges = tuple(ReservedRange(start, stop, count, bool(replayed)) for start, stop, count, replayed in quads)
-    return MessagesReserved(subscription, position, ranges)
+    return LedgerExtended(subscription, position, ranges)
 
 
 _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
@@ -227,12 +227,12 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
     MessagesMoved: (MOVED, lambda event: [_flat(event.ranges)]),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
-    SubscriptionOpened: (
+    SubscriptionOwned: (
         OPENED,
         lambda event: [event.name, event.epoch, event.min_sequence, event.owner_timeout, event.opened_us],
     ),
-    MessagesReserved: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
-    ReservationCommitted: (COMMITTED, lambda event: [event.subscription, event.position]),
+    LedgerExtended: (RESERVED, lambda event: [event.subscription, event.position, _flat(event.ranges)]),
+    LedgerAdvanced: (COMMITTED, lambda event: [event.subscription, event.position]),
     SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
     SubscriptionDeleted: (SUBSCRIPTION_DELETED, lambda event: [event.name, event.epoch, event.position]),
     StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
@@ -244,9 +244,9 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
     MOVED: lambda flat: MessagesMoved(_pairs(flat)),
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
-    OPENED: SubscriptionOpened,
+    OPENED: SubscriptionOwned,
     RESERVED: _reserved,
-    COMMITTED: ReservationCommitted,
+    COMMITTED: LedgerAdvanced,
     RELEASED: SubscriptionReleased,
     SUBSCRIPTION_DELETED: SubscriptionDeleted,
     STAGES_DISCARDED: lambda stages, below: StagesDiscarded(tuple(StageKey(*key) for key in stages), below),

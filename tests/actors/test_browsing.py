@@ -16,18 +16,16 @@ from actors import DemandSignalled, FetchRequested, LoopActor, MessageBatch, Res
 from actors.errors import InvalidRequestError
 from actors.queue.operations import browsing
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
 from actors.queue.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from actors.queue.vocabulary.commands import (
     AttachSender,
-    BrowseMessages,
+    BrowseRequested,
+    OfferBatch,
     OpenSubscription,
     RequestCapacity,
-    SendMessages,
 )
-from actors.queue.vocabulary.effects import Reserved
 from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages, QueueDeleted, Refused, SubscriptionOpened
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -35,6 +33,7 @@ from actors.runtime.loop_registry import LoopActorRegistry
 from actors.storage import Storage
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
+from tests.actors.driven import QueueState, Reserved
 
 LARGE = 10**9
 KEY = StageKey("writer", 0, "stage")
@@ -354,8 +353,8 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def send(ref: Any, first: int, count: int) -> SendMessages:
-    return SendMessages(ref, first, MessageBatch.from_payloads([payload(first + n) for n in range(count)]))
+def send(ref: Any, first: int, count: int) -> OfferBatch:
+    return OfferBatch(first, MessageBatch.from_payloads([payload(first + n) for n in range(count)]), connection=ref)
 
 
 def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_path: Path) -> None:
@@ -365,7 +364,11 @@ def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_p
         queue = QueueDirectory(QueueSettings(), lambda: 0.0, storage=storage).get_or_create("q")
         told: list[Any] = []
         ref = Connection.start(told)
-        for message in (AttachSender(ref), RequestCapacity(ref, 100, 10**6), OpenSubscription(ref, "", "browse")):
+        for message in (
+            AttachSender(connection=ref),
+            RequestCapacity(100, 10**6, connection=ref),
+            OpenSubscription("", "browse", connection=ref),
+        ):
             queue.tell(message)
         queue.tell(send(ref, 0, 3))
         await turns()
@@ -373,8 +376,8 @@ def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_p
         await turns()
         told.clear()
         queue.tell(send(ref, 3, 2))
-        queue.tell(BrowseMessages(ref, 1, 0, 3))
-        queue.tell(BrowseMessages(ref, 2, 0, 9))
+        queue.tell(BrowseRequested(1, 0, 3, connection=ref))
+        queue.tell(BrowseRequested(2, 0, 9, connection=ref))
         await turns()
         steps = [message for message in told if isinstance(message, BrowsedMessages)]
         assert [(step.request, step.end, len(step.ranges)) for step in steps] == [(1, 3, 1)]
@@ -394,8 +397,8 @@ def test_who_browses_is_told_that_the_queue_was_deleted_or_failed() -> None:
         queue = QueueDirectory(QueueSettings(), lambda: 0.0).get_or_create("q")
         told: list[Any] = []
         ref = Connection.start(told)
-        queue.tell(OpenSubscription(ref, "", "browse"))
-        queue.tell(BrowseMessages(ref, 7, 3, 1))
+        queue.tell(OpenSubscription("", "browse", connection=ref))
+        queue.tell(BrowseRequested(7, 3, 1, connection=ref))
         await turns()
         assert told[0] == SubscriptionOpened(0, 0, 0, 0)
         assert (told[1].code, told[1].request) == ("protocol-error", 7)
@@ -403,7 +406,7 @@ def test_who_browses_is_told_that_the_queue_was_deleted_or_failed() -> None:
         await turns()
         assert isinstance(told[2], Refused), "the queue was started again and says that it was"
         assert told[2].code == "internal-error"
-        queue.tell(OpenSubscription(ref, "", "browse"))
+        queue.tell(OpenSubscription("", "browse", connection=ref))
         queue.stop_nowait()
         await turns()
         assert told[-1] == QueueDeleted()
@@ -462,14 +465,14 @@ class Bench:
         await settle()
 
     def steps(self) -> list[tuple[int, int]]:
-        return [(message.start, message.stop) for message in self.asked if isinstance(message, BrowseMessages)]
+        return [(message.start, message.stop) for message in self.asked if isinstance(message, BrowseRequested)]
 
 
 def with_bench(test: Callable[[Bench], Any]) -> None:
     async def main() -> None:
         bench = Bench()
         await bench.tell(SubscriptionOpened(0, 0, 9, 9))
-        assert bench.asked == [OpenSubscription(bench.ref, "", "browse", None, "earliest", None)]
+        assert bench.asked == [OpenSubscription("", "browse", None, "earliest", None, connection=bench.ref)]
         bench.port.told.clear()
         await test(bench)
         await bench.ref.stop(block=False)

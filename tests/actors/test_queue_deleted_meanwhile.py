@@ -57,13 +57,15 @@ class Bench:
             await asyncio.sleep(0)
 
     async def filled(self, batches: int = 200) -> None:
-        self.queue.tell(commands.AttachSender(self.connection, None))
-        self.queue.tell(commands.RequestCapacity(self.connection, 10**6, 10**8))
+        self.queue.tell(commands.AttachSender(None, connection=self.connection))
+        self.queue.tell(commands.RequestCapacity(10**6, 10**8, connection=self.connection))
         for number in range(batches):
             # So large that they are not joined.
             payload = b"%06d" % number * 6_000
             self.queue.tell(
-                commands.SendMessages(self.connection, number, MessageBatch.from_payloads([payload]), None, None)
+                commands.OfferBatch(
+                    number, MessageBatch.from_payloads([payload]), None, None, connection=self.connection
+                )
             )
         await self.turns()
 
@@ -90,8 +92,8 @@ def on_disk(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path
 
 
 async def reserving(bench: Bench) -> None:
-    bench.queue.tell(commands.OpenSubscription(bench.connection, "sub", "own", None, "earliest", None))
-    bench.queue.tell(commands.ReserveMessages(bench.connection, 1, 0, 200, 10**8, 0.0, None))
+    bench.queue.tell(commands.OpenSubscription("sub", "own", None, "earliest", None, connection=bench.connection))
+    bench.queue.tell(commands.ReserveRequested(1, 0, 200, 10**8, 0.0, None, connection=bench.connection))
     await bench.turns()
     assert bench.of(replies.MessagesReserved)[0].end == 200
 
@@ -103,7 +105,7 @@ async def test_a_fetch_is_answered_in_steps_that_the_queue_has_read(folder: Path
     await reserving(bench)
     position, numbers = 0, []
     while position is not None:
-        bench.queue.tell(commands.FetchReserved(bench.connection, 2, position, 200))
+        bench.queue.tell(commands.FetchRequested(2, position, 200, connection=bench.connection))
         await bench.turns()
         step = bench.of(replies.FetchedRanges)[-1]
         assert 0 < len(step.ranges) <= STEP_RANGES
@@ -119,12 +121,12 @@ async def test_what_was_read_for_a_fetch_outlives_the_queue_and_the_next_step_te
     bench = Bench(folder, QueueSettings())
     await bench.filled()
     await reserving(bench)
-    bench.queue.tell(commands.FetchReserved(bench.connection, 2, 0, 200))
+    bench.queue.tell(commands.FetchRequested(2, 0, 200, connection=bench.connection))
     await bench.turns()
     (step,) = bench.of(replies.FetchedRanges)
     bench.delete_under_it()
     assert [part.batch.payloads[0][:6] for part in step.ranges[:2]] == [b"000000", b"000001"]
-    bench.queue.tell(commands.FetchReserved(bench.connection, 2, step.rest, 200))
+    bench.queue.tell(commands.FetchRequested(2, step.rest, 200, connection=bench.connection))
     await bench.turns()
     assert [refused.code for refused in bench.of(replies.Refused)] == ["queue-deleted"]
     assert not bench.failures

@@ -70,9 +70,9 @@ class Bench:
         told: list[Any] = []
         connection: Ref = Connection.start(told)
         queue = self.queues.get_or_create(name)
-        queue.tell(commands.AttachSender(connection, None))
-        queue.tell(commands.RequestCapacity(connection, 100, 10**5))
-        queue.tell(commands.SendMessages(connection, 0, MessageBatch.from_payloads(payloads), None, None))
+        queue.tell(commands.AttachSender(None, connection=connection))
+        queue.tell(commands.RequestCapacity(100, 10**5, connection=connection))
+        queue.tell(commands.OfferBatch(0, MessageBatch.from_payloads(payloads), None, None, connection=connection))
         await self.settled()
         return told
 
@@ -223,11 +223,12 @@ async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_a
     queue = bench.queues.get_or_create("q")
     bench.committer.run()
     connection: Ref = Connection.start([])
-    queue.tell(commands.AttachSender(connection, None))
-    queue.tell(commands.RequestCapacity(connection, 100, 10**5))
+    queue.tell(commands.AttachSender(None, connection=connection))
+    queue.tell(commands.RequestCapacity(100, 10**5, connection=connection))
     QueueActor.supervision, kept = QueueActor.supervision.STOP, QueueActor.supervision
     try:
-        answer = ask(queue, commands.SendMessages(connection, 0, MessageBatch.from_payloads([b"x"]), None, None))
+        queue.tell(commands.OfferBatch(0, MessageBatch.from_payloads([b"x"]), connection=connection))
+        answer = ask(queue, commands.PurgeQueue())
         queue.tell(object())
         with pytest.raises(pykka.ActorDeadError):
             await answer
@@ -272,17 +273,17 @@ def test_a_queue_that_is_deleted_is_free_at_once_with_what_it_held(tmp_path: Pat
             queue, connections = bench.queues.get("q"), [Connection.start([]) for _ in range(5)]
             receiver, delayed, owner, staging, waiting = connections
             for each in (receiver, delayed, waiting):
-                queue.tell(commands.AttachReceiver(each))
-            queue.tell(commands.ReceiveMessages(receiver, 2, 100))
-            queue.tell(commands.ReceiveMessages(delayed, 2, 100))
-            queue.tell(commands.OpenSubscription(owner, "s", "own", None, "earliest", 60.0))
+                queue.tell(commands.AttachReceiver(connection=each))
+            queue.tell(commands.DemandSignalled(2, 100, connection=receiver))
+            queue.tell(commands.DemandSignalled(2, 100, connection=delayed))
+            queue.tell(commands.OpenSubscription("s", "own", None, "earliest", 60.0, connection=owner))
             await bench.settled()
-            queue.tell(commands.ReturnMessages(delayed, [(2, 2)], 60.0))
-            queue.tell(commands.ReserveMessages(owner, 1, 0, 3, 1000, 60.0))
-            queue.tell(commands.AttachSender(staging, None, StageKey("w", 1, "part")))
-            queue.tell(commands.RequestCapacity(staging, 1, 1000))
+            queue.tell(commands.Rejected([(2, 2)], 60.0, connection=delayed))
+            queue.tell(commands.ReserveRequested(1, 0, 3, 1000, 60.0, connection=owner))
+            queue.tell(commands.AttachSender(None, StageKey("w", 1, "part"), connection=staging))
+            queue.tell(commands.RequestCapacity(1, 1000, connection=staging))
             await bench.settled()
-            queue.tell(commands.SendMessages(staging, 0, MessageBatch.from_payloads([b"staged"]), None, None))
+            queue.tell(commands.OfferBatch(0, MessageBatch.from_payloads([b"staged"]), None, None, connection=staging))
             await bench.settled()
             statistics = await ask(queue, commands.GetStatistics())
             assert (statistics.in_flight, statistics.reserved, statistics.delayed) == (2, 3, 2)

@@ -11,9 +11,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.effects import Confirm, Dropped, Refuse
 from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,
@@ -31,6 +29,7 @@ from actors.storage import Storage, codec, storage_options
 from actors.storage import storage as storage_module
 from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
+from tests.actors.driven import Confirm, QueueState, Refuse
 
 PLENTY = 10**5
 PRODUCERS = 3_000
@@ -102,7 +101,6 @@ def test_a_record_that_is_too_large_refuses_its_batch_and_the_queue_goes_on() ->
     effects = queue.take_effects()
     confirmed = [(effect.sender, effect.up_to, effect.first) for effect in effects if isinstance(effect, Confirm)]
     assert confirmed == [("good", 1, 0), ("good", 2, 1)]
-    assert [effect.sender for effect in effects if isinstance(effect, Dropped)] == ["bad"] * 3
     (refused,) = [effect for effect in effects if isinstance(effect, Refuse)]
     assert (refused.connection, refused.code, refused.close) == ("bad", RecordTooLargeError.code, True)
     assert len(events) == 2
@@ -129,7 +127,7 @@ def test_a_batch_that_the_disk_is_too_slow_for_is_refused_and_nothing_of_it_is_l
     before = queue.statistics(0.0)
     queue.store(0.0, 1)
     effects = queue.take_effects()
-    assert [type(effect) for effect in effects if not hasattr(effect, "messages")] == [Dropped, Refuse]
+    assert [type(effect) for effect in effects if not hasattr(effect, "messages")] == [Refuse]
     after = queue.statistics(0.0)
     assert after.stored_messages == before.stored_messages == 0
     assert not after.connections
@@ -187,8 +185,8 @@ async def turns() -> None:
 async def attached(queue: LoopActorRef[Any], producer: str | None) -> tuple[LoopActorRef[Any], list[Any]]:
     told: list[Any] = []
     ref: LoopActorRef[Any] = Connection.start(told)
-    queue.tell(commands.AttachSender(ref, producer))
-    queue.tell(commands.RequestCapacity(ref, 100, PLENTY))
+    queue.tell(commands.AttachSender(producer, connection=ref))
+    queue.tell(commands.RequestCapacity(100, PLENTY, connection=ref))
     return ref, told
 
 
@@ -206,7 +204,7 @@ def test_when_more_waits_for_the_disk_than_may_wait_the_batch_is_refused_and_the
         queue = queues.get_or_create("q")
         connections = [await attached(queue, name_of(number)) for number in range(4)]
         for ref, _ in connections:
-            queue.tell(commands.SendMessages(ref, 0, batch(b"x" * 9_000), None, None))
+            queue.tell(commands.OfferBatch(0, batch(b"x" * 9_000), None, None, connection=ref))
             await turns()
         # Declarations and the rest are not refused for what messages take.
         queues.declare("other", QueueSettings(max_messages=5))
@@ -219,37 +217,11 @@ def test_when_more_waits_for_the_disk_than_may_wait_the_batch_is_refused_and_the
         confirmed = [item for _, told in connections for item in told if isinstance(item, replies.SentMessages)]
         assert [item.first for item in confirmed] == [0, 1, 2]
         again, told = await attached(queue, name_of(3))
-        queue.tell(commands.SendMessages(again, 0, batch(b"y"), None, None))
+        queue.tell(commands.OfferBatch(0, batch(b"y"), None, None, connection=again))
         await turns()
         committer.run()
         await turns()
         assert [item.first for item in told if isinstance(item, replies.SentMessages)] == [3]
-        for actor in queues.values():
-            await actor.stop(block=False)
-        storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
-
-    run_in_virtual_time(main())
-
-
-def test_whoever_asked_to_have_a_refused_batch_stored_is_told_and_others_get_their_own_answers(
-    tmp_path: Path,
-) -> None:
-    async def main() -> None:
-        committer = ManualCommitter()
-        storage = Storage.open(tmp_path / "data", storage_options(), committer=committer).start(print)
-        queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=storage)
-        queue = queues.get_or_create("q")
-        bad, _ = await attached(queue, "b" * 70_000)
-        good, _ = await attached(queue, "good")
-        await turns()
-        first = queue.ask(commands.SendMessages(bad, 0, batch(), None, None), block=False)
-        second = queue.ask(commands.SendMessages(good, 0, batch(), None, None), block=False)
-        await turns()
-        committer.run()
-        with pytest.raises(RecordTooLargeError):
-            await first
-        assert (await second).first == 0
         for actor in queues.values():
             await actor.stop(block=False)
         storage.close()

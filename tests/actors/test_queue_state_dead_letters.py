@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue.queue_state import QueueState
 from actors.queue.state import limbo
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import DeadLetter, DeadLettersStored, Deliver, GrantCapacity
+from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned, Origin
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
+from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState
 
 LARGE = 10**9
 US = 1_000_000

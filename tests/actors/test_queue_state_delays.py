@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.operations import expiring, receiving, sending
-from actors.queue.queue_state import QueueState
 from actors.queue.state import log as log_module
 from actors.queue.state.entry import Entry
 from actors.queue.state.entry_table import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
-from actors.queue.vocabulary.effects import Confirm, DeadLetter, Deliver, Reserved
+from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
 from actors.queue.vocabulary.settings import (
     ENTRY_OVERHEAD_BYTES,
@@ -26,6 +25,7 @@ from actors.queue.vocabulary.settings import (
     MAX_VISIBILITY_SECONDS,
     QueueSettings,
 )
+from tests.actors.driven import Confirm, Deliver, QueueState, Reserved
 
 LARGE = 10**9
 HOUR = 3600.0

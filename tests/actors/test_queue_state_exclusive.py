@@ -7,9 +7,8 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, SubscriptionNotFoundError
 from actors.queue.operations import receiving
-from actors.queue.queue_state import QueueState
-from actors.queue.vocabulary.effects import Deliver
 from actors.queue.vocabulary.settings import QueueSettings
+from tests.actors.driven import Deliver, QueueState
 
 LARGE = 10**9
 EXCLUSIVE = QueueSettings(exclusive=True)

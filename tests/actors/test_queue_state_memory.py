@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from actors.batch import COMPACT_SHARE, COMPACT_SLACK, Message, MessageBatch
-from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Event, MessagesAdded, Origin
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import Storage
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import QueueState
 
 LARGE = 10**9
 KIB = 1024
@@ -125,6 +125,7 @@ def test_what_is_read_back_keeps_no_names_of_many_senders(tmp_path: Path) -> Non
         for number in range(100):
             queue.attach_sender(number, f"{number:0255}")
             queue.request_capacity(number, 1, 1)
+        for number in range(100):
             queue.accept(number, 0, MessageBatch.from_payloads([b"x"]))
         queue.store(0.0, 1)
         committer.run()

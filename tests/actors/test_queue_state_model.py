@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.capacity import REOPEN_SHARE
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import EXPIRED, Confirm, DeadLetter, Deliver, Effect, GrantCapacity, Reserved
-from actors.queue.vocabulary.events import Event, MessagesExpired, MessagesMoved, MessagesReserved
+from actors.queue.vocabulary.effects import EXPIRED, DeadLetter
+from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
+from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -183,7 +183,7 @@ class QueueMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         fresh_events = self.events[self.seen_events :]
         self.seen_events = len(self.events)
-        reserved = [event for event in fresh_events if isinstance(event, MessagesReserved)]
+        reserved = [event for event in fresh_events if isinstance(event, LedgerExtended)]
         expired = [n for e in fresh_events if isinstance(e, MessagesExpired) for r in e.ranges for n in range(*r)]
         for number in expired:
             assert self.settings.dead_letter_queue is None
@@ -290,7 +290,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.replayed == effect.possibly_replayed
             message.where, message.holder, message.until = LEASED, name, self.now + VISIBILITY
 
-    def check_reservation(self, effect: Reserved, events: list[MessagesReserved]) -> None:
+    def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
         assert self.reserving is not None
         start, messages, size, below, _ = self.reserving

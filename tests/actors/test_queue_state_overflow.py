@@ -6,11 +6,10 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import SequenceGapError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import Confirm, Deliver, GrantCapacity
 from actors.queue.vocabulary.events import Event
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
+from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState
 
 LARGE = 10**9
 

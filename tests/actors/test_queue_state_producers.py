@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue.queue_state import QueueState
 from actors.queue.state import log as log_module
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import MessagesAdded
@@ -17,6 +16,7 @@ from actors.queue.vocabulary.stages import StageKey
 from actors.storage import Storage, codec
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import QueueState
 
 ONE = MessageBatch.from_payloads([b"x"])
 

@@ -13,11 +13,10 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue.operations import receiving
-from actors.queue.queue_state import QueueState
 from actors.queue.state.entry_table import MemoryEntryTable
 from actors.queue.vocabulary import settings as limits
-from actors.queue.vocabulary.effects import Deliver, Refuse
 from actors.queue.vocabulary.settings import QueueSettings
+from tests.actors.driven import Deliver, QueueState, Refuse
 
 LARGE = 10**9
 

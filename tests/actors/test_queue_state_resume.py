@@ -6,10 +6,9 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, StaleEpochError, SubscriptionNotFoundError
-from actors.queue.operations.subscribing import Opening, SubscriptionFacts
-from actors.queue.queue_state import QueueState
-from actors.queue.vocabulary.effects import Reserved
+from actors.queue.vocabulary.replies import SubscriptionOpened as SubscriptionFacts
 from actors.queue.vocabulary.settings import QueueSettings
+from tests.actors.driven import Opening, QueueState, Reserved
 
 
 def own(state: QueueState, connection: str, epoch: int | None = None) -> SubscriptionFacts:

@@ -6,10 +6,9 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, InvalidRequestError, SequenceGapError
-from actors.queue.queue_state import QueueState
 from actors.queue.state import log as log_module
-from actors.queue.vocabulary.effects import Confirm, GrantCapacity, Supersede
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
+from tests.actors.driven import Confirm, GrantCapacity, QueueState, Supersede
 
 LARGE = 10**9
 PLENTY = 10**6

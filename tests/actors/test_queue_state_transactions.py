@@ -14,14 +14,14 @@ from actors.errors import (
     TransactionCommittedError,
     TransactionTooLargeError,
 )
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.entry_table import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import ReadyRanges
-from actors.queue.vocabulary.effects import Confirm, DeadLetter, Deliver, GrantCapacity, Refuse, Supersede
+from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
+from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede
 
 LARGE = 10**9
 KEY = StageKey("w", 0, "s")

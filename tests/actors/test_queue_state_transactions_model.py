@@ -15,13 +15,12 @@ from hypothesis.stateful import invariant, rule
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, TransactionCommittedError, TransactionTooLargeError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import Confirm, Effect, GrantCapacity, Refuse, Supersede
 from actors.queue.vocabulary.events import StagesDiscarded, StagesPublished
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
+from tests.actors.driven import Confirm, Effect, GrantCapacity, QueueState, Refuse, Supersede
 from tests.actors.test_queue_state_model import (
     DELAYED,
     LARGE,

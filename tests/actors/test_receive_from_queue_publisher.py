@@ -9,24 +9,20 @@ from typing import Any
 import pytest
 
 from actors import (
-    Acknowledged,
-    DemandSignalled,
-    Extended,
     LoopActor,
     MessageBatch,
     ReceivedMessages,
     ReceiveFromQueuePublisher,
-    Rejected,
     Writable,
 )
 from actors.queue.receive_from_queue_publisher import STEP_BYTES, STEP_MESSAGES
 from actors.queue.vocabulary.commands import (
+    Acknowledged,
     AttachReceiver,
-    DeleteMessages,
-    Detach,
-    ExtendVisibility,
-    ReceiveMessages,
-    ReturnMessages,
+    DemandSignalled,
+    Extended,
+    Left,
+    Rejected,
 )
 from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused
 from streams.testkit import settle
@@ -58,7 +54,7 @@ class RecordingPort:
             raise ZeroDivisionError("the port")
         self.told.append(message)
 
-    def refused(self, code: str, text: str) -> None:
+    def refused(self, code: str, text: str, close: bool = True) -> None:
         self.told.append((code, text))
 
 
@@ -77,7 +73,7 @@ class Bench:
         await settle()
 
     def asked(self) -> list[tuple[int, int]]:
-        return [(m.messages, m.bytes) for m in self.received if isinstance(m, ReceiveMessages)]
+        return [(m.messages, m.bytes) for m in self.received if isinstance(m, DemandSignalled)]
 
     async def close(self) -> None:
         await self.ref.stop(block=False)
@@ -96,7 +92,7 @@ def test_it_makes_itself_known_and_tells_its_client_when_it_is() -> None:
     async def main() -> None:
         bench = Bench()
         await settle()
-        assert bench.received == [AttachReceiver(bench.ref)]
+        assert bench.received == [AttachReceiver(connection=bench.ref)]
         await bench.tell(ReceiverAttached())
         assert bench.port.told == ["attached"]
         await bench.close()
@@ -188,9 +184,9 @@ def test_answers_are_passed_on_in_the_order_they_came() -> None:
         bench = Bench()
         await bench.tell(Extended([(0, 3)], 5.0), Rejected([(0, 1)], 1.5), Acknowledged([(1, 2)]))
         assert bench.received[1:] == [
-            ExtendVisibility(bench.ref, [(0, 3)], 5.0),
-            ReturnMessages(bench.ref, [(0, 1)], 1.5),
-            DeleteMessages(bench.ref, [(1, 2)]),
+            Extended([(0, 3)], 5.0, connection=bench.ref),
+            Rejected([(0, 1)], 1.5, connection=bench.ref),
+            Acknowledged([(1, 2)], connection=bench.ref),
         ]
         await bench.close()
 
@@ -218,7 +214,7 @@ def test_when_it_stops_the_queue_takes_everything_back() -> None:
         await settle()
         bench.ref.stop_nowait()
         await settle()
-        assert bench.received[-1] == Detach(bench.ref)
+        assert bench.received[-1] == Left(connection=bench.ref)
         await bench.close()
 
     run(main)
@@ -230,7 +226,7 @@ def test_a_defect_of_its_own_ends_its_connection_and_gives_back_what_it_has() ->
         bench.port.fails = True
         await bench.tell(delivery(0, 1))
         assert bench.port.told[-1][0] == "internal-error"
-        assert bench.received[-1] == Detach(bench.ref)
+        assert bench.received[-1] == Left(connection=bench.ref)
         assert not bench.ref.is_alive()
         assert bench.queue.is_alive()
         await bench.queue.stop(block=False)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import LoopActor, MessageBatch, OfferBatch, SendToQueueSubscriber, StageKey
+from actors import LoopActor, MessageBatch, SendToQueueSubscriber, StageKey
 from actors.queue.send_to_queue_subscriber import INITIAL_BYTES, INITIAL_MESSAGES, MAX_BYTES, MAX_MESSAGES, Window
-from actors.queue.vocabulary.commands import AttachSender, Detach, RequestCapacity, SendMessages
+from actors.queue.vocabulary.commands import AttachSender, Left, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import (
     CapacityGranted,
     QueueDeleted,
@@ -57,7 +57,7 @@ class RecordingPort:
     def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
         self._tell("sent", up_to, first)
 
-    def refused(self, code: str, text: str) -> None:
+    def refused(self, code: str, text: str, close: bool = True) -> None:
         self._tell("refused", code, text)
 
 
@@ -100,7 +100,7 @@ def test_it_makes_itself_known_first_with_its_producer_id() -> None:
     async def main() -> None:
         bench = Bench()
         await settle()
-        assert bench.received == [AttachSender(bench.ref, "producer")]
+        assert bench.received == [AttachSender("producer", connection=bench.ref)]
         assert bench.port.told == []
         await bench.close()
 
@@ -112,7 +112,7 @@ def test_it_names_its_stage_and_tells_its_client_that_the_version_is_committed_a
         stage = StageKey("writer", 3, "0-0")
         bench = Bench(stage)
         await settle()
-        assert bench.received == [AttachSender(bench.ref, "producer", stage)]
+        assert bench.received == [AttachSender("producer", stage, connection=bench.ref)]
         await bench.tell(SenderAttached(None, committed=True))
         assert bench.port.told == [("attached", None, "committed")]
         await bench.close()
@@ -147,8 +147,8 @@ def test_batches_and_confirmations_are_passed_on_in_order() -> None:
         bench = await Bench().opened()
         first, second = batch(2), batch(3)
         await bench.tell(OfferBatch(0, first), OfferBatch(2, second))
-        sends = [message for message in bench.received if isinstance(message, SendMessages)]
-        assert sends == [SendMessages(bench.ref, 0, first), SendMessages(bench.ref, 2, second)]
+        sends = [message for message in bench.received if isinstance(message, OfferBatch)]
+        assert sends == [OfferBatch(0, first, connection=bench.ref), OfferBatch(2, second, connection=bench.ref)]
         await bench.tell(SentMessages(2, 100), SentMessages(5, None))
         assert bench.port.told[-2:] == [("sent", 2, 100), ("sent", 5, None)]
         await bench.close()
@@ -184,7 +184,7 @@ def test_what_ends_the_connection_is_told_once_and_stops_the_sending(message: An
         bench = await Bench().opened()
         await bench.tell(message, message, OfferBatch(0, batch()))
         assert [what[1] for what in bench.port.told if what[0] == "refused"] == [code]
-        assert not any(isinstance(m, SendMessages) for m in bench.received)
+        assert not any(isinstance(m, OfferBatch) for m in bench.received)
         await bench.close()
 
     run(main)
@@ -196,7 +196,7 @@ def test_when_it_stops_the_queue_is_told_at_once() -> None:
         ref = bench.ref
         ref.stop_nowait()
         await settle()
-        assert bench.received[-1] == Detach(ref)
+        assert bench.received[-1] == Left(connection=ref)
         await bench.close()
 
     run(main)
@@ -218,7 +218,7 @@ def test_a_defect_of_its_own_ends_its_connection_and_gives_back_what_it_has() ->
         bench.port.fails = True
         await bench.tell(CapacityGranted(1, 1))
         assert bench.port.told[-1][:2] == ("refused", "internal-error")
-        assert bench.received[-1] == Detach(ref)
+        assert bench.received[-1] == Left(connection=ref)
         assert not ref.is_alive()
         assert bench.queue.is_alive()
         await bench.queue.stop(block=False)

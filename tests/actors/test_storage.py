@@ -11,9 +11,7 @@ import pytest
 
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import Confirm, Deliver
 from actors.queue.vocabulary.events import Event, MessagesAdded, Origin
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import Storage
@@ -21,6 +19,7 @@ from actors.storage.snapshot import COUNTERS
 from actors.storage.table import JournalEntryTable
 from journal import Files, JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import Confirm, Deliver, QueueState
 
 LARGE = 10**9
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage import Storage
 from actors.storage.after_repair import set_mark
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"

@@ -12,7 +12,6 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.ranges import RangeSet
@@ -24,6 +23,7 @@ from actors.storage import Storage, checkpoints
 from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
+from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"

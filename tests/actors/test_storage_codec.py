@@ -11,18 +11,18 @@ from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
 from actors.queue.vocabulary.events import (
     Event,
+    LedgerAdvanced,
+    LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
     MessagesExpired,
     MessagesMoved,
-    MessagesReserved,
     MessagesReturned,
     Origin,
     QueuePurged,
-    ReservationCommitted,
     ReservedRange,
     SubscriptionDeleted,
-    SubscriptionOpened,
+    SubscriptionOwned,
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.settings import QueueSettings
@@ -46,14 +46,14 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(MessagesExpired, RANGES),
     st.builds(MessagesMoved, RANGES),
     st.builds(QueuePurged, RANGES),
-    st.builds(SubscriptionOpened, NAMES, NUMBERS, NUMBERS, st.none() | st.floats(0, 1e6), NUMBERS),
+    st.builds(SubscriptionOwned, NAMES, NUMBERS, NUMBERS, st.none() | st.floats(0, 1e6), NUMBERS),
     st.builds(
-        MessagesReserved,
+        LedgerExtended,
         NAMES,
         NUMBERS,
         st.lists(st.builds(ReservedRange, NUMBERS, NUMBERS, NUMBERS, st.booleans()), min_size=1, max_size=4).map(tuple),
     ),
-    st.builds(ReservationCommitted, NAMES, NUMBERS),
+    st.builds(LedgerAdvanced, NAMES, NUMBERS),
     st.builds(SubscriptionReleased, NAMES, NUMBERS),
     st.builds(SubscriptionDeleted, NAMES, NUMBERS, NUMBERS),
 )
@@ -67,7 +67,7 @@ def test_every_event_comes_back_as_it_was(queue: int, event: Event) -> None:
 
 def test_the_opening_of_an_older_journal_is_read() -> None:
     payload = msgpack.packb([3, "sub", 2, 0, None])
-    assert codec.decode(codec.OPENED, memoryview(payload)) == (3, SubscriptionOpened("sub", 2, 0, None))
+    assert codec.decode(codec.OPENED, memoryview(payload)) == (3, SubscriptionOwned("sub", 2, 0, None))
 
 
 @given(

@@ -11,10 +11,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import MAX_WRITERS, CommittedVersions
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import Confirm, Deliver
 from actors.queue.vocabulary.events import MessagesAdded, StagesDiscarded
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -31,6 +29,7 @@ from actors.storage.codec import (
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import Confirm, Deliver, QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.simulation.storage import Death, MortalFiles
 

@@ -9,21 +9,18 @@ from typing import Any
 import pytest
 
 from actors import (
-    CommitRequested,
     DemandSignalled,
     FetchedMessages,
-    FetchRequested,
     LoopActor,
     MessageBatch,
     MessagesReserved,
     ReservationCommitted,
-    ReserveRequested,
     SubscriptionOpened,
     SubscriptionOptions,
     SubscriptionPublisher,
     Writable,
 )
-from actors.queue.vocabulary.commands import CommitReservation, Detach, FetchReserved, OpenSubscription, ReserveMessages
+from actors.queue.vocabulary.commands import CommitRequested, FetchRequested, Left, OpenSubscription, ReserveRequested
 from actors.queue.vocabulary.replies import FetchedRanges, QueueDeleted, Refused
 from streams.testkit import settle
 
@@ -127,7 +124,7 @@ def test_it_opens_its_subscription_as_it_was_told() -> None:
     async def main() -> None:
         bench = Bench(mode="read", epoch=3, starting="latest", owner_timeout=1.5)
         await settle()
-        assert bench.received == [OpenSubscription(bench.ref, "query", "read", 3, "latest", 1.5)]
+        assert bench.received == [OpenSubscription("query", "read", 3, "latest", 1.5, connection=bench.ref)]
         await bench.tell(OPENED)
         assert bench.port.told == [OPENED]
         await bench.close()
@@ -140,8 +137,8 @@ def test_reservations_and_commits_are_passed_on_and_answered() -> None:
         bench = await Bench().opened()
         await bench.tell(ReserveRequested(1, 0, 10, 1000, 2.5, 7), CommitRequested(2, 4))
         assert bench.received[1:] == [
-            ReserveMessages(bench.ref, 1, 0, 10, 1000, 2.5, 7),
-            CommitReservation(bench.ref, 2, 4),
+            ReserveRequested(1, 0, 10, 1000, 2.5, 7, connection=bench.ref),
+            CommitRequested(2, 4, connection=bench.ref),
         ]
         answers = [MessagesReserved(1, 10, {"backlog": 0}), ReservationCommitted(2, 4)]
         await bench.tell(*answers)
@@ -155,7 +152,7 @@ def test_a_fetch_without_demand_sends_nothing() -> None:
     async def main() -> None:
         bench = await Bench().opened()
         await bench.tell(FetchRequested(5, 0, 10), FetchedRanges(5, [fetched(0, 10)]))
-        assert bench.received[-1] == FetchReserved(bench.ref, 5, 0, 10)
+        assert bench.received[-1] == FetchRequested(5, 0, 10, connection=bench.ref)
         assert bench.port.told == []
         await bench.close()
 
@@ -190,9 +187,9 @@ def test_the_next_step_of_a_fetch_is_asked_for_when_the_last_is_sent_and_more_is
         bench = await Bench().opened()
         await bench.tell(FetchRequested(5, 0, 10), FetchedRanges(5, [fetched(0, 4)], 4), DemandSignalled(4, 1000))
         assert bench.payloads() == numbers(4)
-        assert bench.received[-1] == FetchReserved(bench.ref, 5, 0, 10), "nothing is wanted"
+        assert bench.received[-1] == FetchRequested(5, 0, 10, connection=bench.ref), "nothing is wanted"
         await bench.tell(DemandSignalled(6, 1000))
-        assert bench.received[-1] == FetchReserved(bench.ref, 5, 4, 10)
+        assert bench.received[-1] == FetchRequested(5, 4, 10, connection=bench.ref)
         await bench.tell(FetchedRanges(5, [fetched(4, 6)]))
         assert bench.payloads() == numbers(10)
         assert bench.ends() == [("end", 5, 10)]
@@ -320,7 +317,7 @@ def test_when_it_stops_the_queue_is_told() -> None:
         bench = await Bench().opened()
         bench.ref.stop_nowait()
         await settle()
-        assert bench.received[-1] == Detach(bench.ref)
+        assert bench.received[-1] == Left(connection=bench.ref)
         await bench.close()
 
     run(main)

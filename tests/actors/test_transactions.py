@@ -22,12 +22,12 @@ from actors.queue.transactions import TELL_AGAIN
 from actors.queue.vocabulary.commands import (
     AttachReceiver,
     AttachSender,
-    Detach,
+    DemandSignalled,
     EndStages,
     GetStatistics,
-    ReceiveMessages,
+    Left,
+    OfferBatch,
     RequestCapacity,
-    SendMessages,
 )
 from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, Refused, SenderAttached, SentMessages
 from actors.queue.vocabulary.stages import OpenTransaction
@@ -88,13 +88,13 @@ async def staged(
     told: list[Any] = []
     ref: Ref = Connection.start(told)
     actor = bench.queues.get_or_create(queue)
-    actor.tell(AttachSender(ref, None, StageKey(writer, version, name)))
-    actor.tell(RequestCapacity(ref, 1_000, 10**6))
-    actor.tell(SendMessages(ref, 0, MessageBatch.from_payloads(payloads)))
+    actor.tell(AttachSender(None, StageKey(writer, version, name), connection=ref))
+    actor.tell(RequestCapacity(1_000, 10**6, connection=ref))
+    actor.tell(OfferBatch(0, MessageBatch.from_payloads(payloads), connection=ref))
     await turns()
     await bench.commit()
     assert [type(message) for message in told] == [SenderAttached, CapacityGranted, SentMessages]
-    actor.tell(Detach(ref))
+    actor.tell(Left(connection=ref))
     await ref.stop(block=False)
     return EnlistedStage(queue, name, len(payloads))
 
@@ -109,8 +109,8 @@ async def answered(bench: AnyBench, answer: Awaitable[int]) -> int:
 async def receiver(bench: AnyBench, queue: str) -> list[Any]:
     told: list[Any] = []
     ref: Ref = Connection.start(told)
-    bench.queues.get_or_create(queue).tell(AttachReceiver(ref))
-    bench.queues.get_or_create(queue).tell(ReceiveMessages(ref, 1_000))
+    bench.queues.get_or_create(queue).tell(AttachReceiver(connection=ref))
+    bench.queues.get_or_create(queue).tell(DemandSignalled(1_000, 8 * 2**20, connection=ref))
     await turns()
     return told
 
@@ -221,15 +221,15 @@ async def test_a_sender_of_a_losing_stage_hears_of_the_commit(bench: AnyBench) -
     told: list[Any] = []
     ref: Ref = Connection.start(told)
     actor = bench.queues.get("a")
-    actor.tell(AttachSender(ref, None, StageKey("w", 0, "2")))
+    actor.tell(AttachSender(None, StageKey("w", 0, "2"), connection=ref))
     await turns()
     assert told.pop() == SenderAttached(None)
     assert await answered(bench, bench.queues.transactions.commit("w", 0, [stage])) == 1
     assert [(message.code, message.close) for message in told] == [("transaction-committed", True)]
-    actor.tell(AttachSender(ref, None, StageKey("w", 0, "2")))
+    actor.tell(AttachSender(None, StageKey("w", 0, "2"), connection=ref))
     await turns()
     assert told.pop() == SenderAttached(None, committed=True)
-    actor.tell(SendMessages(ref, 0, MessageBatch.from_payloads([b"late"])))
+    actor.tell(OfferBatch(0, MessageBatch.from_payloads([b"late"]), connection=ref))
     await turns()
     assert [message.code for message in told if isinstance(message, Refused)] == ["transaction-committed"] * 2
 
@@ -293,7 +293,7 @@ async def test_nobody_hears_of_a_commit_before_it_is_durable(directory: Path) ->
     stage = await staged(bench, "a", "1", b"y", version=4)
     told = await receiver(bench, "a")
     zombie, late = await bench.connect(
-        bench.queues.get("a"), lambda ref: AttachSender(ref, None, StageKey("w", 4, "z"))
+        bench.queues.get("a"), lambda ref: AttachSender(None, StageKey("w", 4, "z"), connection=ref)
     )
     await bench.commit()
     late.clear()
@@ -301,13 +301,13 @@ async def test_nobody_hears_of_a_commit_before_it_is_durable(directory: Path) ->
     again = asyncio.ensure_future(transactions.commit("w", 4, [stage]))
     await turns()
     _, newcomer = await bench.connect(
-        bench.queues.get_or_create("b"), lambda ref: AttachSender(ref, None, StageKey("w", 4, "n"))
+        bench.queues.get_or_create("b"), lambda ref: AttachSender(None, StageKey("w", 4, "n"), connection=ref)
     )
     elsewhere, sender = await bench.connect(
-        bench.queues.get("a"), lambda ref: AttachSender(ref, None, StageKey("w", 4, "m"))
+        bench.queues.get("a"), lambda ref: AttachSender(None, StageKey("w", 4, "m"), connection=ref)
     )
-    bench.queues.get("a").tell(SendMessages(elsewhere, 0, MessageBatch.from_payloads([b"late"])))
-    bench.queues.get("a").tell(SendMessages(zombie, 0, MessageBatch.from_payloads([b"late"])))
+    bench.queues.get("a").tell(OfferBatch(0, MessageBatch.from_payloads([b"late"]), connection=elsewhere))
+    bench.queues.get("a").tell(OfferBatch(0, MessageBatch.from_payloads([b"late"]), connection=zombie))
     await turns()
     assert not commit.done()
     assert not again.done()
@@ -338,7 +338,9 @@ async def test_committed_versions_and_stages_come_back_after_a_restart(directory
     assert await answered(again, again.queues.transactions.commit("w", 3, [first])) == 0
     told = await receiver(again, "a")
     assert payloads(told) == [b"x"]
-    _, attached = await again.connect(again.queues.get("a"), lambda ref: AttachSender(ref, None, StageKey("w", 4, "1")))
+    _, attached = await again.connect(
+        again.queues.get("a"), lambda ref: AttachSender(None, StageKey("w", 4, "1"), connection=ref)
+    )
     assert attached == [SenderAttached(1)]
     assert await answered(again, again.queues.transactions.commit("w", 4, [second])) == 1
     assert payloads(told) == [b"x", b"y"]

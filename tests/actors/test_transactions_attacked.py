@@ -10,15 +10,14 @@ import pytest
 
 from actors import MessageBatch, QueueSettings, StageKey
 from actors.errors import TransactionTooLargeError
-from actors.queue.queue_state import QueueState
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.commands import AttachSender, GetStatistics
-from actors.queue.vocabulary.effects import GrantCapacity
 from actors.queue.vocabulary.replies import Refused, SenderAttached
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT
 from actors.runtime.loop_future import ask
 from streams.testkit import run_in_virtual_time
+from tests.actors.driven import GrantCapacity, QueueState
 from tests.actors.test_queue_actor_durable import Bench as DurableBench
 from tests.actors.test_queue_actor_durable import Connection, turns
 from tests.actors.test_transactions import AnyBench, MemoryBench, Ref, answered, staged
@@ -71,7 +70,7 @@ def test_an_abort_lets_those_go_too_who_wait_where_nothing_is_staged_yet(tmp_pat
         returns = bench.queues.get_or_create("returns")
         for version, heard in told.items():
             sibling: Ref = Connection.start(heard)
-            returns.tell(AttachSender(sibling, None, StageKey("w", version, "sibling")))
+            returns.tell(AttachSender(None, StageKey("w", version, "sibling"), connection=sibling))
         await turns()
         await bench.commit()
         assert await answered(bench, bench.queues.transactions.abort("w", 0)) == 1

@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Any
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.queue_state import QueueState
-from actors.queue.vocabulary.effects import Confirm, Deliver
 from actors.storage import Storage, repair_storage, verify_storage
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
+from tests.actors.driven import Confirm, Deliver, QueueState
 from tests.fault.damaged_files import DATA, KINDS, PLACES, POSITIONS, strike, targets, untold
 from tests.fault.disk import SimulatedDisk
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from actors.queue.queue_state import QueueState
 from actors.queue.state.ready import ReadyRanges
 from actors.storage.codec import decode_transaction
+from tests.actors.driven import QueueState
 from tests.simulation.__main__ import main
 from tests.simulation.checker import DUPLICATED, LOST, REORDERED, RESURRECTED, STUCK, UNCOMMITTED, Finding
 from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Event, Returned

@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors import (
-    Acknowledged,
-    CaughtUp,
-    CommitRequested,
-    DemandSignalled,
-    OfferBatch,
-    QueueSettings,
-    StorageError,
-)
+from actors import Acknowledged, CaughtUp, CommitRequested, DemandSignalled, OfferBatch, QueueSettings, StorageError
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport import Broker

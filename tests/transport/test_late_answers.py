@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from actors.batch import MessageBatch
 from actors.errors import UnknownAcknowledgementError
-from actors.queue.queue_state import QueueState
-from actors.queue.vocabulary.effects import DeadLetter, Refuse
-from actors.queue.vocabulary.effects import Deliver as Delivered
+from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from streams import MaxInFlightRequestStrategy
 from streams.testkit import TestSink
+from tests.actors.driven import Deliver as Delivered
+from tests.actors.driven import QueueState, Refuse
 from transport import Delivery, Receiver
 from transport.clients.receiver_session import ReceiverSession
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder

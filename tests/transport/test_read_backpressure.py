@@ -8,7 +8,7 @@ import pytest
 
 from actors import MessageBatch
 from actors.queue.queue_actor import QueueActor
-from actors.queue.vocabulary.commands import Mark
+from actors.queue.vocabulary.commands import CaughtUp
 from transport.broker.broker_connection import BrokerConnection
 from transport.broker.under_way import MAX_UNDER_WAY
 from transport.shell.turns import TURN_WORK
@@ -43,7 +43,7 @@ class Watch:
                 self.ranges = max(self.ranges, sum(len(getattr(item, "ranges", ())) for item in waiting))
 
         def handle(queue: QueueActor, message: Any) -> Any:
-            self.marks += type(message) is Mark
+            self.marks += type(message) is CaughtUp
             return receive(queue, message)
 
         monkeypatch.setattr(BrokerConnection, "frame_received", frame)

@@ -229,15 +229,15 @@ class ReceivingPort(Port):
         assert self.actor is not None
         match frame:
             case wire.Ack():
-                self.actor.tell(Acknowledged(frame.ranges))
+                self.actor.tell(Acknowledged(frame.ranges, self.actor))
             case wire.Request(messages=0, bytes=0) if self._demand.messages:
                 self.actor.tell(DemandWithdrawn())
             case wire.Request():
                 self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
-                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed))
+                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor))
             case wire.Extend():
-                self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms")))
+                self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
             case wire.Cancel():
                 self.actor.tell(Left(frame.failed))
                 self._connection.finished()
@@ -256,10 +256,6 @@ class ReceivingPort(Port):
                 message.first, message.enqueued_us, message.delivery_count, message.possibly_replayed, message.batch
             )
         )
-
-    def refused(self, code: str, text: str) -> None:
-        """End the connection."""
-        self._connection.refused(code, text)
 
 
 class SubscribingPort(Port):
@@ -332,13 +328,6 @@ class SubscribingPort(Port):
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
         self._connection.send(wire.FetchEnd(request, messages))
-
-    def refused(self, code: str, text: str, close: bool) -> None:
-        """Refuse one request, or end the connection."""
-        if close:
-            self._connection.refused(code, text)
-        else:
-            self._connection.send(wire.Error(code, text, close=False))
 
 
 PORTS: dict[str, Callable[[BrokerConnection, Any, wire.Hello], Port]] = {

@@ -22,6 +22,13 @@ class Port:
         """The queue has handled all that came before the last mark."""
         self._connection.caught_up()
 
+    def refused(self, code: str, text: str, close: bool) -> None:
+        """Refuse one request, or end the connection."""
+        if close:
+            self._connection.refused(code, text)
+        else:
+            self._connection.send(wire.Error(code, text, close=False))
+
     def received(self, frame: wire.Frame) -> None:
         """Translate what the client says for the actor."""
         raise RemoteProtocolError(f"{type(frame).__name__.upper()} means nothing in this role")

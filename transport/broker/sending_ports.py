@@ -45,7 +45,7 @@ class SendingPort(Port):
         if size > MAX_BODY_BYTES:
             raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
-        self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl))
+        self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
 
     def attached(self, last_sequence: int | None, committed: bool = False) -> None:
         """The queue knows the sender; ``committed`` is its transaction, if it stages."""
@@ -63,10 +63,6 @@ class SendingPort(Port):
         if rejected is not None:
             rejected = rejected[: wire.MAX_ERROR_TEXT]
         self._connection.send(wire.Sent(up_to, first, rejected))
-
-    def refused(self, code: str, text: str) -> None:
-        """End the connection."""
-        self._connection.refused(code, text)
 
 
 class TransactionPort(Port):

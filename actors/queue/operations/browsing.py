@@ -6,14 +6,14 @@ second, and a reader that takes its time holds nothing of the queue but the step
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
 from actors.queue.state.entry_table import stored_entry
 from actors.queue.structures.ranges import RangeSet
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import FetchedMessages
+from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entry import Entry
     from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.commands import BrowseRequested
 
 BROWSE_MESSAGES = 32_768
 """Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""
@@ -29,28 +30,14 @@ BROWSE_BYTES = 2**20
 """Bytes of the batches of one step, at which no further one is read: what a reader's actor has in memory, with one batch more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Browsed:
-    """One step of a browse.
-
-    Attributes:
-        ranges: what is stored, ascending; a message's position is its number.
-        end: every number below has been looked at, so the next step begins here.
-        after: the number of the event that must be durable before any of it is seen outside.
-    """
-
-    ranges: tuple[FetchedMessages, ...]
-    end: int
-    after: int
-
-
 def lowest_stored(core: QueueCore) -> int:
     """The number of the oldest message that is stored; the next one's where none is."""
     return _next_shown(_hidden(core), 0)
 
 
-def browse(core: QueueCore, start: int, stop: int) -> Browsed:
-    """The first of the stored messages ``start`` <= n < ``stop``; see ``QueueState.browse``."""
+def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
+    """Tell the first of the stored messages of a range, as many as one step has: every number below the answer's end is looked at."""
+    request, start, stop, connection = command
     if start > stop:
         raise InvalidRequestError(f"messages {start} to {stop} are asked for, which is backwards")
     log, hidden = core.log, _hidden(core)
@@ -68,15 +55,15 @@ def browse(core: QueueCore, start: int, stop: int) -> Browsed:
         left -= end - position
         found.append((entry, batch, _shown(hidden, position, end)))
         position = _next_shown(hidden, end)
-    if not found:
-        return Browsed((), stop, after)
-    history = _history(core, first, end)
+    # Not after the last event: a queue that is sent to all the time would have every step wait for the disk.
+    history = _history(core, first, end) if found else []
     ranges = tuple(
         FetchedMessages(low, low, _part(entry, batch, low, high), entry.enqueued_us, deliveries, replayed)
         for entry, batch, parts in found
         for low, high, deliveries, replayed in _split(parts, history)
     )
-    return Browsed(ranges, stop if position >= limit else position, after)
+    end = stop if position >= limit else position
+    core.effects.append(Tell(connection, BrowsedMessages(request, ranges, end), after))
 
 
 def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:

@@ -7,37 +7,36 @@ from typing import TYPE_CHECKING
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import hand_over, hand_over_span
 from actors.queue.operations.sending import microseconds
-from actors.queue.vocabulary.effects import DeadLettersStored
+from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.settings import TIMER_BUDGET
 
 if TYPE_CHECKING:
-    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
-    from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.events import Origin
+    from actors.queue.vocabulary.commands import StoreDeadLetters
 
 
-def store_dead_letters(core: QueueCore, batch: MessageBatch, origin: Origin, now: float, wall_us: int) -> None:
-    """Store what another queue could not get rid of; see ``QueueState.store_dead_letters``."""
-    log = core.log
+def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -> None:
+    """Store what another queue could not get rid of."""
+    log, wall_us, origin = core.log, core.wall_us, command.origin
     first = log.next_sequence
     ttl = core.settings.ttl
     core.note_time(now, wall_us)
     # It is a part of what the other queue stores, and outlives that here.
-    batch = batch.compact()
+    batch = command.batch.compact()
     core.commit(MessagesAdded(first, batch, wall_us, ttl_us=None if ttl is None else microseconds(ttl), origin=origin))
     core.ready.add(log.next_sequence, len(batch))
     if ttl is not None:
         core.ttl_below = log.next_sequence
-    core.effects.append(DeadLettersStored(origin, core.last_event))
+    core.effects.append(Tell(command.source, DeadLettersMoved(origin.ranges), core.last_event))
     dispatch(core, now)
 
 
-def dead_letters_stored(core: QueueCore, ranges: tuple[Range, ...], now: float) -> None:
-    """The dead-letter queue has these messages; see ``QueueState.dead_letters_stored``."""
-    core.log.apply(MessagesMoved(ranges))
-    for start, stop in ranges:
+def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:
+    """The dead-letter queue has these messages."""
+    core.log.apply(MessagesMoved(command.ranges))
+    for start, stop in command.ranges:
         core.limbo.drop(start, stop)
     hand_over(core, now)
     core.grant()

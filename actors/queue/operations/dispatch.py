@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.expiring import drop_expired, next_ready
 from actors.queue.state.consumers import Reservation
 from actors.queue.state.leases import Receiver
-from actors.queue.vocabulary.effects import Deliver, Reserved
-from actors.queue.vocabulary.events import MessagesReserved, ReservedRange
+from actors.queue.vocabulary.effects import Tell
+from actors.queue.vocabulary.events import LedgerExtended, ReservedRange
+from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET
 
 if TYPE_CHECKING:
@@ -86,10 +88,8 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         share -= count
         receiver.demand -= count
         receiver.byte_credit -= size
-        after = max(entry.event, core.barrier)
-        effects.append(
-            Deliver(receiver.connection, start, batch, entry.enqueued_us, span.deliveries, span.replayed, after)
-        )
+        messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed)
+        effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
 def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -> bool:
@@ -127,10 +127,11 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
         room -= size
     if not ranges:
         return False
-    core.commit(MessagesReserved(ledger.name, ledger.high, tuple(ranges)))
+    core.commit(LedgerExtended(ledger.name, ledger.high, tuple(ranges)))
     end_wait(core, reservation)
     facts = core.facts(now, reservation.bytes - room)
-    core.effects.append(Reserved(reservation.connection, reservation.request, ledger.high, facts, core.barrier))
+    reserved = MessagesReserved(reservation.request, ledger.high, asdict(facts))
+    core.effects.append(Tell(reservation.connection, reserved, core.barrier))
     return True
 
 

@@ -11,8 +11,8 @@ from actors.queue.operations.exclusive import join_ring, pass_on, waits_in_line
 from actors.queue.operations.leaving import give_back
 from actors.queue.state.leases import Receiver
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
-from actors.queue.vocabulary.effects import Refuse
 from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
+from actors.queue.vocabulary.replies import ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
     MAX_EXPIRED_RANGES,
@@ -27,19 +27,29 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entry import Span
     from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.commands import (
+        Acknowledged,
+        AttachReceiver,
+        DemandSignalled,
+        DemandWithdrawn,
+        Extended,
+        Rejected,
+    )
     from actors.queue.vocabulary.effects import Connection
 
 
-def attach_receiver(core: QueueCore, connection: Connection) -> bool:
-    """Make a receiver known; returns whether it has to wait in line."""
+def attach_receiver(core: QueueCore, command: AttachReceiver, _now: float) -> None:
+    """Make a receiver known, and say whether it has to wait in line."""
+    connection = command.connection
     if connection in core.receivers:
         raise InvalidRequestError("this connection is attached as a receiver already")
     receiver = core.receivers[connection] = Receiver(connection)
-    return waits_in_line(core, receiver)
+    core.tell(connection, ReceiverAttached(waits_in_line(core, receiver)))
 
 
-def receive(core: QueueCore, connection: Connection, messages: int, size: int, now: float) -> None:
-    """Add to a receiver's demand; see ``QueueState.receive``."""
+def receive(core: QueueCore, command: DemandSignalled, now: float) -> None:
+    """Add to a receiver's demand."""
+    messages, size, connection = command
     if messages < 0 or size < 0:
         raise InvalidRequestError(f"{messages} messages and {size} bytes are requested; neither may be negative")
     receiver = core.receiver(connection)
@@ -49,10 +59,10 @@ def receive(core: QueueCore, connection: Connection, messages: int, size: int, n
         dispatch(core, now)
 
 
-def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
-    """Remove messages for good; see ``QueueState.acknowledge``."""
-    receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs)
+def acknowledge(core: QueueCore, command: Acknowledged, _now: float) -> None:
+    """Remove messages for good."""
+    receiver = core.receiver(command.connection)
+    ranges = checked_ranges(command.ranges)
     if len(ranges) == 1 and core.leases.take_exactly(receiver, *ranges[0]):
         core.commit(MessagesAcknowledged((ranges[0],)))
         core.grant()
@@ -69,18 +79,12 @@ def acknowledge(core: QueueCore, connection: Connection, pairs: Sequence[tuple[i
         core.grant()
 
 
-def negative_acknowledge(
-    core: QueueCore,
-    connection: Connection,
-    pairs: Sequence[tuple[int, int]],
-    delay: float,
-    now: float,
-    failed: bool = True,
-) -> None:
-    """Give messages back; see ``QueueState.negative_acknowledge``."""
+def reject(core: QueueCore, command: Rejected, now: float) -> None:
+    """Make messages receivable again, after a delay if there is one."""
+    delay = command.delay
     _check_seconds("a delay", delay)
-    receiver = core.receiver(connection)
-    ranges = checked_ranges(pairs)
+    receiver = core.receiver(command.connection)
+    ranges = checked_ranges(command.ranges)
     core.leases.check(receiver, ranges)
     if delay > 0 and len(core.ready.delayed) + len(ranges) > MAX_DELAYED:
         raise QueueLimitError(
@@ -91,27 +95,26 @@ def negative_acknowledge(
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay, failed)
+    give_back(core, returned, now, delay, command.failed)
     dispatch(core, now)
 
 
-def extend(
-    core: QueueCore, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float
-) -> None:
-    """Move deadlines; see ``QueueState.extend``."""
+def extend(core: QueueCore, command: Extended, now: float) -> None:
+    """Move deadlines."""
+    seconds = command.seconds
     _check_seconds("an extension", seconds)
-    receiver = core.receiver(connection)
+    receiver = core.receiver(command.connection)
     # To ask for time twice is no answer too many: a client may have asked again before the first one has left.
-    ranges = merged(checked_ranges(pairs))
+    ranges = merged(checked_ranges(command.ranges))
     core.leases.check(receiver, ranges)
     for start, stop in ranges:
         for span in core.leases.take(receiver, start, stop):
             core.leases.grant(receiver, span, now + seconds)
 
 
-def cancel_demand(core: QueueCore, connection: Connection) -> None:
+def withdraw_demand(core: QueueCore, command: DemandWithdrawn, _now: float) -> None:
     """Deliver nothing more; what the receiver holds it keeps."""
-    receiver = core.receiver(connection)
+    receiver = core.receiver(command.connection)
     core.ring.leave(receiver)
     receiver.demand = 0
     receiver.byte_credit = min(0, receiver.byte_credit)
@@ -147,7 +150,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
             error = QueueLimitError(
                 "MAX_EXPIRED_RANGES", MAX_EXPIRED_RANGES, "acknowledge or return deliveries before they expire"
             )
-            core.effects.append(Refuse(receiver.connection, error.code, str(error), None, close=True))
+            core.refuse(receiver.connection, error)
 
 
 def end_delays(core: QueueCore, now: float) -> None:

@@ -15,13 +15,14 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.consumers import Sender
 from actors.queue.state.incoming import Incoming, groups, joined
 from actors.queue.structures.clocks import US_PER_SECOND
-from actors.queue.vocabulary.effects import Confirm, Dropped, Refuse, Supersede
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import MessagesAdded
+from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded
 from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 
 if TYPE_CHECKING:
-    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
+    from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
     from actors.queue.vocabulary.effects import Connection
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import StageKey
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
     Producers: TypeAlias = tuple[tuple[str, int], ...]
 
 
-def attach_sender(core: QueueCore, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
-    """Make a sender known; see ``QueueState.attach_sender``."""
+def attach_sender(core: QueueCore, command: AttachSender, _now: float) -> None:
+    """Make a sender known that does not stage."""
+    connection, producer = command.connection, command.producer
     if connection in core.senders:
         raise InvalidRequestError("this connection is attached as a sender already")
     last: int | None = None
@@ -38,34 +40,29 @@ def attach_sender(core: QueueCore, connection: Connection, producer: str | None,
         older = core.sender_of.get(producer)
         if older is not None:
             detach_sender(core, older.connection)
-            core.effects.append(Supersede(older.connection))
+            core.effects.append(Tell(older.connection, Superseded()))
         last = core.log.last_number(producer)
-    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=temporary)
+    sender = core.senders[connection] = Sender(connection, producer, last, core.capacity, temporary=command.temporary)
     if producer is not None:
         core.sender_of[producer] = sender
-    return last
+    core.tell(connection, SenderAttached(last))
 
 
-def request_capacity(core: QueueCore, connection: Connection, messages: int, size: int) -> None:
-    """Want more room; see ``QueueState.request_capacity``."""
+def request_capacity(core: QueueCore, command: RequestCapacity, _now: float) -> None:
+    """Want more room."""
+    messages, size = command.messages, command.bytes
     if messages < 0 or size < 0:
         raise InvalidRequestError(
             f"room for {messages} messages and {size} bytes is asked for; neither may be negative"
         )
-    sender = _sender(core, connection)
+    sender = _sender(core, command.connection)
     sender.capacity.request(sender.permits, messages, size)
     core.grant()
 
 
-def accept(
-    core: QueueCore,
-    connection: Connection,
-    client_sequence: int,
-    batch: MessageBatch,
-    delay: float | None,
-    ttl: float | None,
-) -> Incoming:
-    """Take a batch in, to be stored by the next ``store``; see ``QueueState.accept``."""
+def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
+    """Take a batch in, to be stored by the next ``store``: no other command may come between."""
+    client_sequence, batch, delay, ttl, connection = command
     sender = _sender(core, connection)
     stage = sender.stage
     if stage is not None:
@@ -103,13 +100,11 @@ def accept(
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    item = Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected)
-    core.incoming.append(item)
-    return item
+    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected))
 
 
 def store(core: QueueCore, now: float, wall_us: int) -> None:
-    """Store what was accepted, confirm it, and deliver; see ``QueueState.store``."""
+    """Store what was accepted, in as few batches as it takes, confirm it, and deliver."""
     incoming = core.incoming
     if not incoming:
         return
@@ -125,16 +120,16 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     gone: set[Sender] = set()
     for item in incoming:
         if refused and item.sender in refused:
-            lost, error = refused[item.sender]
-            if item is lost:
+            if item is refused[item.sender][0]:
                 gone.add(item.sender)
             if item.sender in gone:
                 # Nor is anything confirmed that it sent behind it, were it known: known of what is lost.
-                core.effects.append(Dropped(item.sender.connection, error))
                 continue
         # A batch that was stored before is confirmed behind all that came before it, which is when it is durable at the latest.
         number = None if item.known or item.rejected is not None else first
-        core.effects.append(Confirm(item.sender.connection, item.up_to, number, item.rejected, core.last_event))
+        core.effects.append(
+            Tell(item.sender.connection, SentMessages(item.up_to, number, item.rejected), core.last_event)
+        )
         first += item.new
         if item.rejected is not None and item.sender.stage is not None:
             refuse_sender(core, item.sender, TransactionCommittedError(*item.sender.stage[:2]), now)
@@ -318,7 +313,7 @@ def refuse_sender(core: QueueCore, sender: Sender, error: QueueError, now: float
         return
     core.staged.detached(sender, now)
     detach_sender(core, sender.connection)
-    core.effects.append(Refuse(sender.connection, error.code, str(error), None, error.close, core.last_event))
+    core.refuse(sender.connection, error, core.last_event)
 
 
 def _sender(core: QueueCore, connection: Connection) -> Sender:

@@ -6,7 +6,6 @@ queues at once (``transactions.apply_commit``), and each queue then acts on it: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors.errors import (
@@ -20,8 +19,9 @@ from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.consumers import Sender
 from actors.queue.state.entry_table import spans_of, stored_entry
 from actors.queue.structures.clocks import US_PER_SECOND
-from actors.queue.vocabulary.effects import Supersede
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import StagesDiscarded
+from actors.queue.vocabulary.replies import SenderAttached, Superseded
 from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
 
 if TYPE_CHECKING:
@@ -29,19 +29,12 @@ if TYPE_CHECKING:
 
     from actors.queue.state.core import QueueCore
     from actors.queue.state.stage import Stage
+    from actors.queue.vocabulary.commands import AttachSender, DiscardTransaction, EndStages
     from actors.queue.vocabulary.effects import Connection
     from actors.queue.vocabulary.stages import StageKey
 
 MAX_VERSION = 2**63 - 1
 """The largest version: what a signed number of eight bytes holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class StageFacts:
-    """A stage as its sender finds it: how many messages it holds, and whether its version is committed already."""
-
-    messages: int
-    committed: bool
 
 
 def check_stage(key: StageKey) -> None:
@@ -55,8 +48,10 @@ def check_stage(key: StageKey) -> None:
         raise InvalidRequestError(f"version {key.version} of a writer is not between 0 and {MAX_VERSION}")
 
 
-def attach_stage(core: QueueCore, connection: Connection, key: StageKey, now: float) -> StageFacts:
-    """Make a sender known that stages; see ``QueueState.attach_stage``."""
+def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
+    """Make a sender known that stages."""
+    connection, key = command.connection, command.stage
+    assert key is not None, "who stages has a stage"
     check_stage(key)
     if connection in core.senders:
         raise InvalidRequestError("this connection is attached as a sender already")
@@ -66,14 +61,14 @@ def attach_stage(core: QueueCore, connection: Connection, key: StageKey, now: fl
     older = staged.senders.get(key)
     if older is not None:
         detach_stage(core, older.connection, now)
-        core.effects.append(Supersede(older.connection))
+        core.effects.append(Tell(older.connection, Superseded()))
     messages = stages[key].messages if key in stages else 0
     sender = core.senders[connection] = Sender(connection, None, messages, staged.capacity, key)
     staged.attached(sender, key)
     committed = core.versions.covers(key.writer, key.version)
     if committed:
         core.depend_on(core.versions.last_event)
-    return StageFacts(messages, committed)
+    core.tell(connection, SenderAttached(messages or None, committed))
 
 
 def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
@@ -84,18 +79,16 @@ def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
         detach_sender(core, connection)
 
 
-def end_stages(
-    core: QueueCore, published: Iterable[StageKey], discarded: Iterable[StageKey], after: int, now: float
-) -> None:
-    """Act on a commit; see ``QueueState.end_stages``."""
-    core.depend_on(after)
-    for key in discarded:
+def end_stages(core: QueueCore, command: EndStages, now: float) -> None:
+    """Act on a commit."""
+    core.depend_on(command.after)
+    for key in command.discarded:
         core.staged.take(key)
-    for key in published:
+    for key in command.published:
         stage = core.staged.take(key)
         if stage is not None:
             _make_ready(core, stage, now)
-    winners = frozenset(published)
+    winners = frozenset(command.published)
     for key, sender in list(core.staged.senders.items()):
         if key not in winners and core.versions.covers(key.writer, key.version):
             refuse_sender(core, sender, TransactionCommittedError(key.writer, key.version), now)
@@ -103,8 +96,9 @@ def end_stages(
     core.grant()
 
 
-def discard_transaction(core: QueueCore, writer: str, version: int, now: float) -> int:
-    """Drop all that a transaction has staged; see ``QueueState.discard_transaction``."""
+def discard_transaction(core: QueueCore, command: DiscardTransaction, now: float) -> int:
+    """Drop all that a transaction has staged; returns how many messages."""
+    writer, version = command
     discarded = discard(core, [key for key in core.log.stages if key[:2] == (writer, version)])
     for key, sender in list(core.staged.senders.items()):
         if key[:2] == (writer, version):

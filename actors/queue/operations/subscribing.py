@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from actors.errors import (
@@ -19,17 +19,31 @@ from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entry_table import spans_of
 from actors.queue.state.ledger import Ledger, LedgerReader
-from actors.queue.vocabulary.effects import Refuse, Reserved
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import (
-    ReservationCommitted,
+    LedgerAdvanced,
     SubscriptionDeleted,
-    SubscriptionOpened,
+    SubscriptionOwned,
     SubscriptionReleased,
+)
+from actors.queue.vocabulary.replies import (
+    FetchedRanges,
+    MessagesReserved,
+    Refused,
+    ReservationCommitted,
+    SubscriptionOpened,
 )
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
+    from actors.queue.vocabulary.commands import (
+        CommitRequested,
+        FetchRequested,
+        OpenSubscription,
+        ReleaseSubscription,
+        ReserveRequested,
+    )
     from actors.queue.vocabulary.effects import Connection
     from actors.queue.vocabulary.events import Event
 
@@ -37,82 +51,34 @@ OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """How a subscription is opened; see ``QueueState.open_subscription``.
-
-    Attributes:
-        take_over: whether it is taken from an owner that is connected.
-        client: what the new owner calls itself, for others to be told.
-        now: seconds on the clock of deadlines.
-        wall_us: the time of day, microseconds since the epoch.
-    """
-
-    take_over: bool = False
-    client: str = ""
-    now: float = 0.0
-    wall_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionFacts:
-    """An opened subscription: its epoch, positions ``base`` <= p < ``high`` reserved, the queue's next number.
-
-    Of a browse there is no epoch, which is 0, and the positions are the numbers from the oldest stored message on.
-    """
-
-    epoch: int
-    base: int
-    high: int
-    high_water: int
-
-
-def open_subscription(
-    core: QueueCore,
-    connection: Connection,
-    name: str,
-    mode: str,
-    *,
-    epoch: int | None,
-    starting: str,
-    owner_timeout: float | None,
-    opening: Opening,
-) -> SubscriptionFacts:
-    """Take over or join a subscription; see ``QueueState.open_subscription``."""
+def open_subscription(core: QueueCore, command: OpenSubscription, now: float) -> None:
+    """Take over or join a subscription. Of a browse nothing is kept: every step says by itself what it wants."""
+    connection, name, mode = command.connection, command.name, command.mode
     if connection in core.subscribers:
         raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
+    high = core.log.next_sequence
     if mode == BROWSE:
-        # Nothing is kept of it: every step says by itself what it wants.
-        return SubscriptionFacts(0, lowest_stored(core), core.log.next_sequence, core.log.next_sequence)
+        core.tell(connection, SubscriptionOpened(0, lowest_stored(core), high, high))
+        return
     if mode == OWN and core.settings.exclusive:
         raise InvalidRequestError(
             f"queue {core.name!r} is exclusive: one receiver has it, in strict order, and a subscription would take messages "
             "out of turn; receive from it, or declare a queue that is not exclusive"
         )
     if mode == OWN:
-        ledger = _take_over(core, name, starting, owner_timeout, opening) if epoch is None else _join(core, name, epoch)
-        _install(core, ledger, connection, opening)
+        ledger = _take_over(core, command) if command.epoch is None else _join(core, name, command.epoch)
+        _install(core, ledger, command, now)
     elif mode == READ:
-        ledger = _join(core, name, epoch)
+        ledger = _join(core, name, command.epoch)
     else:
         raise InvalidRequestError(f"mode {mode!r} is none of {OWN!r}, {READ!r}, {BROWSE!r}")
     core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
-    return SubscriptionFacts(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence)
+    core.tell(connection, SubscriptionOpened(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence))
 
 
-def reserve(
-    core: QueueCore,
-    connection: Connection,
-    request: int,
-    start: int,
-    *,
-    messages: int,
-    size: int,
-    wait: float,
-    below: int | None,
-    now: float,
-) -> None:
-    """Put ready messages into a ledger; see ``QueueState.reserve``."""
+def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
+    """Put ready messages into a ledger."""
+    request, start, messages, size, wait, below, connection = command
     ledger = _owner(core, connection).ledger
     if messages < 1 or size < 1 or wait < 0:
         raise InvalidRequestError(
@@ -122,7 +88,7 @@ def reserve(
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.effects.append(Reserved(connection, request, end, core.facts(now), core.last_event))
+        core.tell(connection, MessagesReserved(request, end, asdict(core.facts(now))))
         return
     owner = core.owners[ledger.name]
     owner.used = now
@@ -139,26 +105,31 @@ def reserve(
     core.reservation_deadlines.push(reservation, now + min(wait, MAX_RESERVE_WAIT_SECONDS))
 
 
-def commit(core: QueueCore, connection: Connection, position: int) -> int:
-    """Acknowledge every position below ``position``; see ``QueueState.commit``."""
-    ledger = _owner(core, connection).ledger
+def commit(core: QueueCore, command: CommitRequested, _now: float) -> None:
+    """Acknowledge every position below one."""
+    ledger, position = _owner(core, command.connection).ledger, command.position
     if position > ledger.high:
         raise DataLossError(ledger.name, ledger.base, position, ledger.base, ledger.high)
     if position > ledger.base:
-        core.commit(ReservationCommitted(ledger.name, position))
+        core.commit(LedgerAdvanced(ledger.name, position))
         core.grant()
-    return ledger.base
+    core.tell(command.connection, ReservationCommitted(command.request, ledger.base))
 
 
-def fetch(core: QueueCore, connection: Connection, start: int, stop: int) -> LedgerReader:
-    """What is at some positions; see ``QueueState.fetch``."""
-    subscriber = _subscriber(core, connection)
-    ledger = subscriber.ledger
+def fetch(core: QueueCore, command: FetchRequested, _now: float) -> None:
+    """Tell what is at some positions, as much as one step has."""
+    ledger, start, stop = _subscriber(core, command.connection).ledger, command.start, command.stop
     if start > stop:
         raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
     if start < ledger.base or stop > ledger.high:
         raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
-    return LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
+    step = LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier).step()
+    core.effects.append(Tell(command.connection, FetchedRanges(command.request, step.ranges, step.rest), step.after))
+
+
+def release_or_delete(core: QueueCore, command: ReleaseSubscription, now: float) -> int:
+    """Make what a subscription reserved receivable again, and forget it or not; returns how many messages."""
+    return (delete if command.delete else release)(core, command.name, now)
 
 
 def release(core: QueueCore, name: str, now: float) -> int:
@@ -172,7 +143,7 @@ def release(core: QueueCore, name: str, now: float) -> int:
 
 
 def delete(core: QueueCore, name: str, now: float) -> int:
-    """Forget a subscription, as ``release`` does with what it reserved; see ``QueueState.release_subscription``."""
+    """Forget a subscription, as ``release`` does with what it reserved."""
     ledger = core.log.ledgers.get(name)
     if ledger is None:
         raise SubscriptionNotFoundError(name)
@@ -186,8 +157,7 @@ def delete(core: QueueCore, name: str, now: float) -> int:
     # Who still reads for an owner of before is told, not left with a ledger that nobody changes any more.
     for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
         del core.subscribers[subscriber.connection]
-        error = SubscriptionNotFoundError(name)
-        core.effects.append(Refuse(subscriber.connection, error.code, str(error), None, close=True))
+        core.refuse(subscriber.connection, SubscriptionNotFoundError(name))
     return _give_back(core, ledger, SubscriptionDeleted(name, ledger.epoch, ledger.high), now)
 
 
@@ -245,7 +215,8 @@ def answer_reservations(core: QueueCore, now: float) -> None:
         _answer_empty(core, reservation, now)
 
 
-def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float | None, opening: Opening) -> Ledger:
+def _take_over(core: QueueCore, command: OpenSubscription) -> Ledger:
+    name, starting, owner_timeout = command.name, command.starting, command.owner_timeout
     if starting not in (EARLIEST, LATEST):
         raise InvalidRequestError(f"starting {starting!r} is neither {EARLIEST!r} nor {LATEST!r}")
     if owner_timeout is not None and owner_timeout < 0:
@@ -255,31 +226,32 @@ def _take_over(core: QueueCore, name: str, starting: str, owner_timeout: float |
     if ledger is None and len(log.ledgers) >= MAX_SUBSCRIPTIONS:
         raise QueueLimitError("MAX_SUBSCRIPTIONS", MAX_SUBSCRIPTIONS, "use one that exists, or another queue")
     owner = core.owners.get(name)
-    if owner is not None and owner.connection is not None and not opening.take_over:
+    if owner is not None and owner.connection is not None and not command.take_over:
         # It lives: a connection that falls silent is closed, and its owner detached, within three heartbeats.
         raise SubscriptionOwnedError(name, owner.client)
     epoch = 1 + (log.deleted_epoch if ledger is None else ledger.epoch)
     least = log.next_sequence if starting == LATEST else 0
-    core.commit(SubscriptionOpened(name, epoch, least, owner_timeout, opening.wall_us))
+    core.commit(SubscriptionOwned(name, epoch, least, owner_timeout, core.wall_us))
     return log.ledgers[name]
 
 
-def _install(core: QueueCore, ledger: Ledger, connection: Connection, opening: Opening) -> None:
-    """Make ``connection`` the owner's; the one it replaces, of an older epoch or of this one, owns nothing any more."""
+def _install(core: QueueCore, ledger: Ledger, command: OpenSubscription, now: float) -> None:
+    """Make the command's connection the owner's; the one it replaces, of an older epoch or of this one, owns nothing any more."""
     owner = core.owners.setdefault(ledger.name, Ownership(ledger))
     if owner.waiting is not None:
         waiting = owner.waiting
         end_wait(core, waiting)
         error = StaleEpochError(ledger.name, core.subscribers[waiting.connection].epoch, ledger.epoch)
-        core.effects.append(Refuse(waiting.connection, error.code, str(error), waiting.request, close=False))
+        refused = Refused(error.code, str(error), waiting.request, close=False)
+        core.effects.append(Tell(waiting.connection, refused))
     replaced = core.subscribers.get(owner.connection) if owner.connection is not None else None
     if replaced is not None:
         replaced.owns = False
     if owner.deadline is not None:
         core.owner_deadlines.forget(owner)
-    owner.connection = connection
-    owner.client = opening.client
-    owner.used = opening.now
+    owner.connection = command.connection
+    owner.client = command.client
+    owner.used = now
 
 
 def _join(core: QueueCore, name: str, epoch: int | None) -> Ledger:
@@ -311,9 +283,8 @@ def _owner(core: QueueCore, connection: Connection) -> Subscriber:
 
 def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     end_wait(core, reservation)
-    core.effects.append(
-        Reserved(reservation.connection, reservation.request, reservation.start, core.facts(now), core.last_event)
-    )
+    reserved = MessagesReserved(reservation.request, reservation.start, asdict(core.facts(now)))
+    core.tell(reservation.connection, reserved)
 
 
 def _await_owner(core: QueueCore, owner: Ownership, now: float) -> None:

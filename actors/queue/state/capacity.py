@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from actors.errors import DemandExceededError
 from actors.queue.state.permits import TURN_SECONDS, WINDOWED_BYTES, WINDOWED_MESSAGES, Permits, Unit
-from actors.queue.vocabulary.effects import Effect, GrantCapacity
+from actors.queue.vocabulary.effects import Effect, Tell
+from actors.queue.vocabulary.replies import CapacityGranted
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -207,7 +208,7 @@ class Capacity:
         self.waiting.pop(permits, None)
         if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
-        effects.append(GrantCapacity(permits.connection, messages, size))
+        effects.append(Tell(permits.connection, CapacityGranted(messages, size)))
 
     def _set_windows(self, permits: Permits) -> None:
         permits.message_window = self._messages.first_window()

@@ -15,19 +15,23 @@ from actors.queue.structures.clocks import US_PER_SECOND, Clocks
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.demand_ring import DemandRing
 from actors.queue.structures.span_map import SpanMap
+from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import LAZY, MessagesAdded
+from actors.queue.vocabulary.replies import Refused
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
 from actors.queue.vocabulary.statistics import ReservationFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors.errors import QueueError
     from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
     from actors.queue.state.incoming import Incoming
     from actors.queue.state.log import QueueLog
     from actors.queue.state.ready import ReadyRanges
     from actors.queue.vocabulary.effects import Connection, Effect
     from actors.queue.vocabulary.events import Event
+    from actors.queue.vocabulary.replies import Reply
     from actors.queue.vocabulary.settings import QueueSettings
 
 Recorder: TypeAlias = "Callable[[Event], int]"
@@ -58,6 +62,7 @@ class QueueCore:
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
         paused: why senders may send nothing, whatever room there is; None while they may.
         unfinished_at: when a dispatch used up its budget; None while none is under way.
+        wall_us: the time of day of the command that is carried out, microseconds since the epoch.
     """
 
     __slots__ = (
@@ -96,6 +101,7 @@ class QueueCore:
         "ttl_below",
         "unfinished_at",
         "versions",
+        "wall_us",
     )
 
     ready: ReadyRanges
@@ -139,6 +145,7 @@ class QueueCore:
         self.total_rejected = 0
         self.rejects = settings.overflow == REJECT
         self.paused: str | None = None
+        self.wall_us = wall_us
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
         self.reset(now, wall_us)
@@ -201,6 +208,14 @@ class QueueCore:
         """Whatever goes out from here on has to do with the event ``number``."""
         self.last_event = max(self.last_event, number)
         self.barrier = max(self.barrier, number)
+
+    def tell(self, connection: Connection, reply: Reply) -> None:
+        """Tell a connection what may depend on all that has happened so far."""
+        self.effects.append(Tell(connection, reply, self.last_event))
+
+    def refuse(self, connection: Connection, error: QueueError, after: int = 0) -> None:
+        """Tell a connection that the queue has forgotten why it did."""
+        self.effects.append(Tell(connection, Refused(error.code, str(error), None, close=True), after))
 
     def grant(self) -> None:
         """Give senders who wait for it the room that there is, unless they are to pause."""

@@ -17,18 +17,18 @@ from actors.queue.state.stage import Stage
 from actors.queue.structures.ranges import Range, RangeSet
 from actors.queue.vocabulary.events import (
     Event,
+    LedgerAdvanced,
+    LedgerExtended,
     MessagesAcknowledged,
     MessagesAdded,
     MessagesExpired,
     MessagesMoved,
-    MessagesReserved,
     MessagesReturned,
     QueuePurged,
-    ReservationCommitted,
     StagesDiscarded,
     StagesPublished,
     SubscriptionDeleted,
-    SubscriptionOpened,
+    SubscriptionOwned,
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
@@ -251,7 +251,7 @@ class QueueLog:
     def _purged(self, event: QueuePurged, _number: int) -> None:
         self.total_purged += self._remove(event.ranges)
 
-    def _opened(self, event: SubscriptionOpened, _number: int) -> None:
+    def _opened(self, event: SubscriptionOwned, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         if ledger is None:
             if event.epoch <= self.deleted_epoch:
@@ -262,7 +262,7 @@ class QueueLog:
             ledger.owner_timeout = event.owner_timeout
             ledger.opened_us = event.opened_us
 
-    def _reserved(self, event: MessagesReserved, _number: int) -> None:
+    def _reserved(self, event: LedgerExtended, _number: int) -> None:
         ledger = self.ledgers.get(event.subscription)
         # Without a ledger, as without the positions before, there is none only in what a repair has left.
         if ledger is None or event.position != ledger.high:
@@ -271,7 +271,7 @@ class QueueLog:
             ledger.append(start, stop, delivery_count, possibly_replayed)
         self.reserved_messages += ledger.high - event.position
 
-    def _committed(self, event: ReservationCommitted, _number: int) -> None:
+    def _committed(self, event: LedgerAdvanced, _number: int) -> None:
         self.total_acknowledged += self._remove(self._dropped(event))
 
     def _released(self, event: SubscriptionReleased, _number: int) -> None:
@@ -286,7 +286,7 @@ class QueueLog:
         self.deleted_epoch = max(self.deleted_epoch, event.epoch)
         self.deleted_position = max(self.deleted_position, event.position)
 
-    def _dropped(self, event: ReservationCommitted | SubscriptionReleased) -> list[Range]:
+    def _dropped(self, event: LedgerAdvanced | SubscriptionReleased) -> list[Range]:
         """What leaves a ledger with an event."""
         ledger = self.ledgers.get(event.subscription)
         ranges = [] if ledger is None else ledger.drop_below(event.position)
@@ -350,9 +350,9 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     MessagesExpired: QueueLog._expired,
     MessagesMoved: QueueLog._moved,
     QueuePurged: QueueLog._purged,
-    SubscriptionOpened: QueueLog._opened,
-    MessagesReserved: QueueLog._reserved,
-    ReservationCommitted: QueueLog._committed,
+    SubscriptionOwned: QueueLog._opened,
+    LedgerExtended: QueueLog._reserved,
+    LedgerAdvanced: QueueLog._committed,
     SubscriptionReleased: QueueLog._released,
     SubscriptionDeleted: QueueLog._deleted,
     StagesPublished: QueueLog._published,

@@ -1,17 +1,16 @@
-"""What a queue actor is told.
+"""What a queue is told.
 
-``connection`` is the ref of the actor that speaks: it names the connection, and the reply is told to it. When such a
-message is sent with ``ask``, the reply is returned too. A queue that refuses a message tells ``Refused`` to the connection;
-where there is none, the ask raises the ``QueueError``.
+``connection`` is the ref of the actor that speaks for a connection: it names the connection, and replies are told to it. The actor puts
+itself there where nobody has. A queue that refuses such a command tells ``Refused`` to the connection; where there is none, as with what
+the broker asks, the ask raises the ``QueueError``.
 
-Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds. All are immutable; those that pass once
-for each batch are named tuples, which are made in a third of a frozen dataclass's time.
+Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds. All are named tuples: they are made in a third
+of a frozen dataclass's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
@@ -23,126 +22,181 @@ from actors.runtime.loop_ref import LoopActorRef
 Ref: TypeAlias = LoopActorRef[Any]
 Pairs: TypeAlias = Sequence[tuple[int, int]]
 
-DEFAULT_RECEIVE_BYTES = 8 * 1024 * 1024
-"""Byte demand that goes with a demand for messages when none is stated."""
+
+# --- from senders
 
 
-@dataclass(frozen=True, slots=True)
-class AttachSender:
+class AttachSender(NamedTuple):
     """A sender begins. Reply: SenderAttached.
+
+    An older one with the same producer or stage is superseded. A stage's messages are numbered from 0, and its sender goes on with as many
+    as there are; until its transaction is committed it may come and go, and is dropped when it has been away for the queue's timeout.
 
     Attributes:
         producer: the name under which it may send again what it sent.
         stage: what it sends is held back under this until its transaction is committed, and ``producer`` is not looked at.
-        temporary: nobody comes under this name when the client has ended: it is the client's own invention.
+        temporary: nobody comes under this name when the client has ended: it is the client's own invention. The numbers of such producers
+            are remembered apart: however many there are, no other is forgotten for them.
+
+    Raises:
+        InvalidRequestError: a name or a version that cannot be, or the connection is a sender already.
+        QueueLimitError: there are too many stages.
     """
 
-    connection: Ref
     producer: str | None = None
     stage: StageKey | None = None
     temporary: bool = False
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestCapacity:
+class RequestCapacity(NamedTuple):
     """A sender wants room for this many more messages and bytes. Reply: CapacityGranted, as often as room is found."""
 
-    connection: Ref
     messages: int
     bytes: int
+    connection: Ref | None = None
 
 
-class SendMessages(NamedTuple):
-    """Store ``batch``, whose first message has the sender's number ``client_sequence``. Reply: SentMessages.
+class OfferBatch(NamedTuple):
+    """Store ``batch``, whose first message has the sender's number ``sequence``. Reply: SentMessages.
+
+    What comes in one turn is stored together: the batch is taken in at once, and stored and confirmed by the queue's ``store``.
+
+    A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn, and so is all that the
+    sender sent behind it, so that its messages stay in order: until a batch comes with the number of the first one that was rejected,
+    be it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be
+    remembered: sent again after a reconnect, such a batch is stored if there is room then.
 
     Attributes:
-        delay: seconds until its messages can be received; None for what the queue declares.
-        ttl: seconds after which they are of no use to anybody; None for what the queue declares.
+        delay: until its messages can be received; None for what the queue declares.
+        ttl: from when it is stored, after which its messages are not delivered any more; None for what the queue declares, and where that
+            is less, that holds. It does not stop for a delay.
+
+    Raises:
+        DemandExceededError: it is more than was granted.
+        SequenceGapError: messages before it were not sent.
+        InvalidRequestError: a delay or a time to live that cannot be.
+        QueueLimitError: too many batches wait for a delay.
+        TransactionCommittedError, TransactionTooLargeError: it cannot be staged any more, or is too much for one transaction.
     """
 
-    connection: Ref
-    client_sequence: int
+    sequence: int
     batch: MessageBatch
     delay: float | None = None
     ttl: float | None = None
+    connection: Ref | None = None
 
 
 # --- from receivers
 
 
-@dataclass(frozen=True, slots=True)
-class AttachReceiver:
+class AttachReceiver(NamedTuple):
     """A receiver begins. Reply: ReceiverAttached."""
 
-    connection: Ref
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiveMessages:
-    """Demand for this many more messages and bytes. Reply: any number of ReceivedMessages, within all demand so far."""
+class DemandSignalled(NamedTuple):
+    """Demand for this many more messages and bytes. Reply: any number of ReceivedMessages, within all demand so far.
 
-    connection: Ref
+    Messages are delivered while any of both is left, the last beyond the bytes.
+    """
+
     messages: int
-    bytes: int = DEFAULT_RECEIVE_BYTES
+    bytes: int
+    connection: Ref | None = None
 
 
-class DeleteMessages(NamedTuple):
-    """Acknowledge messages: they are gone for good. No reply but Refused."""
+class DemandWithdrawn(NamedTuple):
+    """Deliver nothing more, whatever was demanded before; what is held stays held until the connection has left."""
 
-    connection: Ref
+    connection: Ref | None = None
+
+
+class Acknowledged(NamedTuple):
+    """Messages are done with, and gone for good.
+
+    One that was lost to the visibility timeout is removed if nobody holds it now, and it is not on its way to a dead-letter queue.
+
+    Raises:
+        UnknownAcknowledgementError: one was not delivered on this connection, or was given back already.
+    """
+
     ranges: Pairs
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnMessages:
-    """Give messages back, receivable again after ``delay``; they have ``failed`` unless nobody tried. No reply but Refused."""
+class Rejected(NamedTuple):
+    """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
-    connection: Ref
+    Those that have failed ``max_receives`` times leave for the dead-letter queue instead.
+
+    Raises:
+        UnknownAcknowledgementError: as of ``Acknowledged``.
+        QueueLimitError: too much waits for a delay already.
+    """
+
     ranges: Pairs
     delay: float = 0.0
     failed: bool = True
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ExtendVisibility:
-    """Move the messages' visibility deadline to ``seconds`` from now. No reply but Refused."""
+class Extended(NamedTuple):
+    """The visibility deadline of messages is ``seconds`` from now; too late for what has expired. Errors as of ``Acknowledged``."""
 
-    connection: Ref
     ranges: Pairs
     seconds: float
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CancelDemand:
-    """Deliver nothing more; what is held stays held until Detach. No reply but Refused."""
+class Left(NamedTuple):
+    """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
-    connection: Ref
+    What it held is receivable again at once, and has ``failed`` unless it says otherwise; its permits return, its reservations stay.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Detach:
-    """A connection ends, with its actor at the latest. What it held is receivable again, and may have ``failed``. No reply."""
-
-    connection: Ref
     failed: bool = True
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """All that ``connection`` told before is handled; if ``answered``, the answers to it have left too. Reply: MarkReached."""
+class CaughtUp(NamedTuple):
+    """A mark: all that was told before is handled; if ``answered``, the answers to it have left too. Reply: MarkReached."""
 
-    connection: Ref
     answered: bool = False
+    connection: Ref | None = None
+
+
+class Writable(NamedTuple):
+    """The client's socket takes more again, or not: for the connection's actor alone."""
+
+    writable: bool
 
 
 # --- from subscriptions
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSubscription:
-    """Own a subscription or read one for its owner; see ``QueueState.open_subscription``. Reply: SubscriptionOpened."""
+class OpenSubscription(NamedTuple):
+    """Own a subscription, created if need be, or read one for its owner. Reply: SubscriptionOpened.
 
-    connection: Ref
+    Attributes:
+        name: the subscription; to browse there is none.
+        mode: ``own`` takes it from an owner that is gone; ``read`` fetches for the owner with ``epoch``; ``browse`` opens nothing, it only
+            says what there is to browse.
+        epoch: of the owner, for ``read``; an owner that gives its own goes on after a lost connection, in the same epoch.
+        starting: ``earliest``, or ``latest`` for only what is sent after its creation; otherwise ignored.
+        owner_timeout: without an owner after which reservations end; None for never.
+        take_over: whether it is taken from an owner that is connected.
+        client: what the new owner calls itself, for others to be told.
+
+    Raises:
+        SubscriptionNotFoundError: there is none to read.
+        SubscriptionOwnedError: its owner is connected, and not to be replaced.
+        StaleEpochError: the owner to read for, or that wants to go on, has been replaced.
+        QueueLimitError: there are too many.
+        InvalidRequestError: the queue is exclusive.
+    """
+
     name: str
     mode: str = "own"
     epoch: int | None = None
@@ -150,72 +204,102 @@ class OpenSubscription:
     owner_timeout: float | None = None
     take_over: bool = False
     client: str = ""
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReserveMessages:
-    """Put ready messages into the ledger; see ``QueueState.reserve``. Reply: MessagesReserved, within ``wait``."""
+class ReserveRequested(NamedTuple):
+    """Put ready messages at the ledger's next positions. Reply: MessagesReserved, now or within ``wait``.
 
-    connection: Ref
+    If the ledger reaches beyond ``start`` already, that is the answer and nothing is taken. Else up to ``messages`` and ``bytes`` (but one
+    message at least) with numbers less than ``below`` are taken. When none is ready it waits for the first; a second reservation ends the
+    first one's wait.
+
+    Raises:
+        StaleEpochError: there is another owner.
+        DataLossError: ``start`` is not within the ledger.
+    """
+
     request: int
     start: int
     messages: int
     bytes: int
     wait: float = 0.0
     below: int | None = None
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitReservation:
-    """Acknowledge every position below ``position``. Reply: ReservationCommitted."""
+class CommitRequested(NamedTuple):
+    """Acknowledge every position below ``position``; again, or for a lower one, it changes nothing. Reply: ReservationCommitted.
 
-    connection: Ref
+    Raises:
+        StaleEpochError: there is another owner.
+        DataLossError: ``position`` was never reserved.
+    """
+
     request: int
     position: int
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchReserved:
-    """Read the positions ``start`` <= p < ``stop``. Reply: FetchedRanges."""
+class FetchRequested(NamedTuple):
+    """Read of the reserved positions ``start`` <= p < ``stop`` as many as one step has. Reply: FetchedRanges.
 
-    connection: Ref
+    Raises:
+        StaleEpochError: there is another owner.
+        DataLossError: some of them were acknowledged, released, or never reserved.
+    """
+
     request: int
     start: int
     stop: int
+    connection: Ref | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BrowseMessages:
-    """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: BrowsedMessages."""
+class BrowseRequested(NamedTuple):
+    """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: BrowsedMessages.
 
-    connection: Ref
+    Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
+    messages' deliveries, which is what they come with: of one that is held or reserved how often it was delivered, of one that came
+    back how often where the queue counts (``max_receives``), and otherwise none and not replayed.
+
+    Raises:
+        InvalidRequestError: the range is backwards.
+    """
+
     request: int
     start: int
     stop: int
+    connection: Ref | None = None
 
 
 # --- between queues, and from transactions
 
 
-@dataclass(frozen=True, slots=True)
-class StoreDeadLetters:
-    """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here."""
+class StoreDeadLetters(NamedTuple):
+    """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
+
+    They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
+    what is sent, does not.
+    """
 
     source: Ref
     origin: Origin
     batch: MessageBatch
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLettersMoved:
-    """These messages, ``ranges`` of this queue, are stored in its dead-letter queue. No reply."""
+class DeadLettersMoved(NamedTuple):
+    """These messages, ``ranges`` of this queue, are stored in its dead-letter queue; again, it changes nothing.
+
+    It is not recorded here: the other queue's record says it for both.
+    """
 
     ranges: tuple[Range, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndStages:
-    """A transaction was committed, in the queue's log already. No reply.
+class EndStages(NamedTuple):
+    """A transaction was committed, in the queue's log already: deliver what it published, and let losing senders go.
+
+    It costs the same however many messages there are; again, it changes nothing.
 
     Attributes:
         published: stages whose messages can be received now.
@@ -228,9 +312,8 @@ class EndStages:
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardTransaction:
-    """Drop what a transaction has staged. Reply to an ask: how many messages, once that is durable."""
+class DiscardTransaction(NamedTuple):
+    """Drop what a transaction has staged and let its senders go. Answer: how many messages, once that is durable."""
 
     writer: str
     version: int
@@ -239,48 +322,52 @@ class DiscardTransaction:
 # --- from the broker
 
 
-@dataclass(frozen=True, slots=True)
-class PauseSenders:
-    """Grant senders nothing for ``reason``, or again as there is room where it is None. No reply."""
+class PauseSenders(NamedTuple):
+    """Have senders wait for ``reason``, whatever room there is, or have what they send rejected where the queue rejects; None ends it.
+
+    What they were granted before may still come. Receivers have nothing to do with it.
+    """
 
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseSubscription:
-    """Make what a subscription reserved receivable again, and ``delete`` it or not. Reply to an ask: how many messages."""
+class ReleaseSubscription(NamedTuple):
+    """Make what a subscription reserved receivable again, in its old place, and ``delete`` it or not. Answer: how many messages.
+
+    Raises:
+        SubscriptionNotFoundError: there is none.
+        SubscriptionOwnedError: it is not deleted while its owner is connected.
+    """
 
     name: str
     delete: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PurgeQueue:
-    """Drop what nobody holds. Reply to an ask: how many messages."""
+class PurgeQueue(NamedTuple):
+    """Drop what is ready or delayed, not what is held, reserved, staged or leaving. Answer: how many messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class GetStatistics:
-    """Reply to an ask: QueueStatistics."""
+class GetStatistics(NamedTuple):
+    """Answer: QueueStatistics."""
 
 
-QueueMessage: TypeAlias = (
+Command: TypeAlias = (
     AttachSender
     | RequestCapacity
-    | SendMessages
+    | OfferBatch
     | AttachReceiver
-    | ReceiveMessages
-    | DeleteMessages
-    | ReturnMessages
-    | ExtendVisibility
-    | CancelDemand
-    | Detach
-    | Mark
+    | DemandSignalled
+    | DemandWithdrawn
+    | Acknowledged
+    | Rejected
+    | Extended
+    | Left
+    | CaughtUp
     | OpenSubscription
-    | ReserveMessages
-    | CommitReservation
-    | FetchReserved
-    | BrowseMessages
+    | ReserveRequested
+    | CommitRequested
+    | FetchRequested
+    | BrowseRequested
     | StoreDeadLetters
     | DeadLettersMoved
     | EndStages
@@ -290,4 +377,4 @@ QueueMessage: TypeAlias = (
     | PurgeQueue
     | GetStatistics
 )
-"""The closed family of what a queue actor handles."""
+"""The closed family of what a queue handles."""

@@ -96,7 +96,7 @@ class QueuePurged:
 
 
 @dataclass(frozen=True, slots=True)
-class SubscriptionOpened:
+class SubscriptionOwned:
     """An owner took a subscription over.
 
     Attributes:
@@ -114,7 +114,7 @@ class SubscriptionOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class MessagesReserved:
+class LedgerExtended:
     """Messages were put into a subscription's ledger, from ``position`` on."""
 
     subscription: str
@@ -123,7 +123,7 @@ class MessagesReserved:
 
 
 @dataclass(frozen=True, slots=True)
-class ReservationCommitted:
+class LedgerAdvanced:
     """A subscription is done with every position below ``position``."""
 
     subscription: str
@@ -182,9 +182,9 @@ Event: TypeAlias = (
     | MessagesExpired
     | MessagesMoved
     | QueuePurged
-    | SubscriptionOpened
-    | MessagesReserved
-    | ReservationCommitted
+    | SubscriptionOwned
+    | LedgerExtended
+    | LedgerAdvanced
     | SubscriptionReleased
     | SubscriptionDeleted
     | StagesPublished

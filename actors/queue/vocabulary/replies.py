@@ -1,4 +1,4 @@
-"""What a queue actor tells its connections.
+"""What a queue tells its connections.
 
 All are immutable; those that pass once for each batch are named tuples, which are made in a third of a frozen dataclass's time.
 """
@@ -25,8 +25,7 @@ class SenderAttached:
     committed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CapacityGranted:
+class CapacityGranted(NamedTuple):
     """A sender may send this many more messages and bytes (increments)."""
 
     messages: int
@@ -164,7 +163,7 @@ class QueueDeleted:
     """The queue is gone, with everything in it."""
 
 
-QueueReply: TypeAlias = (
+Reply: TypeAlias = (
     SenderAttached
     | CapacityGranted
     | SentMessages
@@ -180,4 +179,4 @@ QueueReply: TypeAlias = (
     | MarkReached
     | QueueDeleted
 )
-"""The closed family of what a queue actor tells its connections."""
+"""The closed family of what a queue tells its connections."""

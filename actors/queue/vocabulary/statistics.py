@@ -1,4 +1,4 @@
-"""Immutable pictures of a queue."""
+"""What a queue says of itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The immutable picture that a queue gives of itself."""
+"""How a queue describes itself: its statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from actors.queue.state.ledger import Ledger
 
 
-def picture_of(core: QueueCore, now: float) -> QueueStatistics:
+def describe(core: QueueCore, now: float) -> QueueStatistics:
     """The queue as it is; costs as much as there are connections, subscriptions and stages."""
     log = core.log
     connections = _connections(core)

@@ -1,0 +1,282 @@
+"""A queue in short words: each command as a method with its arguments, and what comes of it by kind, for tests of the state alone.
+
+Effects are told apart here by what they tell, with everything in one tuple: ``Deliver(receiver, first, batch, ...)`` for a ``Tell`` of
+``ReceivedMessages``, and so on. The reply that a command has by itself, as ``SenderAttached``, is what its method returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from actors.batch import MessageBatch
+from actors.queue import queue_state
+from actors.queue.state.ledger import LedgerReader
+from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary.effects import Connection, DeadLetter, Tell
+from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.statistics import ReservationFacts
+
+LARGE = 10**12
+
+
+class Deliver(NamedTuple):
+    receiver: Connection
+    first: int
+    batch: MessageBatch
+    enqueued_us: int
+    delivery_count: int
+    possibly_replayed: bool
+    after: int = 0
+
+
+class GrantCapacity(NamedTuple):
+    sender: Connection
+    messages: int
+    bytes: int
+    after: int = 0
+
+
+class Confirm(NamedTuple):
+    sender: Connection
+    up_to: int
+    first: int | None
+    rejected: str | None = None
+    after: int = 0
+
+
+class Supersede(NamedTuple):
+    sender: Connection
+    after: int = 0
+
+
+class Reserved(NamedTuple):
+    consumer: Connection
+    request: int
+    end: int
+    facts: ReservationFacts
+    after: int = 0
+
+
+class Refuse(NamedTuple):
+    connection: Connection
+    code: str
+    text: str
+    request: int | None
+    close: bool
+    after: int = 0
+
+
+class DeadLettersStored(NamedTuple):
+    origin: Origin
+    after: int = 0
+
+
+class StageFacts(NamedTuple):
+    messages: int
+    committed: bool
+
+
+class Opening(NamedTuple):
+    take_over: bool = False
+    client: str = ""
+    now: float = 0.0
+    wall_us: int = 0
+
+
+class Browsed(NamedTuple):
+    ranges: tuple[replies.FetchedMessages, ...]
+    end: int
+    after: int
+
+
+Effect = Deliver | GrantCapacity | Confirm | Supersede | Reserved | Refuse | DeadLettersStored | DeadLetter
+
+
+def seen(effect: Tell | DeadLetter) -> Effect:
+    """An effect by what it tells."""
+    if isinstance(effect, DeadLetter):
+        return effect
+    to, reply, after = effect
+    match reply:
+        case replies.ReceivedMessages():
+            return Deliver(to, *reply, after)
+        case replies.CapacityGranted():
+            return GrantCapacity(to, *reply, after)
+        case replies.SentMessages():
+            return Confirm(to, *reply, after)
+        case replies.Superseded():
+            return Supersede(to, after)
+        case replies.MessagesReserved():
+            return Reserved(to, reply.request, reply.end, ReservationFacts(**cast("Any", reply.facts)), after)
+        case replies.Refused():
+            return Refuse(to, reply.code, reply.text, reply.request, reply.close, after)
+        case commands.DeadLettersMoved():
+            return DeadLettersStored(cast("Origin", to), after)
+    raise AssertionError(f"{reply} is the reply of a command: its method returns it")
+
+
+class QueueState(queue_state.QueueState):
+    """The queue's state with a method for each command."""
+
+    __slots__ = ()
+
+    def take_effects(self) -> list[Any]:
+        return [seen(effect) for effect in super().take_effects()]
+
+    def _told(self, command: Any, now: float = 0.0, wall_us: int = 0) -> Any:
+        """Carry out a command that has one reply, and return that; what else comes of it stays to be taken."""
+        self.execute(command, now, wall_us)
+        effects = self._core.effects
+        mine = [effect for effect in effects if isinstance(effect, Tell) and effect.connection is command.connection]
+        effects.remove(mine[-1])
+        return mine[-1].reply
+
+    # --- senders
+
+    def attach_sender(self, connection: Connection, producer: str | None, temporary: bool = False) -> int | None:
+        command = commands.AttachSender(producer, None, temporary, cast("Any", connection))
+        return cast("int | None", self._told(command).last_sequence)
+
+    def attach_stage(self, connection: Connection, stage: StageKey, now: float) -> StageFacts:
+        attached = self._told(commands.AttachSender(None, stage, connection=cast("Any", connection)), now)
+        return StageFacts(attached.last_sequence or 0, attached.committed)
+
+    def request_capacity(self, connection: Connection, messages: int, size: int) -> None:
+        self.execute(commands.RequestCapacity(messages, size, cast("Any", connection)), 0.0, 0)
+
+    def accept(
+        self,
+        connection: Connection,
+        sequence: int,
+        batch: MessageBatch,
+        delay: float | None = None,
+        ttl: float | None = None,
+    ) -> None:
+        self.execute(commands.OfferBatch(sequence, batch, delay, ttl, cast("Any", connection)), 0.0, 0)
+
+    def send(
+        self,
+        connection: Connection,
+        sequence: int,
+        batch: MessageBatch,
+        now: float,
+        wall_us: int,
+        delay: float | None = None,
+        ttl: float | None = None,
+    ) -> int | None:
+        """Accept and store at once; returns the queue's number of the first message, None if it was stored before or is rejected."""
+        self.accept(connection, sequence, batch, delay, ttl)
+        new = self._core.incoming[-1].new
+        self.store(now, wall_us)
+        return self.log.next_sequence - len(batch) if new == len(batch) else None
+
+    def pause_senders(self, reason: str | None) -> None:
+        self.execute(commands.PauseSenders(reason), 0.0, 0)
+
+    # --- transactions
+
+    def end_stages(self, published: Sequence[StageKey], discarded: Sequence[StageKey], after: int, now: float) -> None:
+        self.execute(commands.EndStages(tuple(published), tuple(discarded), after), now, 0)
+
+    def discard_transaction(self, writer: str, version: int, now: float) -> int:
+        return cast("int", self.execute(commands.DiscardTransaction(writer, version), now, 0))
+
+    # --- receivers
+
+    def attach_receiver(self, connection: Connection) -> bool:
+        return cast("bool", self._told(commands.AttachReceiver(cast("Any", connection))).waiting)
+
+    def receive(self, connection: Connection, messages: int, size: int, now: float) -> None:
+        self.execute(commands.DemandSignalled(messages, size, cast("Any", connection)), now, 0)
+
+    def acknowledge(self, connection: Connection, pairs: Sequence[tuple[int, int]]) -> None:
+        self.execute(commands.Acknowledged(pairs, cast("Any", connection)), 0.0, 0)
+
+    def negative_acknowledge(
+        self, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float, failed: bool = True
+    ) -> None:
+        self.execute(commands.Rejected(pairs, delay, failed, cast("Any", connection)), now, 0)
+
+    def extend(self, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float) -> None:
+        self.execute(commands.Extended(pairs, seconds, cast("Any", connection)), now, 0)
+
+    def cancel_demand(self, connection: Connection) -> None:
+        self.execute(commands.DemandWithdrawn(cast("Any", connection)), 0.0, 0)
+
+    def detach(self, connection: Connection, now: float, failed: bool = True) -> None:
+        self.execute(commands.Left(failed, cast("Any", connection)), now, 0)
+
+    # --- subscriptions
+
+    def open_subscription(
+        self,
+        connection: Connection,
+        name: str,
+        mode: str,
+        *,
+        epoch: int | None,
+        starting: str,
+        owner_timeout: float | None,
+        opening: Opening = Opening(),  # noqa: B008 - immutable
+    ) -> replies.SubscriptionOpened:
+        command = commands.OpenSubscription(
+            name,
+            mode,
+            epoch,
+            starting,
+            owner_timeout,
+            opening.take_over,
+            opening.client,
+            connection=cast("Any", connection),
+        )
+        return cast("replies.SubscriptionOpened", self._told(command, opening.now, opening.wall_us))
+
+    def reserve(
+        self,
+        connection: Connection,
+        request: int,
+        start: int,
+        *,
+        messages: int,
+        size: int,
+        wait: float,
+        below: int | None,
+        now: float,
+    ) -> None:
+        command = commands.ReserveRequested(request, start, messages, size, wait, below, cast("Any", connection))
+        self.execute(command, now, 0)
+
+    def commit(self, connection: Connection, position: int) -> int:
+        return cast("int", self._told(commands.CommitRequested(0, position, cast("Any", connection))).base)
+
+    def fetch(self, connection: Connection, start: int, stop: int) -> LedgerReader:
+        """All that is asked for: the queue tells the first step of it."""
+        self._told(commands.FetchRequested(0, start, stop, cast("Any", connection)))
+        core = self._core
+        ledger = core.subscribers[connection].ledger
+        return LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
+
+    def browse(self, start: int, stop: int) -> Browsed:
+        self.execute(commands.BrowseRequested(0, start, stop), 0.0, 0)
+        effect = self._core.effects.pop()
+        assert isinstance(effect, Tell)
+        assert isinstance(effect.reply, replies.BrowsedMessages)
+        return Browsed(effect.reply.ranges, effect.reply.end, effect.after)
+
+    def release_subscription(self, name: str, now: float, *, delete: bool = False) -> int:
+        return cast("int", self.execute(commands.ReleaseSubscription(name, delete), now, 0))
+
+    # --- the rest
+
+    def store_dead_letters(self, batch: MessageBatch, origin: Origin, now: float, wall_us: int) -> None:
+        self.execute(commands.StoreDeadLetters(cast("Any", origin), origin, batch), now, wall_us)
+
+    def dead_letters_stored(self, ranges: tuple[tuple[int, int], ...], now: float) -> None:
+        self.execute(commands.DeadLettersMoved(ranges), now, 0)
+
+    def purge(self) -> int:
+        """All of it: an actor goes by steps, and gives others their turn."""
+        below = self.log.next_sequence
+        return sum(iter(lambda: self.purge_step(below), 0))
