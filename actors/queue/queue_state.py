@@ -132,7 +132,7 @@ class QueueState:
         earliest = core.leases.next_deadline()
         for deadline in (
             core.ready.delayed.earliest(),
-            core.limbo.next_deadline(),
+            core.outbox.next_deadline(),
             next_expiry(core),
             core.owner_deadlines.earliest(),
             core.reservation_deadlines.earliest(),

@@ -37,7 +37,7 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
     """The dead-letter queue has these messages."""
     core.log.apply(MessagesMoved(command.ranges))
     for start, stop in command.ranges:
-        core.limbo.drop(start, stop)
+        core.outbox.drop(start, stop)
     hand_over(core, now)
     core.grant()
     # What is expired at the head may have waited for these to leave.
@@ -48,7 +48,7 @@ def hand_over_again(core: QueueCore, now: float) -> None:
     """Hand over what was not answered for in time, if it is still here, and what waits since the start."""
     hand_over(core, now)
     for _ in range(TIMER_BUDGET):
-        span = core.limbo.sent.pop_due(now)
+        span = core.outbox.sent.pop_due(now)
         if span is None:
             return
         parts = core.log.acknowledged.gaps(span.start, span.stop)

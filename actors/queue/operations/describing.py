@@ -35,7 +35,7 @@ def describe(core: QueueCore, now: float) -> QueueStatistics:
         oldest_ms=core.oldest_ms(now),
         connections=tuple(connections),
         subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()),
-        leaving=core.limbo.messages,
+        leaving=core.outbox.messages,
         total_expired=log.total_expired,
         total_dead_lettered=log.total_dead_lettered,
         total_rejected=core.total_rejected,

@@ -40,7 +40,7 @@ def drop_expired(core: QueueCore, now: float) -> None:
 
 def next_expiry(core: QueueCore) -> float | None:
     """When the message that is next expires; None if it does not, or cannot leave yet."""
-    if not core.ttl_below or (_has_dead_letter_queue(core) and core.limbo.waiting):
+    if not core.ttl_below or (_has_dead_letter_queue(core) and core.outbox.waiting):
         return None
     span = core.ready.first()
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
@@ -74,12 +74,12 @@ def _drop_expired(core: QueueCore, now: float, minimum: int) -> Span | None:
         if expires is None or expires > now:
             found = span
             break
-        if moves and core.limbo.waiting:
+        if moves and core.outbox.waiting:
             # Those before it have not left yet: the rest stays where it takes no memory.
             break
         span = ready.take(span, span.stop - span.start)
         if moves:
-            core.limbo.add(span)
+            core.outbox.add(span)
             hand_over(core, now)
         else:
             gone.append((span.start, span.stop))

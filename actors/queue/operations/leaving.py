@@ -36,7 +36,7 @@ def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0
     for span in spans:
         span.replayed = True
         if counts and core.settings.worn_out(span.failures):
-            core.limbo.add(span)
+            core.outbox.add(span)
         elif delay > 0:
             core.ready.delay(span, now + delay)
         else:
@@ -58,7 +58,7 @@ def remember(core: QueueCore, returns: list[tuple[int, int, int]]) -> None:
 
 def hand_over(core: QueueCore, now: float) -> None:
     """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way."""
-    while (span := core.limbo.next_to_send()) is not None:
+    while (span := core.outbox.next_to_send()) is not None:
         hand_over_span(core, span, now)
 
 
@@ -73,9 +73,9 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)
     count = _fitting(batch, len(facts) + MAP_BYTES)
     if count < len(batch):
-        core.limbo.add(span.part(span.start + count, span.stop))
+        core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
-    core.limbo.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
+    core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
     core.effects.append(
         DeadLetter(
             core.settings.dead_letter_queue,

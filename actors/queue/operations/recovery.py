@@ -66,7 +66,7 @@ def _restore_range(core: QueueCore, part: Range, failures: int, due: float | Non
     # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
     for span in spans_of(core.log.table, *part, failures, replayed=True, failures=failures):
         if core.settings.worn_out(failures):
-            core.limbo.add(span)
+            core.outbox.add(span)
         elif due is not None:
             core.ready.delay(span, due)
         else:

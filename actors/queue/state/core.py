@@ -8,7 +8,7 @@ from actors.errors import InvalidRequestError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.leases import LeaseTable, Receiver
-from actors.queue.state.limbo import Limbo
+from actors.queue.state.outbox import Outbox
 from actors.queue.state.ready import unheld
 from actors.queue.state.staged import Staged
 from actors.queue.structures.clocks import US_PER_SECOND, Clocks
@@ -45,7 +45,7 @@ class QueueCore:
         log: the fold over events; changed by ``commit`` only.
         ready: messages nobody holds.
         leases: messages that receivers hold.
-        limbo: messages that leave for the dead-letter queue.
+        outbox: messages that leave for the dead-letter queue.
         ring: receivers and reservations that wait for messages.
         capacity: permits of senders.
         senders: by connection; ``sender_of`` has those with a producer id, by that.
@@ -79,7 +79,7 @@ class QueueCore:
         "incoming_messages",
         "last_event",
         "leases",
-        "limbo",
+        "outbox",
         "log",
         "name",
         "owner_deadlines",
@@ -106,7 +106,7 @@ class QueueCore:
 
     ready: ReadyRanges
     leases: LeaseTable
-    limbo: Limbo
+    outbox: Outbox
     ring: DemandRing
     capacity: Capacity
     senders: dict[Connection, Sender]
@@ -158,7 +158,7 @@ class QueueCore:
         if wall_us is not None:
             self.clocks = Clocks(now, wall_us, before=self.log.next_sequence)
         self.ready = unheld(self.log)
-        self.limbo = Limbo(now)
+        self.outbox = Outbox(now)
         self.leases = LeaseTable()
         self.ring = DemandRing()
         self.capacity = Capacity(self.settings.max_messages, self.settings.max_bytes, unlimited=self.rejects)

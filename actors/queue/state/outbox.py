@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from actors.queue.state.entry import Span
 
 
-class Limbo:
+class Outbox:
     """Spans on their way out: a few that were handed over and not answered for, and the others, which wait for those.
 
     So however many messages have to go, few of their batches are in memory for it.
