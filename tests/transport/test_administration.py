@@ -312,7 +312,12 @@ def test_pages_that_go_on_and_on_end_by_their_bytes_or_by_their_time(monkeypatch
     run(main)
 
 
-def test_a_broker_that_pings_and_reads_nothing_is_given_up_while_the_client_is_idle() -> None:
+def test_a_broker_that_pings_and_reads_nothing_is_given_up_while_the_client_is_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # The limit for real takes some million answers.
+    monkeypatch.setattr("transport.shell.connection.MAX_UNSENT_BYTES", 100_000)
+
     async def main() -> None:
         over = asyncio.Event()
 
@@ -335,11 +340,15 @@ def test_a_broker_that_pings_and_reads_nothing_is_given_up_while_the_client_is_i
         server = await asyncio.start_server(serve, sock=listener, limit=1024)
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         async with server, Administration(address) as client:
-            assert client._writer is not None
+            assert client._link is not None
+            assert client._link._connection is not None
+            assert client._link._connection._transport is not None
             # Little fits the kernel's buffers: what they take by themselves is 200,000 answers.
-            client._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            client._link._connection._transport.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_SNDBUF, 4096
+            )
             await over.wait()
-            with pytest.raises(ConnectionLostError, match="wait for a broker that reads none"):
+            with pytest.raises(ConnectionLostError, match="wait for a peer that does not read; the limit is 100000"):
                 await client.queues()
 
     run(main)

@@ -1,8 +1,4 @@
-"""The administration client: queues, subscriptions and statistics over the sending address. docs/protocol.md, "Administration".
-
-One command is under way at a time: a refusal (ERROR that does not close) carries no request number, so it belongs to the one
-that waits. Between commands a reader task answers the broker's PING, so that an idle client stays connected.
-"""
+"""The administration client: queues, subscriptions and statistics over the sending address. docs/protocol.md, "Administration"."""
 
 from __future__ import annotations
 
@@ -13,20 +9,12 @@ import random
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from transport.clients.administration_link import AdministrationLink
 from transport.clients.backoff import Backoff
-from transport.errors import (
-    BrokerError,
-    ConnectionLostError,
-    PeerTimeoutError,
-    RemoteProtocolError,
-    TransportError,
-    UnreadError,
-)
+from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
-from transport.wire.frames import FrameDecoder, Part, RawFrame
-from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, encode
+from transport.wire.frames import Part
 from transport.wire.names import check_name
-from transport.wire.protocol import Protocol, Side
 from transport.wire.timing import setting_milliseconds
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
@@ -35,16 +23,12 @@ DEFAULT_TIMEOUT = 10.0
 """Seconds in which one command must be answered."""
 CLOSE_TIMEOUT = 2.0
 """Seconds that closing may take; nothing of value is lost by then."""
-READ_BYTES = 64 * 1024
-"""One read from the socket; answers are small."""
 PAGE_ROWS = 500
 """Rows of a list asked for at a time."""
 MAX_LIST_BYTES = 128 * 1024 * 1024
 """Of all pages of a list together: some 180,000 queues, ten times what a broker has by default; in memory a few times as much."""
 LIST_TIMEOUTS = 6
 """All pages of a list have so many times what one command has, however many they are."""
-MAX_UNSENT_BYTES = 64 * 1024
-"""Bytes, a few thousand answers to PING, that may wait for a broker that reads nothing; one command is under way at a time."""
 RETRY = Backoff(minimum=0.05, maximum=1.0)
 """A person waits for these commands, so the attempts come quicker than a stream's."""
 
@@ -74,14 +58,7 @@ class Administration:
         self.epoch = 0
         self._connect_timeout = connect_timeout
         self._timeout = timeout
-        self._decoder = FrameDecoder()
-        self._protocol = Protocol(Side.CLIENT, frozenset({"admin"}))
-        self._writer: asyncio.StreamWriter | None = None
-        self._reading: asyncio.Task[None] | None = None
-        self._waiting: asyncio.Future[Frame] | None = None
-        self._turn = asyncio.Lock()
-        self._request = 0
-        self._over: Exception | None = None
+        self._link: AdministrationLink | None = None
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -100,12 +77,8 @@ class Administration:
 
     async def close(self) -> None:
         """End the connection; a command under way fails."""
-        self._end(ConnectionLostError("this administration client was closed"))
-        reading, self._reading = self._reading, None
-        if reading is not None:
-            reading.cancel()
-            await asyncio.wait({reading})
-        await self._drop_socket()
+        if self._link is not None:
+            await self._let_go(self._link)
 
     async def queues(self) -> list[Facts]:
         """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
@@ -228,19 +201,20 @@ class Administration:
         arguments = {"writer": check_name(writer, "writer"), "version": version}
         return _count(await self._command("transaction.abort", arguments), "discarded")
 
-    # Connecting
+    # Inside
 
     async def _connect(self) -> None:
-        if self._writer is not None or self._over is not None:
+        if self._link is not None:
             raise ConnectionLostError("an administration client connects once; make a new one")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._connect_timeout
         attempt = 0
         while True:
+            link = self._link = AdministrationLink(self.address)
             try:
-                await self._connect_once(deadline)
+                self.epoch = (await link.open(deadline)).epoch
             except (OSError, TimeoutError, ConnectionLostError, BrokerError) as error:
-                await self._drop_socket()
+                await self._let_go(link)
                 if isinstance(error, BrokerError) and not error.transient:
                     raise
                 delay = RETRY.delay(attempt, random.random())  # noqa: S311 - spreads clients out, guards nothing
@@ -249,24 +223,17 @@ class Administration:
                 attempt += 1
                 # A wait between attempts, bounded by the deadline above.
                 await _pause(delay)
-            except TransportError:
-                await self._drop_socket()
+            except BaseException:
+                await self._let_go(link)
                 raise
             else:
                 return
 
-    async def _connect_once(self, deadline: float) -> None:
-        self._decoder = FrameDecoder()
-        self._protocol = Protocol(Side.CLIENT, frozenset({"admin"}))
-        async with asyncio.timeout_at(deadline):
-            reader, self._writer = await asyncio.open_connection(self.address.host, self.address.port)
-            self._write(Hello(VERSION, "admin", None, None, {}))
-            self._protocol.said_hello("admin")
-            opened = False
-            while not opened:
-                for raw in await self._receive(reader):
-                    opened = self._take(raw) or opened
-        self._reading = asyncio.get_running_loop().create_task(self._read(reader), name="penstock-administration")
+    async def _let_go(self, link: AdministrationLink) -> None:
+        link.end(ConnectionLostError("this administration client was closed"))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await link.closed()
 
     def _unreachable(self, error: Exception) -> TransportError:
         if isinstance(error, BrokerError):
@@ -274,42 +241,14 @@ class Administration:
         within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
         return ConnectionLostError(f"no connection to the broker at {self.address} {within}")
 
-    # Commands
-
     async def _command(self, name: str, arguments: Facts | None = None) -> Any:
         """Send one COMMAND and wait for its RESULT's JSON value."""
         return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
 
     async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
-        """Send one COMMAND and wait for its RESULT's body."""
-        async with self._turn:
-            if self._over is not None:
-                raise ConnectionLostError(
-                    f"not connected to the broker at {self.address}: {self._over}"
-                ) from self._over
-            if self._writer is None:
-                raise ConnectionLostError("connect first: async with Administration(...) as administration")
-            self._request += 1
-            self._waiting = asyncio.get_running_loop().create_future()
-            try:
-                async with asyncio.timeout(seconds):
-                    self._write(Command(self._request, name, arguments))
-                    await self._writer.drain()
-                    answer = await self._waiting
-            except TimeoutError:
-                late = PeerTimeoutError(f"the broker at {self.address} did not answer {name} within {seconds:.3g} s")
-                # Its answer could still come and would be taken for that of the next command.
-                self._end(late)
-                raise late from None
-            except asyncio.CancelledError:
-                self._end(ConnectionLostError(f"{name} was cancelled while the broker was working on it"))
-                raise
-            except OSError as error:
-                raise ConnectionLostError(f"the connection to the broker at {self.address} broke: {error}") from error
-            finally:
-                self._waiting = None
-        assert isinstance(answer, Result)
-        return answer.json
+        if self._link is None:
+            raise ConnectionLostError("connect first: async with Administration(...) as administration")
+        return await self._link.ask(name, arguments, seconds)
 
     async def _list(self, command: str, what: str) -> list[Facts]:
         """All rows of a list, page after page; a broker of before gives them at once.
@@ -356,79 +295,6 @@ class Administration:
 
     def _bad_answer(self, what: str, answer: object) -> NoReturn:
         raise RemoteProtocolError(f"the broker's answer about {what} is of another shape: {answer!r:.80}")
-
-    # The socket
-
-    def _write(self, frame: Frame) -> asyncio.WriteTransport:
-        assert self._writer is not None
-        self._writer.writelines(encode(frame))
-        return self._writer.transport
-
-    async def _receive(self, reader: asyncio.StreamReader) -> list[RawFrame]:
-        data = await reader.read(READ_BYTES)
-        if not data:
-            raise ConnectionLostError("the broker closed the connection")
-        return self._decoder.receive_data(data)
-
-    async def _read(self, reader: asyncio.StreamReader) -> None:
-        """Take frames until the connection ends; the end is told to whoever waits or asks later."""
-        try:
-            while True:
-                for raw in await self._receive(reader):
-                    self._take(raw)
-                if self._decoder.error is not None:
-                    raise self._decoder.error
-        except (OSError, TransportError) as error:
-            self._end(error)
-
-    def _take(self, raw: RawFrame) -> bool:
-        """Act on one frame; True when it was WELCOME."""
-        frame = self._protocol.receive(raw)
-        if isinstance(frame, Ping):
-            transport = self._write(Pong(frame.token))
-            unsent = transport.get_write_buffer_size()
-            if unsent > MAX_UNSENT_BYTES:
-                transport.abort()
-                raise UnreadError(f"{unsent} bytes wait for a broker that reads none; the limit is {MAX_UNSENT_BYTES}")
-        elif isinstance(frame, Welcome):
-            self.epoch = frame.epoch
-            self._decoder.max_frame_bytes = self._protocol.largest_frame
-            return True
-        elif isinstance(frame, Error):
-            self._answer(BrokerError(frame.code, frame.text))
-        elif isinstance(frame, Result):
-            if frame.request != self._request:
-                raise RemoteProtocolError(f"a RESULT for request {frame.request}; {self._request} was asked")
-            self._answer(frame)
-        return False
-
-    def _answer(self, answer: Frame | Exception) -> None:
-        waiting = self._waiting
-        if waiting is None or waiting.done():
-            return
-        if isinstance(answer, Exception):
-            waiting.set_exception(answer)
-        else:
-            waiting.set_result(answer)
-
-    def _end(self, error: Exception) -> None:
-        """The connection is over because of ``error``; the first reason stands."""
-        if self._over is None:
-            self._over = error
-        self._answer(error)
-        if self._writer is not None:
-            self._writer.close()
-
-    async def _drop_socket(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        writer.close()
-        try:
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await writer.wait_closed()
-        except (OSError, TimeoutError):
-            writer.transport.abort()
 
 
 def _parsed(name: str, body: Part) -> Any:
