@@ -19,8 +19,9 @@ from benchmarks._worker import Parent, run_loop
 from streams import Sink, Source, SourceQueue
 from transport import Delivery, MessageBatch, Receiver, Sender, parse_address
 from transport.clients.sender_session import Confirmation
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import Send, decode, encode
+from transport.wire.messages import Send
 
 STAMP = struct.Struct("<q")
 WAITING = 100_000

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator
 
 from transport import MessageBatch
-from transport.wire.messages import Send, encode
+from transport.wire.codec import encode
+from transport.wire.messages import Send
 
 POOL_MESSAGES = 200_000
 """Different payload objects that a sender goes round in: 20 MB of 100 bytes each, more than the caches of a core hold."""

@@ -21,8 +21,9 @@ from benchmarks._paced import spread
 from benchmarks._payloads import make_payloads
 from benchmarks._worker import Parent, run_loop
 from transport import MessageBatch, parse_address
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame, encode_frame
-from transport.wire.messages import VERSION, Demand, Error, Hello, Ping, Pong, Send, Sent, Welcome, decode, encode
+from transport.wire.messages import VERSION, Demand, Error, Hello, Ping, Pong, Send, Sent, Welcome
 
 SILENCE = 60.0
 """Seconds without anything from the broker after which it has stalled."""

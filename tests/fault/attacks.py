@@ -18,6 +18,7 @@ from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport import parse_address
 from transport.wire import messages as wire
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
 from transport.wire.messages import Frame
 
@@ -38,7 +39,7 @@ class CutOffError(Exception):
 
 def encoded(*frames: Frame) -> bytes:
     """The frames' bytes."""
-    return b"".join(bytes(part) for frame in frames for part in wire.encode(frame))
+    return b"".join(bytes(part) for frame in frames for part in encode(frame))
 
 
 class Raw(asyncio.Protocol):
@@ -73,7 +74,7 @@ class Raw(asyncio.Protocol):
         if self._blind:
             return
         for raw in self._decoder.receive_data(data):
-            frame = wire.decode(raw)
+            frame = decode(raw)
             if isinstance(frame, wire.Ping):
                 self._transport.write(encoded(wire.Pong(frame.token)))
             elif isinstance(frame, wire.Demand):

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 from actors.batch import MessageBatch
 from transport import parse_address
 from transport.wire import messages as wire
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import Frame, Hello, decode, encode
+from transport.wire.messages import Frame, Hello
 
 NAME_BYTES = 255
 """The longest name there is; every client has one of its own."""

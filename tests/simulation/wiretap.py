@@ -19,8 +19,9 @@ from tests.simulation.history import (
     Returned,
     name_of,
 )
+from transport.wire.codec import decode
 from transport.wire.frames import RawFrame
-from transport.wire.messages import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send, decode
+from transport.wire.messages import Ack, Cancel, Deliver, Error, Extend, Hello, Nack, Send
 
 PREFIX = struct.Struct(">IH")
 

@@ -12,6 +12,7 @@ from tests.simulation.clients import SEND_ADDRESS, Client
 from tests.simulation.history import CommitAnswered, CommitAsked, History, Noted, Staged, name_of
 from tests.simulation.wiretap import Frames
 from transport.wire import messages as wire
+from transport.wire.codec import encode
 
 if TYPE_CHECKING:
     from tests.simulation.plan import WriterPlan
@@ -84,7 +85,7 @@ class Wire(asyncio.Protocol):
     def say(self, frame: wire.Frame) -> None:
         """Send a frame."""
         if not self._transport.is_closing():
-            self._transport.write(b"".join(bytes(part) for part in wire.encode(frame)))
+            self._transport.write(b"".join(bytes(part) for part in encode(frame)))
 
     async def following(self) -> Any:
         """The next frame; an ERROR is raised."""

@@ -18,8 +18,9 @@ import pytest
 
 from streams.testkit import settle
 from transport import Broker, BrokerConfig, parse_address
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Pong, Welcome, decode, encode
+from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Pong, Welcome
 
 DEADLINE = 20.0
 """Seconds for a whole test: reached only when something that must come does not."""

@@ -10,8 +10,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from transport.clients.backoff import Backoff
+from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder
-from transport.wire.messages import VERSION, Frame, Hello, Welcome, encode
+from transport.wire.messages import VERSION, Frame, Hello, Welcome
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
 DEADLINE = 20.0

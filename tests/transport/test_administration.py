@@ -23,8 +23,9 @@ from transport.errors import (
     PeerTimeoutError,
     RemoteProtocolError,
 )
+from transport.wire.codec import decode, encode
 from transport.wire.frames import FrameDecoder
-from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome, decode, encode
+from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome
 
 DEADLINE = 10.0
 WELCOME = Welcome(VERSION, 7, {"max_frame": 1 << 24, "heartbeat_ms": 5000})

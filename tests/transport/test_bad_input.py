@@ -16,6 +16,7 @@ from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport.broker.administration_commands import resident_bytes
 from transport.shell.connection import LINGER
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import (
     AbortTransaction,
@@ -39,7 +40,6 @@ from transport.wire.messages import (
     Sent,
     TransactionEnded,
     Welcome,
-    encode,
 )
 
 PORTS = ["sending", "receiving"]

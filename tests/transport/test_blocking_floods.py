@@ -23,8 +23,9 @@ from transport.clients.blocking_connection import (
 from transport.clients.stage_client import StageClient
 from transport.errors import DemandTimeoutError, PeerTimeoutError, RemoteProtocolError
 from transport.wire.address import parse_address
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import VERSION, Demand, Frame, Hello, Ping, Pong, Reserved, Send, Sent, encode
+from transport.wire.messages import VERSION, Demand, Frame, Hello, Ping, Pong, Reserved, Send, Sent
 
 LARGE = Send(0, None, MessageBatch.from_payloads([bytes(MAX_BODY_BYTES - 8)]))
 

@@ -18,8 +18,9 @@ from transport.config.config import BrokerConfig
 from transport.errors import LimitExceededError
 from transport.shell.connection import FrameConnection
 from transport.wire.address import parse_address
+from transport.wire.codec import decode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import Error, decode
+from transport.wire.messages import Error
 
 pytestmark = pytest.mark.event_loop
 

@@ -17,8 +17,9 @@ from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
 from transport.cli._input import LineInput, Window
 from transport.cli._lines import MAX_LINE_BYTES, LineSplitter, LineTooLongError
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
-from transport.wire.messages import Send, encode
+from transport.wire.messages import Send
 
 DEADLINE = 20.0
 

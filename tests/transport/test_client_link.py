@@ -18,8 +18,9 @@ from transport.clients.backoff import Backoff
 from transport.clients.link import BrokerLink
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.shell.connection import FrameConnection
+from transport.wire.codec import decode, encode
 from transport.wire.frames import FrameDecoder
-from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome, decode, encode
+from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome
 
 pytestmark = pytest.mark.event_loop
 

@@ -30,22 +30,10 @@ from transport.shell.connection import (
 from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
 from transport.shell.turns import TURN_WORK, Turns
 from transport.shell.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
+from transport.wire.codec import decode, encode
 from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
 from transport.wire.liveness import HANDSHAKE_TIMEOUT
-from transport.wire.messages import (
-    MAX_ERROR_TEXT,
-    Demand,
-    Error,
-    Frame,
-    Hello,
-    Ping,
-    Pong,
-    Send,
-    Sent,
-    Welcome,
-    decode,
-    encode,
-)
+from transport.wire.messages import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 
 HELLO = Hello(1, "sender", "q", "c", {})

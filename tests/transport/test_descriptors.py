@@ -27,8 +27,9 @@ from transport.broker.descriptors import (
 from transport.broker.listener import Listener
 from transport.errors import LimitExceededError
 from transport.wire.address import parse_address
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import Error, Hello, Welcome, decode, encode
+from transport.wire.messages import Error, Hello, Welcome
 
 QUICK = Backoff(minimum=0.01, maximum=0.01, jitter=0.0)
 NO_PATIENCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=0.01)

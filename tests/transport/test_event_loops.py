@@ -25,6 +25,7 @@ from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp.flow import CHUNK_BYTES, TcpFlow
 from transport.wire import messages as wire
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
@@ -140,7 +141,7 @@ async def read_frames(peer: socket.socket, count: int) -> list[wire.Frame]:
     while len(frames) < count:
         data = await asyncio.get_running_loop().sock_recv(peer, 1 << 20)
         assert data, f"the end of the stream after {len(frames)} frames of {count}"
-        frames += [wire.decode(raw) for raw in decoder.receive_data(data)]
+        frames += [decode(raw) for raw in decoder.receive_data(data)]
     return frames
 
 
@@ -231,7 +232,7 @@ def test_a_connection_that_is_paused_as_it_is_opened_reads_one_receive_at_most(r
     async def main() -> None:
         handler = Handler(pause=True)
         async with accepted(handler) as (connection, peer):
-            await fill(peer, b"".join(wire.encode(wire.Ping(0))) * 10_000)
+            await fill(peer, b"".join(encode(wire.Ping(0))) * 10_000)
             assert connection.bytes_in <= SHARED_BUFFER_BYTES
             before = connection.bytes_in
             await turns()
@@ -250,7 +251,7 @@ def test_a_large_frame_that_has_come_has_its_part_of_each_turn(run: Any) -> None
         handler = Handler(pause=True)
         async with accepted(handler) as (connection, peer):
             connection.send(wire.Welcome(1, 1, {"heartbeat_ms": 5000}))
-            length, header = MAX_FRAME_BYTES, wire.encode(wire.Ping(0))[0][6:]
+            length, header = MAX_FRAME_BYTES, encode(wire.Ping(0))[0][6:]
             beginning = struct.pack(">IH", length, len(header)) + bytes(header)
             sent = peer.send(beginning) + await fill(peer, bytes(MAX_FRAME_BYTES // 64))
             if sent <= TURN_BYTES + MOST_RECEIVED_BYTES:

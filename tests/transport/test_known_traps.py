@@ -16,7 +16,8 @@ from streams import OneByOneRequestStrategy, Sink, Source
 from streams.testkit import TestSink, settle
 from transport import Backoff, Confirmation, Delivery, Receiver, Sender
 from transport.shell.connection import FrameConnection
-from transport.wire.messages import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent, encode
+from transport.wire.codec import encode
+from transport.wire.messages import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20

@@ -24,8 +24,9 @@ from tests.actors.driven import Deliver as Delivered
 from tests.actors.driven import QueueState, Refuse
 from transport import Delivery, Receiver
 from transport.clients.receiver_session import ReceiverSession
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
-from transport.wire.messages import Ack, Deliver, Demand, Extend, Frame, Nack, Ping, Pong, Request, Send, decode, encode
+from transport.wire.messages import Ack, Deliver, Demand, Extend, Frame, Nack, Ping, Pong, Request, Send
 
 LARGE = 10**9
 MIB = 1024 * 1024

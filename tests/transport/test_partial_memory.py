@@ -14,8 +14,9 @@ import pytest
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport.shell.partial_frames import IN_TURN, PartialRoom
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
-from transport.wire.messages import Demand, Error, Request, Send, Sent, encode
+from transport.wire.messages import Demand, Error, Request, Send, Sent
 
 MIB = 2**20
 ROLES: dict[str, tuple[str, str | None, dict[str, Any]]] = {

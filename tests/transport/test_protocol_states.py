@@ -15,6 +15,7 @@ from transport.errors import (
     UnsupportedVersionError,
 )
 from transport.wire import messages as wire
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
 from transport.wire.protocol import (
     ALWAYS,
@@ -61,7 +62,7 @@ ROLES = sorted(SENDING_ROLES | RECEIVING_ROLES)
 
 
 def raw(frame: wire.Frame) -> RawFrame:
-    return FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(bytes(part) for part in wire.encode(frame)))[0]
+    return FrameDecoder(MAX_FRAME_BYTES).receive_data(b"".join(bytes(part) for part in encode(frame)))[0]
 
 
 def hello(role: str = "sender", **changes: Any) -> wire.Hello:

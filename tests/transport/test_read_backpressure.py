@@ -12,8 +12,9 @@ from actors.queue.vocabulary.commands import CaughtUp
 from transport.broker.broker_connection import BrokerConnection
 from transport.broker.under_way import MAX_UNDER_WAY
 from transport.shell.turns import TURN_WORK
+from transport.wire.codec import encode
 from transport.wire.frames import SHARED_BUFFER_BYTES
-from transport.wire.messages import Ack, Deliver, Demand, Extend, Request, Send, Sent, encode
+from transport.wire.messages import Ack, Deliver, Demand, Extend, Request, Send, Sent
 
 pytestmark = pytest.mark.event_loop
 

@@ -15,6 +15,7 @@ from streams.testkit import settle
 from tests.transport.test_connection import Bench, run
 from transport.shell.partial_frames import IN_TURN, PartialFrames, PartialRoom
 from transport.shell.turns import CROWD_EVERY, TURN_WORK, Turns
+from transport.wire.codec import encode
 from transport.wire.frames import (
     FIRST_PARTIAL_BYTES,
     HEADER_OBJECT_BYTES,
@@ -22,7 +23,7 @@ from transport.wire.frames import (
     MOST_RECEIVED_BYTES,
     SCARCE_BYTES,
 )
-from transport.wire.messages import FRAMES, Error, Ping, Send, encode
+from transport.wire.messages import FRAMES, Error, Ping, Send
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 READS = 32

@@ -25,7 +25,8 @@ from transport import (
     Sender,
 )
 from transport.errors import InvalidNameError
-from transport.wire.messages import Ack, Command, Deliver, Request, Result, Welcome, encode
+from transport.wire.codec import encode
+from transport.wire.messages import Ack, Command, Deliver, Request, Result, Welcome
 
 QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20

@@ -22,7 +22,8 @@ from streams import (
 from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.clients.receiver_session import ReceiverSession
 from transport.errors import RemoteProtocolError, TransportError
-from transport.wire.messages import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request, encode
+from transport.wire.codec import encode
+from transport.wire.messages import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Request
 
 
 class Session(ReceiverSession):

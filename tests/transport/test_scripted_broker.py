@@ -15,6 +15,7 @@ from streams import Sink, Source
 from streams.testkit import TestSink, TestSource
 from transport import Backoff, Confirmation, Delivery, LocalProtocolError, Receiver, RemoteProtocolError, Sender
 from transport.errors import ConfirmedLostError, QueueFullError
+from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
 from transport.wire.messages import (
     Ack,
@@ -29,8 +30,6 @@ from transport.wire.messages import (
     Send,
     Sent,
     Welcome,
-    decode,
-    encode,
 )
 from transport.wire.timing import Timed
 

@@ -26,6 +26,7 @@ from transport import (
 from transport.clients.link import BrokerLink
 from transport.clients.sender_stage import MAX_UNSENT_BYTES
 from transport.errors import InvalidNameError, QueueFullError
+from transport.wire.codec import decode, encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.messages import (
     VERSION,
@@ -40,8 +41,6 @@ from transport.wire.messages import (
     Send,
     Sent,
     Welcome,
-    decode,
-    encode,
 )
 from transport.wire.timing import Timed
 

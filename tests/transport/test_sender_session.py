@@ -14,8 +14,9 @@ from actors.errors import BatchError
 from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
 from transport.clients.sender_session import OPEN_WHILE_UNCONFIRMED, Confirmation, SenderSession
 from transport.errors import ConfirmedLostError, LocalProtocolError, MessageTooLargeError, RemoteProtocolError
+from transport.wire.codec import encode
 from transport.wire.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
-from transport.wire.messages import Send, Sent, encode
+from transport.wire.messages import Send, Sent
 from transport.wire.timing import Timed, Timing
 
 FULL = "the queue is full"

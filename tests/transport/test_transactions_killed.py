@@ -13,7 +13,8 @@ from tests.transport.programs import DEADLINE, BrokerProcess
 from transport import EnlistedStage, MessageBatch, StageClient, TransactionClient
 from transport.clients.administration import Facts
 from transport.clients.backoff import Backoff
-from transport.wire.messages import VERSION, CommitTransaction, Enlist, Hello, encode
+from transport.wire.codec import encode
+from transport.wire.messages import VERSION, CommitTransaction, Enlist, Hello
 
 QUICK = Backoff(minimum=0.01, maximum=0.1, give_up_after=DEADLINE)
 WRITER = "w"

@@ -23,6 +23,7 @@ from transport.shell.unsent import (
     unsent_bytes_limit,
 )
 from transport.wire import messages as wire
+from transport.wire.codec import encode
 
 MIB = 2**20
 
@@ -116,7 +117,7 @@ async def connect(broker: Any, name: str) -> tuple[socket.socket, Any]:
     peer.setblocking(False)
     known = set(broker.connections)
     await loop.sock_connect(peer, (host, int(port)))
-    await loop.sock_sendall(peer, b"".join(wire.encode(wire.Hello(wire.VERSION, "receiver", name, name, {}))))
+    await loop.sock_sendall(peer, b"".join(encode(wire.Hello(wire.VERSION, "receiver", name, name, {}))))
     await until(
         lambda: any(each.actor is not None for number, each in broker.connections.items() if number not in known)
     )

@@ -15,6 +15,7 @@ from actors.batch import MessageBatch
 from transport.broker.under_way import MAX_UNDER_WAY
 from transport.shell.connection import FLUSH_BYTES, FrameConnection
 from transport.shell.turns import SHARE, TURN_WORK
+from transport.wire.codec import encode
 from transport.wire.frames import SHARED_BUFFER_BYTES
 from transport.wire.messages import (
     VERSION,
@@ -36,7 +37,6 @@ from transport.wire.messages import (
     Request,
     Reserve,
     Send,
-    encode,
 )
 from transport.wire.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
 

@@ -27,7 +27,8 @@ from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal, unsent_bytes_limit
 from transport.wire.address import Address, parse_address
-from transport.wire.messages import Command, Error, Result, encode
+from transport.wire.codec import encode
+from transport.wire.messages import Command, Error, Result
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.wire.version import installed_version
 

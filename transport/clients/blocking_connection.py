@@ -17,9 +17,10 @@ from typing import TypeVar
 from transport.clients.backoff import CONNECT_TIMEOUT
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
 from transport.wire.address import Address
+from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.wire.messages import Error, Frame, Hello, Options, Ping, Pong, Welcome, encode
+from transport.wire.messages import Error, Frame, Hello, Options, Ping, Pong, Welcome
 from transport.wire.protocol import Protocol, Side
 
 ANSWER_TIMEOUT = 10.0

@@ -21,9 +21,10 @@ from transport.shell.partial_frames import PartialFrames, PartialRoom
 from transport.shell.place import Place
 from transport.shell.turns import Turns
 from transport.shell.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
+from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder, Part
 from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Welcome, encode
+from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Welcome
 from transport.wire.protocol import Protocol, Side, State
 from transport.wire.work import paid_for, work_of
 

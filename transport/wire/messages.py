@@ -1,25 +1,15 @@
 """The frames of protocol version 1 as values. docs/protocol.md is the specification; names and field order are its.
 
-`encode` turns a value into the buffers of one frame, `decode` a raw frame into a value, checking the type of every field.
+transport/wire/codec.py turns them into bytes and back.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from actors.batch import MessageBatch
-from actors.errors import BatchError
-from transport.errors import RemoteProtocolError
-from transport.wire.field_checks import (
-    MAX_RANGES_PER_FRAME,
-    check_of,
-    is_boolean,
-    is_uint,
-    is_uint_or_nil,
-)
-from transport.wire.frames import Part, RawFrame, encode_frame
-from transport.wire.range_pairs import decode_ranges
+from transport.wire.field_checks import MAX_RANGES_PER_FRAME
 
 VERSION = 1
 MAX_EXTENSION_MS = 12 * 3600 * 1000
@@ -307,68 +297,6 @@ class TransactionEnded(Frame):
     messages: int
 
 
-def encode(frame: Frame) -> list[Part]:
-    """The buffers of ``frame``, a batch's uncopied.
-
-    Raises:
-        LocalProtocolError: a frame over its limits.
-    """
-    header: list[Any] = [frame.TYPE]
-    body: list[Part] = []
-    layout = _LAYOUT[frame.TYPE]
-    for name in layout.names:
-        value = getattr(frame, name)
-        if name == "batch":
-            header += value.descriptor()
-            body += value.buffers()
-        elif name == "json":
-            body.append(value)
-        elif name == "ranges":
-            header.append([number for pair in value for number in pair])
-        else:
-            header.append(value)
-    if layout.usual:
-        while len(header) > layout.header_items and header[-1] == layout.usual[len(header) - layout.header_items - 1]:
-            header.pop()
-    return encode_frame(header, body)
-
-
-def decode(raw: RawFrame) -> Frame:
-    """The value of a raw frame.
-
-    Raises:
-        RemoteProtocolError: an unknown type, a missing field or one of the wrong type, or a body that is not as described.
-        InvalidNameError: a name out of its limits.
-    """
-    header = raw.header
-    layout = _LAYOUT.get(header[0]) if type(header[0]) is int else None
-    if layout is None:
-        raise RemoteProtocolError(f"a frame of unknown type {brief(header[0])}")
-    cls = layout.frame
-    if len(header) < layout.header_items:
-        raise RemoteProtocolError(f"{cls.__name__.upper()} has {len(header)} header fields, not {layout.header_items}")
-    values: list[Any] = []
-    if len(header) <= len(layout.checks):
-        header = [*header, *layout.usual[len(header) - layout.header_items :]]
-    for index, (name, check) in enumerate(layout.checks, 1):
-        value = header[index]
-        if not check(value):
-            raise RemoteProtocolError(f"{cls.__name__.upper()}: field {name} has the value {brief(value)}")
-        values.append(value)
-    if layout.has_batch:
-        descriptor = header[layout.header_items - 5 : layout.header_items]
-        # What a broker delivers it has checked when it came; only a sender's batch is looked at whole.
-        values.append(_decode_batch(cls.__name__.upper(), descriptor, raw.body, checked=cls is not Send))
-    elif layout.frame is Result:
-        values.append(bytes(raw.body))
-    elif raw.body:
-        raise RemoteProtocolError(f"{cls.__name__.upper()} has a body of {len(raw.body)} bytes; it has none")
-    if layout.has_ranges:
-        values[0] = decode_ranges(values[0])
-    frame: Frame = cls(*values)
-    return frame
-
-
 def brief(value: object) -> str:
     """``value`` for an error's text: short, and of a container only its kind, for a peer chooses how deep it nests."""
     if isinstance(value, list | dict):
@@ -379,39 +307,6 @@ def brief(value: object) -> str:
 def split_ranges(ranges: Ranges) -> list[Ranges]:
     """``ranges`` in pieces that fit one frame each."""
     return [ranges[start : start + MAX_RANGES_PER_FRAME] for start in range(0, len(ranges), MAX_RANGES_PER_FRAME)]
-
-
-def _decode_batch(what: str, descriptor: list[Any], body: memoryview, checked: bool) -> MessageBatch:
-    count, data_bytes, has_ids, keys_bytes, headers_bytes = descriptor
-    if not (
-        is_uint(count)
-        and is_uint(data_bytes)
-        and is_boolean(has_ids)
-        and is_uint_or_nil(keys_bytes)
-        and is_uint_or_nil(headers_bytes)
-    ):
-        raise RemoteProtocolError(f"{what}: a batch described by {[brief(item) for item in descriptor]}")
-    try:
-        return MessageBatch.from_body(count, data_bytes, has_ids, keys_bytes, headers_bytes, body, checked)
-    except BatchError as error:
-        raise RemoteProtocolError(f"{what}: {error}") from error
-
-
-class _Layout:
-    """What encode and decode need of one frame class, read from its fields once."""
-
-    __slots__ = ("checks", "frame", "has_batch", "has_ranges", "header_items", "names", "usual")
-
-    def __init__(self, frame: type[Any]) -> None:
-        self.frame = frame
-        self.names = [each.name for each in fields(frame)]
-        self.has_batch = "batch" in self.names
-        self.has_ranges = "ranges" in self.names
-        plain = [each for each in fields(frame) if each.name not in ("batch", "json")]
-        # Annotations are strings here (from __future__ import annotations), which is what CHECKS is keyed by.
-        self.checks = [(each.name, check_of(each.name, str(each.type))) for each in plain]
-        self.usual = [each.default for each in plain if each.metadata]
-        self.header_items = 1 + len(plain) - len(self.usual) + (5 if self.has_batch else 0)
 
 
 FRAMES: tuple[type[Frame], ...] = (
@@ -444,5 +339,3 @@ FRAMES: tuple[type[Frame], ...] = (
     TransactionEnded,
 )
 """Every frame of version 1."""
-
-_LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in FRAMES}

@@ -18,6 +18,7 @@ from transport.errors import (
     UnsupportedVersionError,
 )
 from transport.wire import messages as wire
+from transport.wire.codec import decode
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import CONTROL_FRAME_BYTES, HANDSHAKE_FRAME_BYTES, MAX_FRAME_BYTES, RawFrame
 from transport.wire.work import announced_messages
@@ -101,7 +102,7 @@ class Protocol:
             messages = announced_messages(raw)
             if messages is not None:
                 self.granted.use(messages, len(raw.body))
-        frame = wire.decode(raw)
+        frame = decode(raw)
         if type(frame) not in self._allowed:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
         if type(frame) in CHANGING_STATE:
