@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from actors.queue.queue_state import _OPERATIONS
 from actors.queue.state.ready import ReadyRanges
+from actors.queue.vocabulary.commands import Acknowledged, EndStages
 from actors.storage.codec import decode_transaction
-from tests.actors.driven import QueueState
 from tests.simulation.__main__ import main
 from tests.simulation.checker import DUPLICATED, LOST, REORDERED, RESURRECTED, STUCK, UNCOMMITTED, Finding
 from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Event, Returned
@@ -84,7 +85,7 @@ def test_redeliveries_that_are_not_marked_are_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_acknowledgements_that_are_ignored_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueState, "acknowledge", lambda *_: None)
+    monkeypatch.setitem(_OPERATIONS, Acknowledged, lambda *_: None)
     assert first_found(RESURRECTED, in_memory())
     assert first_found(STUCK, in_memory())
 
@@ -133,7 +134,7 @@ def test_staged_messages_that_are_delivered_at_once_are_found(monkeypatch: pytes
 
 
 def test_commits_that_miss_a_queue_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.queue.operations.staging.end_stages", lambda *_: None)
+    monkeypatch.setitem(_OPERATIONS, EndStages, lambda *_: None)
     assert first_found(LOST, with_transactions())
 
 
@@ -169,7 +170,7 @@ def test_the_command_prints_the_failing_seed_and_how_to_run_it_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--seeds", "1", "--memory"]) == 0
-    monkeypatch.setattr(QueueState, "acknowledge", lambda *_: None)
+    monkeypatch.setitem(_OPERATIONS, Acknowledged, lambda *_: None)
     assert main(["--seeds", "1:2", "--memory"]) == 1
     printed = capsys.readouterr().out
     assert "seed 1 fails: python -m tests.simulation --seeds 1 --memory --verbose" in printed
