@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors import MAX_ENLISTED
-from transport.broker.administration_commands import COMMANDS, QUEUE_ARGUMENTS
+from transport.broker.administration_commands import COMMANDS
 from transport.broker.enlisted import (
     MAX_ENLISTED_BYTES,
     MAX_ENLISTED_BYTES_OF_ALL,
@@ -17,6 +17,7 @@ from transport.broker.enlisted import (
     EnlistedTotal,
 )
 from transport.errors import LimitExceededError
+from transport.wire.arguments import SETTING_ARGUMENTS
 from transport.wire.messages import (
     FRAMES,
     MAX_ERROR_TEXT,
@@ -168,7 +169,7 @@ def test_options_that_nobody_reads_do_no_harm(run: Any, serve: Any, peers: Any, 
 
 def test_every_command_stands_in_the_table_of_arguments() -> None:
     assert set(ARGUMENTS) == set(COMMANDS)
-    assert set(ARGUMENTS["queue.create"]) <= {"name", *QUEUE_ARGUMENTS}
+    assert set(ARGUMENTS["queue.create"]) <= {"name", *SETTING_ARGUMENTS}
 
 
 @pytest.mark.parametrize(("name", "argument"), [(name, each) for name, some in ARGUMENTS.items() for each in some])

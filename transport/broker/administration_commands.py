@@ -25,7 +25,7 @@ from transport.broker.listings import (
 )
 from transport.broker.memory import resident_bytes
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from transport.wire.field_checks import MAX_INTEGER
+from transport.wire.arguments import number_of, read_settings, string_of
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
@@ -63,18 +63,8 @@ def _json(value: Any) -> bytes:
 
 
 async def _queue_create(broker: Broker, arguments: Options) -> Any:
-    # An argument that is not understood would leave a queue other than it was asked for.
-    unknown = sorted(str(key) for key in arguments.keys() - QUEUE_ARGUMENTS.keys() - {"name"})
-    if unknown:
-        raise RemoteProtocolError(
-            f"the argument {unknown[0]!r:.60} is unknown; there are {', '.join(('name', *QUEUE_ARGUMENTS))}"
-        )
-    name = check_name(_string(arguments, "name"))
-    given = {
-        field: read(arguments, key) for key, (field, read) in QUEUE_ARGUMENTS.items() if arguments.get(key) is not None
-    }
-    if given.get("dead_letter_queue") is not None:
-        check_name(given["dead_letter_queue"], "dead-letter queue")
+    given = read_settings(arguments)
+    name = check_name(string_of(arguments, "name"))
     try:
         settings = replace(broker.queues.settings, **given)
     except ValueError as error:
@@ -85,7 +75,7 @@ async def _queue_create(broker: Broker, arguments: Options) -> Any:
 
 
 async def _queue_delete(broker: Broker, arguments: Options) -> Any:
-    name = _string(arguments, "name")
+    name = string_of(arguments, "name")
     ended = sum(connection.queue == name for connection in broker.connections.values())
     broker.queues.delete(name)
     await _durable(broker)
@@ -93,24 +83,24 @@ async def _queue_delete(broker: Broker, arguments: Options) -> Any:
 
 
 async def _queue_purge(broker: Broker, arguments: Options) -> Any:
-    name = _string(arguments, "name")
+    name = string_of(arguments, "name")
     return {"name": name, "purged": await _ask(broker, name, PurgeQueue())}
 
 
 async def _subscription_release(broker: Broker, arguments: Options) -> Any:
-    queue, name = _string(arguments, "queue"), _string(arguments, "name")
+    queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
     return {"queue": queue, "name": name, "released": await _ask(broker, queue, ReleaseSubscription(name))}
 
 
 async def _subscription_delete(broker: Broker, arguments: Options) -> Any:
-    queue, name = _string(arguments, "queue"), _string(arguments, "name")
+    queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
     released = await _ask(broker, queue, ReleaseSubscription(name, delete=True))
     return {"queue": queue, "name": name, "released": released}
 
 
 async def _transaction_abort(broker: Broker, arguments: Options) -> Any:
-    writer = check_name(_string(arguments, "writer"), "writer")
-    version = _number(arguments, "version", least=0)
+    writer = check_name(string_of(arguments, "writer"), "writer")
+    version = number_of(arguments, "version", least=0)
     async with asyncio.timeout(ANSWER_TIMEOUT):
         discarded = await broker.queues.transactions.abort(writer, version)
     return {"writer": writer, "version": version, "discarded": discarded}
@@ -157,62 +147,6 @@ async def _ask(broker: Broker, name: str, message: Any) -> Any:
         if broker.queues.known(name) is queue:
             raise
         raise QueueGoneError from error
-
-
-def _string(arguments: Options, name: str) -> str:
-    value = arguments.get(name)
-    if not isinstance(value, str):
-        raise RemoteProtocolError(f"the argument {name} must be a string, not {brief(value)}")
-    return value
-
-
-def _flag(arguments: Options, name: str) -> bool:
-    value = arguments[name]
-    if not isinstance(value, bool):
-        raise RemoteProtocolError(f"the argument {name} must be true or false, not {brief(value)}")
-    return value
-
-
-def _number(arguments: Options, name: str, least: int = 1) -> int:
-    value = arguments.get(name)
-    if type(value) is not int or not least <= value <= MAX_INTEGER:
-        above = "a whole number above zero" if least else "a whole number of zero or more"
-        beyond = f" (at most {MAX_INTEGER})" if type(value) is int and value > 0 else ""
-        raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}{beyond}")
-    return value
-
-
-def _number_or_never(arguments: Options, name: str) -> int | None:
-    return _number(arguments, name, least=0) or None
-
-
-def _seconds(arguments: Options, name: str) -> float:
-    return _number(arguments, name, least=0) / 1000
-
-
-def _seconds_or_never(arguments: Options, name: str) -> float | None:
-    return _seconds(arguments, name) or None
-
-
-def _name_or_own(arguments: Options, name: str) -> str | None:
-    return _string(arguments, name) or None
-
-
-QUEUE_ARGUMENTS: dict[str, tuple[str, Callable[[Options, str], Any]]] = {
-    "max_messages": ("max_messages", _number),
-    "max_bytes": ("max_bytes", _number),
-    "visibility_timeout_ms": ("visibility_timeout", _seconds),
-    "overflow": ("overflow", _string),
-    "max_receives": ("max_receives", _number_or_never),
-    "dead_letter_queue": ("dead_letter_queue", _name_or_own),
-    "delay_ms": ("delay", _seconds),
-    "ttl_ms": ("ttl", _seconds_or_never),
-    "exclusive": ("exclusive", _flag),
-    "max_staged_messages": ("max_staged_messages", _number),
-    "max_staged_bytes": ("max_staged_bytes", _number),
-}
-"""What ``queue.create`` takes beside the name: the field of `QueueSettings` and how it is read. What is left out, or null, is the
-broker's setting; 0 receives or milliseconds to live mean never, and an empty dead-letter queue the queue's own."""
 
 
 def refusal(error: Exception) -> tuple[str, str] | None:

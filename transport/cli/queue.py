@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS
 from transport.cli._admin import Column, administer, show
 from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress
 from transport.cli._run import EXIT_USAGE, tell
@@ -28,19 +29,9 @@ COLUMNS: list[Column] = [
     ("staged_messages", "staged"),
     ("demand_waiting", "demand"),
     ("stored_bytes", "bytes"),
-    ("max_messages", "max messages"),
-    ("max_bytes", "max bytes"),
-    ("visibility_timeout", "visibility s"),
-    ("overflow", "overflow"),
-    ("max_receives", "max receives"),
-    ("dead_letter_queue", "dead letters"),
-    ("delay", "delay s"),
-    ("ttl", "ttl s"),
-    ("exclusive", "exclusive"),
-    ("max_staged_messages", "max staged"),
-    ("max_staged_bytes", "max staged bytes"),
+    *((setting.name, setting.heading) for setting in QUEUE_SETTINGS),
 ]
-EXPLICIT_NONE: dict[str, Any] = {"max_receives": 0, "ttl": 0.0, "dead_letter_queue": ""}
+EXPLICIT_NONE: dict[str, Any] = {setting.name: setting.none for setting in QUEUE_SETTINGS if setting.none is not None}
 """What the protocol has for never and for the queue's own."""
 
 

@@ -13,9 +13,9 @@ from transport.clients.administration_link import AdministrationLink
 from transport.clients.backoff import Backoff
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.arguments import say_settings
 from transport.wire.frames import Part
 from transport.wire.names import check_name
-from transport.wire.timing import setting_milliseconds
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
 """Seconds in which a broker must be reached, refused attempts tried again."""
@@ -120,23 +120,20 @@ class Administration:
             BrokerError: ``already-exists`` with other settings, or a limit.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        if dead_letter_queue:
-            check_name(dead_letter_queue, "dead-letter queue")
-        arguments: Facts = {
-            "name": check_name(name, "queue"),
+        settings = {
             "max_messages": max_messages,
             "max_bytes": max_bytes,
-            "visibility_timeout_ms": setting_milliseconds("visibility_timeout", visibility_timeout),
+            "visibility_timeout": visibility_timeout,
             "overflow": overflow,
             "max_receives": max_receives,
             "dead_letter_queue": dead_letter_queue,
-            "delay_ms": setting_milliseconds("delay", delay),
-            "ttl_ms": setting_milliseconds("ttl", ttl),
+            "delay": delay,
+            "ttl": ttl,
             "exclusive": exclusive,
             "max_staged_messages": max_staged_messages,
             "max_staged_bytes": max_staged_bytes,
         }
-        await self._command("queue.create", {key: value for key, value in arguments.items() if value is not None})
+        await self._command("queue.create", {"name": check_name(name, "queue"), **say_settings(settings)})
 
     async def delete_queue(self, name: str) -> int | None:
         """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.

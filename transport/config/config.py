@@ -11,6 +11,7 @@ from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_STAGED_BYTES,
     DEFAULT_TRANSACTION_TIMEOUT,
     MEMORY_MAX_STAGED_BYTES,
+    QUEUE_SETTINGS,
 )
 from transport.errors import LocalProtocolError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
@@ -43,7 +44,11 @@ DEFAULT_MEMORY_WATERMARK = 0.6
 DEFAULT_DISK_FLOOR = 2**30
 """Free bytes under which senders wait: compaction and checkpoints need room when the disk is nearly full."""
 
+OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
+"""Settings of queues that have a longer name among a broker's."""
+
 _QUEUE = QueueSettings()
+_AS_THEY_ARE = [each.name for each in QUEUE_SETTINGS if each.name not in (*OF_QUEUES, "max_staged_bytes")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,19 +146,8 @@ class BrokerConfig:
             most_staged = MEMORY_MAX_STAGED_BYTES if self.directory is None else DEFAULT_MAX_STAGED_BYTES
         if self.dead_letter_queue is not None:
             check_name(self.dead_letter_queue, "dead-letter queue")
-        return QueueSettings(
-            most_messages,
-            most_bytes,
-            self.visibility_timeout,
-            self.overflow,
-            self.max_receives,
-            self.dead_letter_queue,
-            self.delay,
-            self.ttl,
-            self.exclusive,
-            self.max_staged_messages,
-            most_staged,
-        )
+        rest = {name: getattr(self, name) for name in _AS_THEY_ARE}
+        return QueueSettings(most_messages, most_bytes, max_staged_bytes=most_staged, **rest)
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import QueueSettings
-from transport.config.config import DEFAULT_DIRECTORY, SYNC_POLICIES, BrokerConfig
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS as QUEUE_SETTINGS_TABLE
+from actors.queue.vocabulary.settings import Setting, Unit
+from transport.config.config import DEFAULT_DIRECTORY, OF_QUEUES, SYNC_POLICIES, BrokerConfig
 from transport.config.units import (
     parse_count,
     parse_duration,
@@ -95,8 +97,14 @@ FOLDER = _text("DIR")
 SYNC = _text("|".join(SYNC_POLICIES))
 OVERFLOW = _text("block|reject")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
-COUNT_OR_NEVER = _or_never(COUNT)
-DURATION_OR_NEVER = _or_never(DURATION)
+KINDS = {
+    Unit.COUNT: COUNT,
+    Unit.BYTES: SIZE,
+    Unit.SECONDS: DURATION,
+    Unit.FLAG: FLAG,
+    Unit.CHOICE: OVERFLOW,
+    Unit.QUEUE: QUEUE_NAME,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,12 @@ def _option(section: str, key: str, kind: Kind, text: str, *, name: str = "", fi
     return Option(name, section, key, field or name, kind, text)
 
 
+def _of_queues(setting: Setting) -> Option:
+    """The broker's setting for queues that are not declared otherwise; those that others have too go by a longer name."""
+    kind = _or_never(KINDS[setting.unit]) if setting.none == 0 else KINDS[setting.unit]
+    return _option("queue_defaults", setting.name, kind, setting.help, name=OF_QUEUES.get(setting.name, ""))
+
+
 DATA = _option("broker", "data", FOLDER, "Where the journal is kept.", field="directory")
 MEMORY = _option("broker", "memory", FLAG, "Keep everything in memory only; excludes --data.", field="directory")
 """These two say one thing, so they are resolved together."""
@@ -164,19 +178,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("journal", "sync_interval", DURATION, "Between syncs with --sync interval."),
     _option("journal", "segment_bytes", SIZE, "Size of one file of the journal."),
     _option("journal", "cache_bytes", SIZE, "Recent batches kept in memory; 0 keeps none."),
-    _option("queue_defaults", "max_messages", COUNT, "Messages that one queue stores.", name="max_queue_messages"),
-    _option("queue_defaults", "max_bytes", SIZE, "Bytes that one queue stores.", name="max_queue_bytes"),
-    _option(
-        "queue_defaults", "visibility_timeout", DURATION, "After which an unacknowledged message is delivered again."
-    ),
-    _option("queue_defaults", "overflow", OVERFLOW, "What a full queue does: let senders wait, or refuse."),
-    _option("queue_defaults", "max_receives", COUNT_OR_NEVER, "Failures of a message until it is dead-lettered."),
-    _option("queue_defaults", "dead_letter_queue", QUEUE_NAME, "Where dead letters go; each queue's own by default."),
-    _option("queue_defaults", "delay", DURATION, "Until a sent message can be received."),
-    _option("queue_defaults", "ttl", DURATION_OR_NEVER, "After which a message that nobody received is dropped."),
-    _option("queue_defaults", "exclusive", FLAG, "One receiver of a queue at a time; the next wait in line."),
-    _option("queue_defaults", "max_staged_messages", COUNT, "Messages that open transactions hold of one queue."),
-    _option("queue_defaults", "max_staged_bytes", SIZE, "Bytes that open transactions hold of one queue."),
+    *(_of_queues(setting) for setting in QUEUE_SETTINGS_TABLE),
 )
 """Every setting but the queues declared one by one."""
 
@@ -187,6 +189,7 @@ QUEUE_SETTINGS: dict[str, Option] = {option.key: option for option in OPTIONS if
 """What a queue can be declared with, by its name in `QueueSettings`."""
 
 _DEFAULT = BrokerConfig()
+_TIMES = {setting.name for setting in QUEUE_SETTINGS_TABLE if setting.unit is Unit.SECONDS}
 
 
 def default_text(option: Option) -> str:
@@ -209,7 +212,7 @@ def check_queue_setting(key: str, value: Any) -> None:
     Raises:
         ValueError: it cannot be, whatever the others are.
     """
-    if QUEUE_SETTINGS[key].kind in (DURATION, DURATION_OR_NEVER) and value and 0 < value < LEAST_SECONDS:
+    if key in _TIMES and value and 0 < value < LEAST_SECONDS:
         raise ValueError(f"{value * 1000:g} ms is less than {show_duration(LEAST_SECONDS)}, the shortest that is kept")
     if key == "dead_letter_queue" and value is not None:
         check_name(value, "dead-letter queue")

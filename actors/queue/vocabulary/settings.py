@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
 
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
@@ -132,3 +134,66 @@ def dead_letter_settings(settings: QueueSettings) -> QueueSettings:
     return replace(
         settings, overflow=BLOCK, max_receives=None, dead_letter_queue=None, delay=0.0, ttl=None, exclusive=False
     )
+
+
+class Unit(Enum):
+    """What a setting of a queue counts or names."""
+
+    COUNT = "messages, or failures of one"
+    BYTES = "bytes"
+    SECONDS = "seconds"
+    FLAG = "true or false"
+    CHOICE = "one of a few words"
+    QUEUE = "a queue's name"
+
+
+class Setting(NamedTuple):
+    """One of ``QueueSettings``, for whoever writes and reads them: the wire, the settings file, the command line.
+
+    Attributes:
+        name: there.
+        unit: what it counts.
+        help: what it does, in a line.
+        none: what is said where None is meant, which means never or the queue's own; None where it cannot be.
+        label: over a column of it, where that is not its name.
+    """
+
+    name: str
+    unit: Unit
+    help: str
+    none: object = None
+    label: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Over a column of it."""
+        return self.label or self.name.replace("_", " ") + (" s" if self.unit is Unit.SECONDS else "")
+
+
+QUEUE_SETTINGS: tuple[Setting, ...] = (
+    Setting("max_messages", Unit.COUNT, "Messages that one queue stores."),
+    Setting("max_bytes", Unit.BYTES, "Bytes that one queue stores."),
+    Setting(
+        "visibility_timeout",
+        Unit.SECONDS,
+        "After which an unacknowledged message is delivered again.",
+        label="visibility s",
+    ),
+    Setting("overflow", Unit.CHOICE, "What a full queue does: let senders wait, or refuse."),
+    Setting("max_receives", Unit.COUNT, "Failures of a message until it is dead-lettered.", none=0),
+    Setting(
+        "dead_letter_queue",
+        Unit.QUEUE,
+        "Where dead letters go; each queue's own by default.",
+        none="",
+        label="dead letters",
+    ),
+    Setting("delay", Unit.SECONDS, "Until a sent message can be received."),
+    Setting("ttl", Unit.SECONDS, "After which a message that nobody received is dropped.", none=0),
+    Setting("exclusive", Unit.FLAG, "One receiver of a queue at a time; the next wait in line."),
+    Setting(
+        "max_staged_messages", Unit.COUNT, "Messages that open transactions hold of one queue.", label="max staged"
+    ),
+    Setting("max_staged_bytes", Unit.BYTES, "Bytes that open transactions hold of one queue."),
+)
+"""Every setting of a queue, in the order of ``QueueSettings``."""

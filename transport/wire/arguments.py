@@ -1,0 +1,102 @@
+"""Arguments of administrative commands as they stand in COMMAND, and the settings of a queue among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
+from transport.errors import RemoteProtocolError
+from transport.wire.field_checks import MAX_INTEGER
+from transport.wire.messages import Options, brief
+from transport.wire.names import check_name
+from transport.wire.timing import setting_milliseconds
+
+
+def string_of(arguments: Options, name: str) -> str:
+    """The string ``name``; raises RemoteProtocolError where it is none."""
+    value = arguments.get(name)
+    if not isinstance(value, str):
+        raise RemoteProtocolError(f"the argument {name} must be a string, not {brief(value)}")
+    return value
+
+
+def flag_of(arguments: Options, name: str) -> bool:
+    """The truth ``name``; raises RemoteProtocolError where it is none."""
+    value = arguments.get(name)
+    if not isinstance(value, bool):
+        raise RemoteProtocolError(f"the argument {name} must be true or false, not {brief(value)}")
+    return value
+
+
+def number_of(arguments: Options, name: str, least: int = 1) -> int:
+    """The number ``name``; raises RemoteProtocolError where it is none, or less than ``least``, which is 0 or 1."""
+    value = arguments.get(name)
+    if type(value) is not int or not least <= value <= MAX_INTEGER:
+        above = "a whole number above zero" if least else "a whole number of zero or more"
+        beyond = f" (at most {MAX_INTEGER})" if type(value) is int and value > 0 else ""
+        raise RemoteProtocolError(f"the argument {name} must be {above}, not {brief(value)}{beyond}")
+    return value
+
+
+def argument_of(setting: Setting) -> str:
+    """What a queue's setting is called in COMMAND: times are milliseconds there."""
+    return f"{setting.name}_ms" if setting.unit is Unit.SECONDS else setting.name
+
+
+SETTING_ARGUMENTS = {argument_of(setting): setting for setting in QUEUE_SETTINGS}
+
+
+def say_settings(given: Mapping[str, Any]) -> Options:
+    """The arguments for settings by their names in `QueueSettings`; what is None is the broker's setting, and is not said.
+
+    Raises:
+        ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
+        InvalidNameError: the dead-letter queue cannot be named so.
+    """
+    said: Options = {}
+    for argument, setting in SETTING_ARGUMENTS.items():
+        value = given[setting.name]
+        if value is None:
+            continue
+        if setting.unit is Unit.QUEUE and value:
+            check_name(value, "dead-letter queue")
+        said[argument] = setting_milliseconds(setting.name, value) if setting.unit is Unit.SECONDS else value
+    return said
+
+
+def read_settings(arguments: Options) -> dict[str, Any]:
+    """The settings that ``arguments`` give, by their names in `QueueSettings`. What is left out, or null, is the broker's setting.
+
+    Raises:
+        RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
+        InvalidNameError: the dead-letter queue cannot be named so.
+    """
+    unknown = sorted(str(key) for key in arguments.keys() - SETTING_ARGUMENTS.keys() - {"name"})
+    if unknown:
+        known = ", ".join(("name", *SETTING_ARGUMENTS))
+        raise RemoteProtocolError(f"the argument {unknown[0]!r:.60} is unknown; there are {known}")
+    given: dict[str, Any] = {}
+    for argument, setting in SETTING_ARGUMENTS.items():
+        if arguments.get(argument) is None:
+            continue
+        value = _READ[setting.unit](arguments, argument, setting.none == 0)
+        # What stands for never, or for the queue's own, is None here.
+        given[setting.name] = None if setting.none is not None and value == setting.none else value
+        if setting.unit is Unit.QUEUE and value:
+            check_name(value, "dead-letter queue")
+    return given
+
+
+def _number(arguments: Options, name: str, or_none: bool) -> int:
+    return number_of(arguments, name, least=0 if or_none else 1)
+
+
+_READ: dict[Unit, Callable[[Options, str, bool], Any]] = {
+    Unit.COUNT: _number,
+    Unit.BYTES: _number,
+    Unit.SECONDS: lambda arguments, name, _: number_of(arguments, name, least=0) / 1000,
+    Unit.FLAG: lambda arguments, name, _: flag_of(arguments, name),
+    Unit.CHOICE: lambda arguments, name, _: string_of(arguments, name),
+    Unit.QUEUE: lambda arguments, name, _: string_of(arguments, name),
+}
