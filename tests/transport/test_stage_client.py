@@ -373,8 +373,11 @@ def test_a_broker_that_does_not_know_stages_is_not_sent_anything(play: Play) -> 
         play(older).send(batch(b"a"))
 
 
-@pytest.mark.parametrize("confirmed", [Sent(3, 0), Sent(99, 0)])
-def test_a_confirmation_where_no_batch_ends_is_an_error(play: Play, confirmed: Sent) -> None:
+@pytest.mark.parametrize(
+    ("confirmed", "why"),
+    [(Sent(3, 0), "where no batch ends"), (Sent(99, 0), "only what is numbered below 4 was sent")],
+)
+def test_a_confirmation_where_no_batch_ends_is_an_error(play: Play, confirmed: Sent, why: str) -> None:
     def script(peer: Peer) -> None:
         welcome(peer, AMPLE)
         take(peer, 4)
@@ -382,7 +385,7 @@ def test_a_confirmation_where_no_batch_ends_is_an_error(play: Play, confirmed: S
         peer.read_to_end()
 
     client = play(script)
-    with pytest.raises(RemoteProtocolError, match="where no batch ends"):
+    with pytest.raises(RemoteProtocolError, match=why):
         stage(client, numbered(0, 4))
 
 
@@ -413,7 +416,7 @@ def test_a_confirmation_where_no_batch_ends_is_an_error_that_is_told_though_it_c
 
 def test_a_confirmation_of_nothing_is_an_error(play: Play) -> None:
     def script(peer: Peer) -> None:
-        welcome(peer, Sent(1, 0))
+        welcome(peer, Sent(0, 0))
         peer.read_to_end()
 
     with pytest.raises(RemoteProtocolError, match="SENT answers nothing"):

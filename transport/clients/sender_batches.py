@@ -141,14 +141,25 @@ class BatchBuilder:
         self._timing = self._own_timing if timing == self._own_timing else timing
 
     def _append(self, batch: MessageBatch) -> None:
-        while batch.nbytes > MAX_BODY_BYTES:
-            # All but the last message that a byte demand would let through lie within it.
-            count = batch.count_within(MAX_BODY_BYTES) - 1
-            if count < 1:
-                raise MessageTooLargeError(batch.prefix_bytes(1), MAX_BODY_BYTES)
-            self._closed(batch.slice(0, count), self._timing)
-            batch = batch.slice(count, len(batch))
-        self._closed(batch, self._timing)
+        for part in fit_frames(batch):
+            self._closed(part, self._timing)
+
+
+def fit_frames(batch: MessageBatch) -> list[MessageBatch]:
+    """``batch`` in parts of which each fits a frame, sharing its buffers.
+
+    Raises:
+        MessageTooLargeError: a message that fits none.
+    """
+    parts: list[MessageBatch] = []
+    while batch.nbytes > MAX_BODY_BYTES:
+        # All but the last message that a byte demand would let through lie within it.
+        count = batch.count_within(MAX_BODY_BYTES) - 1
+        if count < 1:
+            raise MessageTooLargeError(batch.prefix_bytes(1), MAX_BODY_BYTES)
+        parts.append(batch.slice(0, count))
+        batch = batch.slice(count, len(batch))
+    return [*parts, batch]
 
 
 def _checked_size(message: Message) -> int:

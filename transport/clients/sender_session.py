@@ -7,6 +7,7 @@ docs/protocol.md, sections "Sending", "Rejection" and "Resending".
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -79,6 +80,7 @@ class SenderSession:
         rejected_messages: messages the queue rejected.
         resent: messages sent again after a reconnect.
         unsent_bytes: bytes taken and not yet sent.
+        unconfirmed_messages: messages sent on this connection and not answered for; ``unconfirmed_bytes`` likewise.
     """
 
     __slots__ = (
@@ -100,6 +102,7 @@ class SenderSession:
         "offer_payload",
         "rejected_messages",
         "resent",
+        "unconfirmed_bytes",
         "unconfirmed_messages",
         "unsent_bytes",
     )
@@ -128,6 +131,7 @@ class SenderSession:
         self.credit_bytes = 0
         self.unsent_bytes = 0
         self.unconfirmed_messages = 0
+        self.unconfirmed_bytes = 0
         self.confirmed_messages = 0
         self.rejected_messages = 0
         self.resent = 0
@@ -142,8 +146,13 @@ class SenderSession:
         """Whether everything taken is answered for."""
         return not (len(self._builder) or self._ready or self._unconfirmed)
 
-    def sends(self, complete: bool = False) -> list[Send]:
-        """The batches that may leave now, under the demand there is.
+    @property
+    def next_number(self) -> int:
+        """The number that the next message to be sent gets."""
+        return self._number
+
+    def sends(self, complete: bool = False, most_unconfirmed: float = math.inf) -> list[Send]:
+        """The batches that may leave now, under the demand there is, and while less than so many bytes are unconfirmed.
 
         With ``complete`` nothing more will come, so the open batch leaves however small.
         """
@@ -152,6 +161,8 @@ class SenderSession:
         frames: list[Send] = []
         # After a rejection the queue takes nothing until it is numbered anew, which waits for the last answer.
         while self._ready and self.credit_messages > 0 and self.credit_bytes > 0 and self._rejected_at is None:
+            if self.unconfirmed_bytes >= most_unconfirmed:
+                break
             batch, timing, resent = self._ready.popleft()
             count = min(self.credit_messages, batch.count_within(self.credit_bytes))
             if count < len(batch):
@@ -163,6 +174,7 @@ class SenderSession:
             self.unsent_bytes = max(0, self.unsent_bytes - size)
             self._ready_messages -= count
             self.unconfirmed_messages += count
+            self.unconfirmed_bytes += size
             self._unconfirmed.append(_UnderWay(self._number, batch, timing, resent))
             frames.append(Send(self._number, timing.to_properties(), batch))
             self._number += count
@@ -205,6 +217,8 @@ class SenderSession:
                 answers.append(self._reject(under_way, frame.rejected))
         if frame.rejected is not None and (not answers or answers[-1].rejected is None):
             raise RemoteProtocolError(f"SENT rejects a batch that ends at {frame.up_to}; there is none under way")
+        if self._unconfirmed and self._unconfirmed[0].sequence < frame.up_to:
+            raise RemoteProtocolError(f"SENT confirms what is below {frame.up_to}, where no batch ends")
         if self._rejected_at is not None and not self._unconfirmed:
             self._number, self._rejected_at = self._rejected_at, None
         return answers
@@ -228,7 +242,7 @@ class SenderSession:
             stored = last_sequence
         self.resent += self.unconfirmed_messages
         self._ready_messages += self.unconfirmed_messages
-        self.unconfirmed_messages = 0
+        self.unconfirmed_messages = self.unconfirmed_bytes = 0
         while self._unconfirmed:
             _, batch, timing, _ = self._unconfirmed.pop()
             self.unsent_bytes += batch.nbytes
@@ -270,6 +284,7 @@ class SenderSession:
                 f"SENT: message {under_way.sequence} is stored, though {self._rejected_at}, sent before it, was rejected"
             )
         self.unconfirmed_messages -= count
+        self.unconfirmed_bytes -= under_way.batch.nbytes
         self.confirmed_messages += count
         return Confirmation(under_way.sequence, count, first)
 
@@ -278,6 +293,7 @@ class SenderSession:
         if self._rejected_at is None:
             self._rejected_at = under_way.sequence
         self.unconfirmed_messages -= count
+        self.unconfirmed_bytes -= under_way.batch.nbytes
         self.rejected_messages += count
         return Confirmation(under_way.sequence, count, None, reason)
 

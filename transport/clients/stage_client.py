@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.stages import EnlistedStage
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
+from transport.clients.sender_session import SenderSession
 from transport.clients.stage_connection import ROLE, StageConnection
 from transport.errors import (
     BrokerError,
     DemandTimeoutError,
     LocalProtocolError,
-    MessageTooLargeError,
     PeerTimeoutError,
     QueueFullError,
     RemoteProtocolError,
@@ -30,7 +29,6 @@ from transport.errors import (
     TransportError,
 )
 from transport.wire.address import Address
-from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import VERSION, Hello
 from transport.wire.names import check_name
 from transport.wire.transaction_options import STAGE, transaction_options
@@ -93,12 +91,9 @@ class StageClient(ClosedOnExit):
         self._clock = clock
         self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
         self._committed = False
-        # Every batch given is in one of these, in order, until it is confirmed: sent on this connection, or not.
-        self._sent: deque[MessageBatch] = deque()
-        self._unsent: deque[MessageBatch] = deque()
-        self._sent_bytes = 0
-        # The numbers of the first message that is not confirmed, not sent on this connection, never sent, and not given yet.
-        self._confirmed = self._next = self._highest = self._given = 0
+        self._session = SenderSession(client_id=stage)
+        # Messages given, and the number after the last that was ever sent.
+        self._given = self._highest = 0
         self._moved_at = 0.0
         self._patience = Patience(self._link)
 
@@ -114,13 +109,13 @@ class StageClient(ClosedOnExit):
         Raises:
             MessageTooLargeError: a message that fits no frame; nothing of the batch was staged.
         """
-        self._unsent += list(fit_frames(batch))
+        self._session.offer(batch)
         self._given += len(batch)
-        self._work(lambda: not self._unsent)
+        self._work(lambda: not self._session.unsent_messages)
 
     def finish(self) -> EnlistedStage:
         """Wait until everything is stored, durably where the broker is durable; what a `TransactionClient` commits."""
-        self._work(lambda: not self._unsent and not self._sent)
+        self._work(lambda: self._session.idle)
         return EnlistedStage(self._queue, self._stage, self._given)
 
     def close(self) -> None:
@@ -148,7 +143,7 @@ class StageClient(ClosedOnExit):
                 self._link.drop()
                 if isinstance(error, BrokerError) and error.code == COMMITTED_CODE:
                     self._committed = True
-                elif self._unsent or self._sent:
+                elif not self._session.idle:
                     self._patience.bear(error)
             except BaseException:
                 self._link.drop()  # interrupted inside a frame: what follows could not be told from its rest
@@ -158,42 +153,18 @@ class StageClient(ClosedOnExit):
         """Send and listen on one connection until ``done``."""
         while not done():
             heard = connection.heard
-            pushed = self._push(connection)
+            pushed = connection.push(MAX_UNCONFIRMED_BYTES)
+            if pushed:
+                self._moved_at = self._clock()
+                self._highest = max(self._highest, self._session.next_number)
             connection.catch_up()
             if not (pushed or done()):
                 self._wait(connection, heard)
 
-    def _push(self, connection: StageConnection) -> bool:
-        """Send what demand and the bound on what is unconfirmed allow; whether that was anything."""
-        pushed = False
-        while self._unsent and self._sent_bytes < MAX_UNCONFIRMED_BYTES:
-            batch = self._unsent[0]
-            count = connection.send_within_demand(self._next, batch)
-            if not count:
-                break
-            pushed = True
-            if count < len(batch):
-                self._unsent[0] = batch.slice(count, len(batch))
-                batch = batch.slice(0, count)
-            else:
-                self._unsent.popleft()
-            self._sent.append(batch)
-            self._sent_bytes += batch.nbytes
-            self._next += count
-            self._moved_at = self._clock()
-            self._highest = max(self._highest, self._next)
-        return pushed
-
-    def _settle(self, confirmed: int) -> None:
-        """Forget what is numbered below ``confirmed``: the broker has it."""
+    def _confirmed(self) -> None:
+        """The broker has stored something."""
         self._moved_at = self._clock()
         self._patience.renew()
-        while confirmed <= self._next and self._sent and self._confirmed + len(self._sent[0]) <= confirmed:
-            batch = self._sent.popleft()
-            self._sent_bytes -= batch.nbytes
-            self._confirmed += len(batch)
-        if self._confirmed != confirmed:
-            raise RemoteProtocolError(f"SENT confirms what is below {confirmed}, where no batch ends")
 
     def _wait(self, connection: StageConnection, heard: int) -> None:
         """Wait for the broker's next word: a confirmation that it owes, or room in the queue, which may take its time.
@@ -202,7 +173,7 @@ class StageClient(ClosedOnExit):
         however much the broker says meanwhile.
         """
         now = self._clock()
-        owed = connection.unanswered > 0
+        owed = self._session.unconfirmed_messages > 0
         deadline = self._moved_at + (CONFIRM_TIMEOUT if owed else self._demand_timeout)
         try:
             if connection.heard == heard:
@@ -219,7 +190,7 @@ class StageClient(ClosedOnExit):
     def _connect(self, address: Address) -> StageConnection:
         # The client id names the connection in the broker's statistics; what is stored is found by the stage.
         hello = Hello(VERSION, ROLE, self._queue, self._stage, self._options)
-        connection = StageConnection(address, hello, self._clock, self._settle)
+        connection = StageConnection(address, hello, self._clock, self._session, self._confirmed)
         try:
             self._resume(connection)
         except BaseException:
@@ -232,42 +203,15 @@ class StageClient(ClosedOnExit):
         if connection.committed:
             self._committed = True
             return
-        stored = connection.stored
-        if stored < self._confirmed:
-            raise StageLostError(self._queue, self._stage, stored, self._confirmed)
+        stored, confirmed = connection.stored, self._session.confirmed_up_to
+        if stored < confirmed:
+            raise StageLostError(self._queue, self._stage, stored, confirmed)
         if stored > self._highest:
             raise RemoteProtocolError(
                 f"stage {self._stage!r} holds {stored} messages, of which {self._highest} were sent here: another task uses its name"
             )
-        self._unsent.extendleft(reversed(self._sent))
-        self._sent.clear()
-        self._sent_bytes = 0
-        while self._confirmed < stored:
-            batch = self._unsent.popleft()
-            count = min(len(batch), stored - self._confirmed)
-            if count < len(batch):
-                self._unsent.appendleft(batch.slice(count, len(batch)))
-            self._confirmed += count
-        self._next = stored
+        self._session.connected(stored)
 
     def _forget(self) -> None:
         """Nobody needs it any more: the version is committed, with another attempt's stage."""
-        self._sent.clear()
-        self._unsent.clear()
-        self._sent_bytes = 0
-
-
-def fit_frames(batch: MessageBatch) -> Iterator[MessageBatch]:
-    """``batch`` in parts of which each fits a frame, sharing its buffers.
-
-    Raises:
-        MessageTooLargeError: a message that fits none.
-    """
-    while batch.nbytes > MAX_BODY_BYTES:
-        # All but the last message that a byte demand would let through lie within it.
-        count = batch.count_within(MAX_BODY_BYTES) - 1
-        if count < 1:
-            raise MessageTooLargeError(batch.prefix_bytes(1), MAX_BODY_BYTES)
-        yield batch.slice(0, count)
-        batch = batch.slice(count, len(batch))
-    yield batch
+        self._session = SenderSession(client_id=self._stage)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.batch import MessageBatch
 from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
+from transport.clients.sender_session import Confirmation, SenderSession
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
 from transport.wire.address import Address
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import Demand, Error, Frame, Hello, Options, Send, Sent
+from transport.wire.messages import Demand, Error, Frame, Hello, Options, Sent
 
 ROLE = "sender"
 
@@ -20,44 +20,40 @@ class StageConnection(BlockingConnection):
     Attributes:
         committed: whether the transaction's version is committed already.
         stored: how many messages of the stage the broker had when the connection opened.
-        unanswered: batches sent on this connection and not confirmed.
         heard: how many demands and confirmations came.
 
     Args:
         address: the broker's.
         hello: what to open with.
         clock: monotonic seconds.
-        confirmed: told of each confirmation at once, for what follows it may be the connection's end: everything numbered below is stored.
+        session: what is to be sent, and what is not confirmed.
+        confirmed: told when something is confirmed, at once, for what follows it may be the connection's end.
     """
 
     committed: bool
     stored: int
-    _confirmed: int
 
     def __init__(
-        self, address: Address, hello: Hello, clock: Callable[[], float], confirmed: Callable[[int], None]
+        self,
+        address: Address,
+        hello: Hello,
+        clock: Callable[[], float],
+        session: SenderSession,
+        confirmed: Callable[[], None],
     ) -> None:
         self._queue = hello.queue or ""
+        self._session = session
         self._tell_confirmed = confirmed
         self._granted = CumulativeDemand()
-        self._sent_messages = self._sent_bytes = 0
-        self.unanswered = self.heard = 0
+        self.heard = 0
         super().__init__(address, hello, clock)
 
-    def send_within_demand(self, sequence: int, batch: MessageBatch) -> int:
-        """Send as much of ``batch`` as demand lets through, from its beginning; returns how many messages."""
-        room = self._granted.bytes - self._sent_bytes
-        count = min(len(batch), self._granted.messages - self._sent_messages)
-        if count < 1 or room < 1:
-            return 0
-        if batch.nbytes > room:
-            count = min(count, batch.count_within(room))
-        part = batch.slice(0, count)
-        self.send(Send(sequence, None, part))
-        self._sent_messages += count
-        self._sent_bytes += part.nbytes
-        self.unanswered += 1
-        return count
+    def push(self, most_unconfirmed: int) -> bool:
+        """Send what demand and the bound on what is unconfirmed let through; returns whether that was anything."""
+        frames = self._session.sends(most_unconfirmed=most_unconfirmed)
+        for frame in frames:
+            self.send(frame)
+        return bool(frames)
 
     def catch_up(self) -> None:
         """Take the demand and the confirmations that are there, without waiting; what comes for longer is for the next time."""
@@ -89,17 +85,22 @@ class StageConnection(BlockingConnection):
     def _take(self, frame: Frame) -> None:
         self.heard += 1
         if isinstance(frame, Demand):
-            self._granted.growth(frame.messages, frame.bytes)
+            self._session.granted(*self._granted.growth(frame.messages, frame.bytes))
         elif isinstance(frame, Error):
             raise BrokerError(frame.code, frame.text)
-        elif not isinstance(frame, Sent) or self.unanswered < 1 or frame.up_to <= self._confirmed:
-            raise RemoteProtocolError(f"{type(frame).__name__.upper()} answers nothing that was sent")
-        elif frame.rejected is not None:
-            raise QueueFullError(self._queue, self._confirmed, frame.up_to - self._confirmed, frame.rejected)
+        elif isinstance(frame, Sent):
+            answers = self._session.sent(frame)
+            if not answers:
+                raise RemoteProtocolError("SENT answers nothing that was sent")
+            for answer in answers:
+                self._answered(answer)
         else:
-            self.unanswered -= 1
-            self._confirmed = frame.up_to
-            self._tell_confirmed(frame.up_to)
+            raise RemoteProtocolError(f"{type(frame).__name__.upper()} answers nothing that was sent")
+
+    def _answered(self, answer: Confirmation) -> None:
+        if answer.rejected is not None:
+            raise QueueFullError(self._queue, answer.sequence, answer.count, answer.rejected)
+        self._tell_confirmed()
 
     def _opened(self, options: Options) -> None:
         committed, stored = options.get("committed"), options.get("last_sequence")
@@ -109,4 +110,4 @@ class StageConnection(BlockingConnection):
                 f"the broker does not know transactions: WELCOME to a stage carries {sorted(options)}"
             )
         self.committed = committed
-        self.stored = self._confirmed = stored or 0
+        self.stored = stored or 0
