@@ -74,7 +74,7 @@ BROKERS = (
     [
         ("from transport import Sender, MessageBatch", 140),
         ("from transport import Receiver", 140),
-        ("from transport import StageClient, TransactionClient, Administration", 45),
+        ("from transport import StageClient, TransactionClient, Administration", 50),
         ("import spark_bridge.reader, spark_bridge.writer", 60),
         (
             "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\ntry: main()\nexcept SystemExit: pass",

@@ -67,16 +67,6 @@ KNOW_EACH_OTHER = {
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (
         "a connection tells its handler which connection it is"
     ),
-    frozenset(
-        {
-            "transport.broker.administration_commands",
-            "transport.broker.broker",
-            "transport.broker.broker_connection",
-            "transport.broker.listings",
-            "transport.broker.port",
-            "transport.broker.sending_ports",
-        }
-    ): "ports and commands are given the broker",
     frozenset({"transport.clients.receiver", "transport.clients.receiver_stage"}): "the stage is given its receiver",
     frozenset({"transport.clients.sender", "transport.clients.sender_stage"}): "the stage is given its sender",
 }

@@ -27,7 +27,7 @@ from streams.testkit import settle
 from tests.fault.attacks import KINDS
 from tests.fault.kill_process import ROOT, Broker
 from transport import Administration
-from transport.broker.administration_commands import LONG_AT_ONCE
+from transport.broker.commands import LONG_AT_ONCE
 from transport.broker.memory import memory_limit
 from transport.shell.partial_frames import IN_TURN, partial_bytes_limit
 from transport.shell.unsent import WRITE_BUFFER_HIGH, unsent_bytes_limit

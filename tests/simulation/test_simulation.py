@@ -21,7 +21,7 @@ from tests.simulation.checker import DUPLICATED, LOST, REORDERED, RESURRECTED, S
 from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Event, Returned
 from tests.simulation.plan import FaultPlan, Plan, draw
 from tests.simulation.runner import Outcome, run, run_plan
-from transport.broker.broker_connection import ReceivingPort
+from transport.broker.receiving_ports import ReceivingPort
 
 SEEDS = range(14)
 SEEDS_IN_MEMORY = range(6)

@@ -14,7 +14,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
-from transport.broker.administration_commands import resident_bytes
+from transport.broker.memory import resident_bytes
 from transport.shell.connection import LINGER
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES

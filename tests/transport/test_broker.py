@@ -11,8 +11,8 @@ import pytest
 from actors.batch import MessageBatch
 from streams.testkit import TestSink, TestSource, settle
 from transport import Broker, BrokerConfig, Delivery, LocalProtocolError, Receiver, Sender
-from transport.broker.administration_commands import resident_bytes
 from transport.broker.broker import epoch_at
+from transport.broker.memory import resident_bytes
 from transport.wire.messages import (
     VERSION,
     Ack,

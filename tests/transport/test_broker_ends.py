@@ -73,7 +73,7 @@ def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_clos
             # Its protocol is there, its transport is not.
             assert not broker.connections
         assert not broker.connections
-        assert not broker._accepted
+        assert not broker._connections._accepted
         received = await reading
         [raw] = FrameDecoder(MAX_FRAME_BYTES).receive_data(received)
         assert isinstance(error := decode(raw), Error)

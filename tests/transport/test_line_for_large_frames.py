@@ -41,7 +41,7 @@ def test_a_sender_of_large_messages_comes_through_those_who_hold_up_the_line_and
             await until(lambda: broker.partial.waiting == ATTACKERS - IN_TURN + 1)
             (mine,) = [each for each in broker.connections.values() if each.client_id == "honest"]
             wire: FrameConnection = mine.connection
-            ever = broker._next_number
+            ever = broker._connections.numbers
             wires: list[FrameConnection] = [each.connection for each in broker.connections.values() if each is not mine]
             while not task.done():
                 before, seen = wire.bytes_in, looks
@@ -63,7 +63,7 @@ def test_a_sender_of_large_messages_comes_through_those_who_hold_up_the_line_and
                 await until(lambda seen=seen: task.done() or looks > seen or not broker.partial.waiting)
                 assert looks <= 4 * ATTACKERS / IN_TURN, "three looks for each turn before it, and its own"
             assert (await task).messages == 2
-            assert broker._next_number == ever, "it did not connect again"
+            assert broker._connections.numbers == ever, "it did not connect again"
             assert looks > 6 * HEARTBEAT / LOOK_SECONDS / 2, "it stood in line for longer than three heartbeats"
 
     run(main)

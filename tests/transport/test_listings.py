@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from transport.broker.administration_commands import COMMANDS
+from transport.broker.commands import COMMANDS
 from transport.broker.listings import MOST_ROWS
 from transport.clients.administration import Administration
 from transport.errors import RemoteProtocolError
@@ -115,7 +115,7 @@ def test_queues_that_come_and_go_between_pages_leave_the_others_in_the_list_once
 def test_a_list_that_does_not_fit_a_frame_is_refused_and_pages_of_it_are_not(
     run: Any, serve: Any, peers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("listings", "administration_commands"):
+    for module in ("listings", "commands"):
         monkeypatch.setattr(f"transport.broker.{module}.MAX_BODY_BYTES", 20_000)
 
     async def main() -> None:

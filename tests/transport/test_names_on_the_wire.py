@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors import MAX_ENLISTED
-from transport.broker.administration_commands import COMMANDS
+from transport.broker.commands import COMMANDS
 from transport.broker.enlisted import (
     MAX_ENLISTED_BYTES,
     MAX_ENLISTED_BYTES_OF_ALL,

@@ -5,36 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
-from transport.broker.administration_commands import LONG_AT_ONCE, refusal, run_command
-from transport.broker.broker_connection import BrokerConnection, RefusalError
-from transport.broker.descriptors import POLITE_REFUSALS, connections_allowed
+from transport.broker.broker_connection import BrokerConnection
+from transport.broker.commands import AdministrationPort, Commands
+from transport.broker.connections import SHUTTING_DOWN, Connections
+from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.listener import Listen, Listening, listen
-from transport.broker.memory import memory_limit
+from transport.broker.listings import Listed
+from transport.broker.memory import memory_limit, resident_bytes
+from transport.broker.port import PortMaker
+from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
+from transport.broker.sending_ports import SendingPort, TransactionPort
+from transport.broker.tasks import Tasks
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
-from transport.errors import LimitExceededError
 from transport.shell.connection import FrameConnection
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal, unsent_bytes_limit
 from transport.wire.address import Address, parse_address
 from transport.wire.codec import encode
-from transport.wire.messages import Command, Error, Result
+from transport.wire.frames import MAX_FRAME_BYTES
+from transport.wire.messages import VERSION, Error, Options, Welcome
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 from transport.wire.version import installed_version
 
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
-SHUTTING_DOWN = ("shutting-down", "the broker is stopping; connect again later")
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
@@ -54,9 +59,6 @@ class Broker:
         config: its options.
         queues: its queues.
         watermarks: how it stands with memory and disk.
-        connections: every connection by number.
-        max_connections: how many there may be: as configured, or fewer where the limit of open files allows fewer.
-        long_commands: who may make a long answer now; the others wait.
         partial: frames of all connections that are not complete, or wait to be handled.
         unsent: what waits for the sockets of all connections.
         enlisted: what transactions have enlisted and not committed.
@@ -73,10 +75,9 @@ class Broker:
         self, config: BrokerConfig | None = None, *, storage: Storage | None = None, listen: Listen = listen
     ) -> None:
         self.config = config or BrokerConfig()
-        self.max_connections = self.config.max_connections
         self._storage = storage
         self._listen_on = listen
-        self.connections: dict[int, BrokerConnection] = {}
+        self._connections: Connections[BrokerConnection] = Connections(self.config.max_connections)
         self.epoch = epoch_at(time.time())
         self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
@@ -85,20 +86,15 @@ class Broker:
         self._turns: Turns
         self._servers: list[Listening] = []
         self._bound: list[str] = []
-        self._accepted: set[int] = set()
-        self._ending = False
         self._served = False
-        self._next_number = 0
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
         self._looking: asyncio.TimerHandle | None = None
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
-        self.long_commands = asyncio.Semaphore(LONG_AT_ONCE)
-        self._commands: set[asyncio.Task[None]] = set()
-        self._transactions: set[asyncio.Task[None]] = set()
+        self._ports: dict[str, PortMaker] = {}
+        self._tasks = Tasks()
         self._stopping: asyncio.Future[None]
-        self._drained: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
         """Recover what is stored and bind both addresses.
@@ -134,6 +130,7 @@ class Broker:
             undo.callback(self.watermarks.stop)
             self.watermarks.start(self._loop)
             self._limit_connections()
+            self._ports = self._make_ports()
             if len(self.queues) > self.config.max_queues:
                 self._warn_once_started(
                     f"there are {len(self.queues)} queues, more than the {self.config.max_queues} of max_queues: clients can make no more; "
@@ -157,15 +154,11 @@ class Broker:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
         self._close_servers()
-        self._ending = True
-        for task in self._commands | self._transactions:
-            task.cancel()
+        self._connections.ending = True
+        self._tasks.cancel()
         for connection in list(self.connections.values()):
             connection.refused(*SHUTTING_DOWN)
-        if self._accepted:
-            # Those too that are accepted and do not stand yet: they are told when they do.
-            self._drained = self._loop.create_future()
-            await asyncio.wait([self._drained], timeout=SHUTDOWN_TIMEOUT)
+        await self._connections.drain(SHUTDOWN_TIMEOUT)
         if self._looking is not None:
             self._looking.cancel()
         await self._stop_queues()
@@ -196,6 +189,16 @@ class Broker:
         return self._bound[1]
 
     @property
+    def connections(self) -> dict[int, BrokerConnection]:
+        """Every connection that stands, by number; to be looked at only."""
+        return self._connections.standing
+
+    @property
+    def max_connections(self) -> int:
+        """How many there may be: as configured, or fewer where the limit of open files allows fewer."""
+        return self._connections.most
+
+    @property
     def uptime(self) -> float:
         """Seconds since the start."""
         return self.now() - self._started_at
@@ -208,36 +211,6 @@ class Broker:
         """The first 8 bytes of the ids generated for ``queue``'s messages: the store's, which outlives the broker, and the queue's."""
         store = self.epoch if self._storage is None else self._storage.store_id
         return store.to_bytes(4, "big") + self.queues.number_of(queue).to_bytes(4, "big")
-
-    # For its connections
-
-    def add_connection(self, connection: BrokerConnection) -> None:
-        """Take it in; raises LimitExceededError where there is no room, and BrokerError where the broker stops."""
-        if self._ending:
-            raise RefusalError(*SHUTTING_DOWN)
-        if len(self.connections) >= self.max_connections:
-            raise LimitExceededError(self._too_many())
-        self.connections[connection.number] = connection
-
-    def remove_connection(self, connection: BrokerConnection) -> None:
-        """Forget it."""
-        self._accepted.discard(connection.number)
-        self.connections.pop(connection.number, None)
-        if not self._accepted and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-
-    def command(self, connection: BrokerConnection, frame: Command) -> asyncio.Task[None]:
-        """Run an administrative command and answer it; each connection has one under way at most."""
-        task = self._loop.create_task(self._run_command(connection, frame), name=f"command {frame.name:.40}")
-        self._commands.add(task)
-        task.add_done_callback(self._commands.discard)
-        return task
-
-    def end_transaction(self, work: Coroutine[None, None, None]) -> None:
-        """Commit or abort, whatever becomes of the connection that asked; each has one under way at most."""
-        task = self._loop.create_task(work, name="end a transaction")
-        self._transactions.add(task)
-        task.add_done_callback(self._transactions.discard)
 
     # Inside
 
@@ -252,20 +225,36 @@ class Broker:
         if not self._stopping.done():
             self._stopping.set_exception(error)
 
-    async def _run_command(self, connection: BrokerConnection, frame: Command) -> None:
-        try:
-            connection.send(Result(frame.request, await run_command(self, frame.name, frame.arguments)))
-        except Exception as error:
-            known = refusal(error)
-            if known is None:
-                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
-                known = ("internal-error", "the command failed; the broker's log has the reason")
-            connection.send(Error(*known, close=False))
-        finally:
-            connection.go_on()
+    def _make_ports(self) -> dict[str, PortMaker]:
+        """What each role's port is made by, with what it needs."""
+        queues, tasks = self.queues, self._tasks
+        commands = Commands(Listed(queues, self.connections, self.now), self._describe)
+        return {
+            "sender": partial(SendingPort, queues),
+            "transaction": partial(TransactionPort, queues.transactions, self.enlisted, tasks),
+            "receiver": partial(ReceivingPort, queues, self.id_prefix),
+            "subscription": partial(SubscribingPort, queues, self.id_prefix),
+            "admin": partial(AdministrationPort, commands, tasks),
+        }
+
+    def _describe(self) -> dict[str, Any]:
+        """What ``stats`` says of the broker itself."""
+        return {
+            "version": self.version,
+            "epoch": self.epoch,
+            "uptime_s": round(self.uptime, 3),
+            "rss_bytes": resident_bytes(),
+            "connections": len(self.connections),
+            **self.watermarks.statistics(),
+        }
+
+    def _greet(self, options: Options) -> Welcome:
+        """WELCOME, with what every role is told beside ``options``."""
+        options |= {"max_frame": MAX_FRAME_BYTES, "heartbeat_ms": max(1, round(self.config.heartbeat * 1000))}
+        return Welcome(VERSION, self.epoch, options)
 
     def _limit_connections(self) -> None:
-        self.max_connections = connections_allowed(self.config.max_connections)
+        self._connections.most = connections_allowed(self.config.max_connections)
         if self.max_connections < self.config.max_connections:
             self._warn_once_started(
                 f"the limit of open files (ulimit -n) allows {self.max_connections} connections, not the "
@@ -284,14 +273,10 @@ class Broker:
         """Say ``text`` behind whatever the program says first of a broker that stands."""
         self._loop.call_soon(logger.warning, "%s", text)
 
-    def _too_many(self) -> str:
-        more = "raise max_connections" if self.max_connections == self.config.max_connections else "raise ulimit -n"
-        return f"{self.max_connections} connections are open, which is the limit; close some, or {more}"
-
     async def _listen(self, address: Address, roles: frozenset[str]) -> Listening:
-        last_words = b"".join(encode(Error("limit-exceeded", self._too_many(), close=True)))
+        last_words = b"".join(encode(Error("limit-exceeded", self._connections.too_many(), close=True)))
         return await self._listen_on(
-            lambda: self._accept(roles), self._has_room, last_words, address.host, address.port
+            lambda: self._accept(roles), self._connections.has_room, last_words, address.host, address.port
         )
 
     def _look_later(self) -> None:
@@ -304,16 +289,9 @@ class Broker:
         if self.partial.look():
             self._look_later()
 
-    def _has_room(self) -> bool:
-        """Whether one more may be accepted; some above the limit are, to be refused in good order."""
-        return len(self._accepted) < self.max_connections + POLITE_REFUSALS
-
     def _accept(self, roles: frozenset[str]) -> FrameConnection:
         protocol = Protocol(Side.BROKER, roles)
-        number = self._next_number
-        self._next_number += 1
-        self._accepted.add(number)
-        handler = BrokerConnection(self, protocol, number, self._loop.time())
+        handler = BrokerConnection(self._connections, self._ports, self._greet, protocol, self._loop.time())
         heartbeat = self.config.heartbeat
         return FrameConnection(protocol, handler, self._loop, heartbeat, self._turns, self.partial, self.unsent)
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 from bisect import bisect_left
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pykka import ActorDeadError
 
-from actors import GetStatistics, InboxOverflowError, ask
+from actors import GetStatistics, InboxOverflowError, LoopActorRef, QueueDirectory, ask
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.statistics import QueueStatistics
-    from transport.broker.broker import Broker
+    from transport.shell.connection import FrameConnection
     from transport.wire.messages import Options
 
 ANSWER_TIMEOUT = 5.0
@@ -43,19 +43,39 @@ FAILED: dict[type[Exception], str] = {
 }
 """What is said of a queue that does not answer."""
 
+
+class Standing(Protocol):
+    """A connection as it is listed; docs/protocol.md, "Administration"."""
+
+    role: str | None
+    queue: str | None
+    client_id: str | None
+    opened_at: float
+    connection: FrameConnection | None
+    actor: LoopActorRef[Any] | None
+
+
+class Listed(NamedTuple):
+    """What a broker lists: its queues, its connections by number, and monotonic seconds to tell their ages by."""
+
+    queues: QueueDirectory
+    connections: Mapping[int, Standing]
+    now: Callable[[], float]
+
+
 Key = tuple[Any, ...]
 """What rows are ordered by; a page tells the last row's, as an opaque text."""
 Row = tuple[Key, dict[str, Any]]
 Rows = AsyncGenerator[Row, None]
-Listing = Callable[["Broker", Key | None], Rows]
+Listing = Callable[["Listed", Key | None], Rows]
 """The rows behind a key, or all of them."""
 
 
-async def answer_list(broker: Broker, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
+async def answer_list(of: Listed, listing: Listing, kinds: tuple[type, ...], arguments: Options) -> bytes:
     """The JSON of a list, or of the page that ``arguments`` ask for.
 
     Args:
-        broker: whose.
+        of: whose.
         listing: its rows.
         kinds: of the parts of their keys.
         arguments: ``limit``, for a page of so many rows at most, and ``after``, what the page before gave as ``next``.
@@ -68,17 +88,17 @@ async def answer_list(broker: Broker, listing: Listing, kinds: tuple[type, ...],
     if limit is None:
         if after is not None:
             raise RemoteProtocolError("the argument after belongs to pages: give the argument limit too")
-        return await whole_list(broker, listing)
+        return await whole_list(of, listing)
     if type(limit) is not int or limit < 1:
         raise RemoteProtocolError(f"the argument limit must be a whole number above zero, not {brief(limit)}")
-    rows, last = await _rows(listing(broker, _key(after, kinds)), min(limit, MOST_ROWS), PAGE_BYTES)
+    rows, last = await _rows(listing(of, _key(after, kinds)), min(limit, MOST_ROWS), PAGE_BYTES)
     following = None if last is None else json.dumps(last, ensure_ascii=False, separators=(",", ":"))
     return b'{"rows":' + rows + b',"next":' + json.dumps(following).encode() + b"}"
 
 
-async def whole_list(broker: Broker, listing: Listing) -> bytes:
+async def whole_list(of: Listed, listing: Listing) -> bytes:
     """The JSON of all rows; raises LimitExceededError where that does not fit a frame."""
-    rows, last = await _rows(listing(broker, None), None, MAX_BODY_BYTES)
+    rows, last = await _rows(listing(of, None), None, MAX_BODY_BYTES)
     if last is not None:
         raise too_long()
     return rows
@@ -91,15 +111,15 @@ def too_long() -> LimitExceededError:
     )
 
 
-async def queue_rows(broker: Broker, after: Key | None) -> Rows:
+async def queue_rows(of: Listed, after: Key | None) -> Rows:
     """Every queue, by name."""
     roles: dict[tuple[str | None, str | None], int] = {}
-    for connection in broker.connections.values():
+    for connection in of.connections.values():
         roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
     # Most queues have the broker's settings, and to take settings apart costs more than all else of a row.
-    last, settings = broker.queues.settings, asdict(broker.queues.settings)
-    async for name, statistics in _asked(broker, _names(broker, None if after is None else after[0])):
-        if (found := broker.queues.settings_of(name)) is not last:
+    last, settings = of.queues.settings, asdict(of.queues.settings)
+    async for name, statistics in _asked(of, _names(of, None if after is None else after[0])):
+        if (found := of.queues.settings_of(name)) is not last:
             last, settings = found, asdict(found)
         if isinstance(statistics, str):
             yield (name,), {"name": name, "failed": statistics} | settings
@@ -114,17 +134,17 @@ async def queue_rows(broker: Broker, after: Key | None) -> Rows:
         yield (name,), {"name": name, **row} | settings | counts
 
 
-async def connection_rows(broker: Broker, after: Key | None) -> Rows:
+async def connection_rows(of: Listed, after: Key | None) -> Rows:
     """Every connection, by number."""
     first = -1 if after is None else after[0]
     loads: dict[str, dict[Any, Any]] = {}
-    for number in sorted(number for number in broker.connections if number > first):
-        connection = broker.connections.get(number)
+    for number in sorted(number for number in of.connections if number > first):
+        connection = of.connections.get(number)
         if connection is None:
             continue  # gone meanwhile
         queue = connection.queue
         if queue is not None and queue not in loads:
-            statistics = await _statistics(broker, queue)
+            statistics = await _statistics(of, queue)
             known = () if statistics is None or isinstance(statistics, str) else statistics.connections
             loads[queue] = {facts.connection: facts for facts in known}
         facts = loads.get(queue or "", {}).get(connection.actor)
@@ -139,16 +159,16 @@ async def connection_rows(broker: Broker, after: Key | None) -> Rows:
                 "peer": wire.peer if wire is not None else None,
                 "demand": facts.demand if facts is not None else 0,
                 "in_flight": facts.in_flight if facts is not None else 0,
-                "connected_s": round(broker.now() - connection.opened_at, 3),
+                "connected_s": round(of.now() - connection.opened_at, 3),
                 "bytes_in": wire.bytes_in if wire is not None else 0,
                 "bytes_out": wire.bytes_out if wire is not None else 0,
             },
         )
 
 
-async def subscription_rows(broker: Broker, after: Key | None) -> Rows:
+async def subscription_rows(of: Listed, after: Key | None) -> Rows:
     """Every subscription, by queue and name."""
-    async for queue, statistics in _asked(broker, _names(broker, None if after is None else after[0], inclusive=True)):
+    async for queue, statistics in _asked(of, _names(of, None if after is None else after[0], inclusive=True)):
         if isinstance(statistics, str):
             continue
         for subscription in sorted(statistics.subscriptions, key=lambda each: each.name):
@@ -157,9 +177,9 @@ async def subscription_rows(broker: Broker, after: Key | None) -> Rows:
                 yield key, {"queue": queue, **asdict(subscription)}
 
 
-async def transaction_rows(broker: Broker, after: Key | None) -> Rows:
+async def transaction_rows(of: Listed, after: Key | None) -> Rows:
     """Every open transaction, by writer and version."""
-    for transaction in broker.queues.transactions.list():
+    for transaction in of.queues.transactions.list():
         key = (transaction.writer, transaction.version)
         if after is None or key > after:
             yield key, transaction._asdict()
@@ -195,8 +215,8 @@ def _key(after: object, kinds: tuple[type, ...]) -> Key | None:
     return key
 
 
-def _names(broker: Broker, after: str | None, inclusive: bool = False) -> list[str]:
-    names = list(broker.queues)
+def _names(of: Listed, after: str | None, inclusive: bool = False) -> list[str]:
+    names = list(of.queues)
     if after is None:
         return names
     start = bisect_left(names, after)
@@ -204,25 +224,23 @@ def _names(broker: Broker, after: str | None, inclusive: bool = False) -> list[s
     return names[start + skips :]
 
 
-async def _asked(broker: Broker, names: list[str]) -> AsyncGenerator[tuple[str, QueueStatistics | str], None]:
+async def _asked(of: Listed, names: list[str]) -> AsyncGenerator[tuple[str, QueueStatistics | str], None]:
     """The figures of these queues, a slice at a time; those that are gone are left out."""
     for start in range(0, len(names), SLICE):
         some = names[start : start + SLICE]
-        for name, statistics in zip(
-            some, await asyncio.gather(*(_statistics(broker, each) for each in some)), strict=True
-        ):
+        for name, statistics in zip(some, await asyncio.gather(*(_statistics(of, each) for each in some)), strict=True):
             if statistics is not None:
                 yield name, statistics
 
 
-async def _statistics(broker: Broker, name: str) -> QueueStatistics | str | None:
+async def _statistics(of: Listed, name: str) -> QueueStatistics | str | None:
     """A queue's figures, or why it has none to give: one that failed must not hide the others. None for one that is gone."""
-    queue = broker.queues.known(name)
+    queue = of.queues.known(name)
     if queue is None:
-        return FAILED[ActorDeadError] if name in broker.queues else None
+        return FAILED[ActorDeadError] if name in of.queues else None
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             statistics: QueueStatistics = await ask(queue, GetStatistics())
             return statistics
     except (ActorDeadError, InboxOverflowError, TimeoutError) as error:
-        return FAILED.get(type(error), str(error)) if name in broker.queues else None
+        return FAILED.get(type(error), str(error)) if name in of.queues else None

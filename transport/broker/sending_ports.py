@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
-from actors import OfferBatch, QueueError, SendToQueueSubscriber, StorageError
-from transport.broker.administration_commands import LONG_COMMANDS
-from transport.broker.enlisted import EnlistedStages
-from transport.broker.port import Port
+from actors import OfferBatch, QueueDirectory, QueueError, SendToQueueSubscriber, StorageError, TransactionDirectory
+from transport.broker.enlisted import EnlistedStages, EnlistedTotal
+from transport.broker.port import Client, Port
+from transport.broker.tasks import Tasks
 from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
@@ -18,20 +16,16 @@ from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
-if TYPE_CHECKING:
-    from transport.broker.broker import Broker
-    from transport.broker.broker_connection import BrokerConnection
-
 
 class SendingPort(Port):
     """Role ``sender``."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
-        self._connection = connection
+    def __init__(self, queues: QueueDirectory, client: Client, hello: wire.Hello) -> None:
+        super().__init__(client)
         self._demand = GrantedDemand()
-        connection.hold_to(self._demand)
+        client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
-        queue = broker.queues.get_or_create(hello.queue or "")
+        queue = queues.get_or_create(hello.queue or "")
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
@@ -52,35 +46,44 @@ class SendingPort(Port):
         options: wire.Options = {"last_sequence": last_sequence}
         if self._stage is not None:
             options["committed"] = committed
-        self._connection.welcome(options)
+        self._client.welcome(options)
 
     def demand(self, messages: int, size: int) -> None:
         """Cumulative on the wire."""
-        self._connection.send(wire.Demand(*self._demand.grow(messages, size)))
+        self._client.send(wire.Demand(*self._demand.grow(messages, size)))
 
     def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
         """A confirmation, or the rejection of the batch that ends at ``up_to``."""
         if rejected is not None:
             rejected = rejected[: wire.MAX_ERROR_TEXT]
-        self._connection.send(wire.Sent(up_to, first, rejected))
+        self._client.send(wire.Sent(up_to, first, rejected))
 
 
 class TransactionPort(Port):
     """Role ``transaction``: there is no actor, for a commit concerns all queues; the broker's directory of transactions does it."""
 
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:
-        self._connection = connection
-        self._broker = broker
+    def __init__(
+        self,
+        transactions: TransactionDirectory,
+        enlisted: EnlistedTotal,
+        tasks: Tasks,
+        client: Client,
+        hello: wire.Hello,
+    ) -> None:
+        super().__init__(client)
+        self._transactions = transactions
+        # What is begun goes on, whatever becomes of the connection that asked.
+        self._tasks = tasks
         self._writer, self._version = read_transaction(hello.options)
-        self._enlisted = EnlistedStages(broker.enlisted, connection.refused)
+        self._enlisted = EnlistedStages(enlisted, client.refused)
         self._ending = False
-        connection.welcome({"last_version": broker.queues.transactions.last_version(self._writer)})
+        client.welcome({"last_version": transactions.last_version(self._writer)})
 
     def received(self, frame: wire.Frame) -> None:
         """ENLIST, COMMIT_TRANSACTION, ABORT_TRANSACTION."""
         if self._ending:
             raise RemoteProtocolError("a transaction is being ended on this connection: wait for TRANSACTION_ENDED")
-        transactions = self._broker.queues.transactions
+        transactions = self._transactions
         match frame:
             case wire.Enlist():
                 self._enlisted.add(frame.queue, frame.stage, frame.messages)
@@ -98,42 +101,20 @@ class TransactionPort(Port):
 
     def _end(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
         self._ending = True
-        self._broker.end_transaction(self._answer(request, work))
+        self._tasks.start(self._answer(request, work), "end a transaction")
 
     async def _answer(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
         """Do it, and tell the client, if it is still there. What was begun is done whether it is or not."""
         try:
             messages = await work()
         except QueueError as error:
-            self._connection.send(wire.Error(error.code, str(error), close=False))
+            self._client.send(wire.Error(error.code, str(error), close=False))
         except StorageError as error:
-            self._connection.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+            self._client.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         except Exception as error:  # noqa: BLE001 - a defect of ours ends this connection only
-            self._connection.failed(error)
+            self._client.failed(error)
         else:
-            self._connection.send(wire.TransactionEnded(request, messages))
+            self._client.send(wire.TransactionEnded(request, messages))
         finally:
             self._enlisted.clear()
             self._ending = False
-
-
-class AdministrationPort(Port):
-    """Role ``admin``: commands are the broker's own business, there is no actor."""
-
-    def __init__(self, connection: BrokerConnection, broker: Broker, hello: wire.Hello) -> None:  # noqa: ARG002 - as its siblings
-        self._connection = connection
-        self._broker = broker
-        self._answering: asyncio.Task[None] | None = None
-        connection.welcome({})
-
-    def received(self, frame: wire.Frame) -> None:
-        """COMMAND: the next is not looked at before this one is answered."""
-        assert isinstance(frame, wire.Command), "the protocol allows no other"
-        self._connection.hold()
-        task = self._broker.command(self._connection, frame)
-        self._answering = task if frame.name in LONG_COMMANDS else None
-
-    def ended(self) -> None:
-        """Nobody waits for a long answer any more; whatever else was asked for is done."""
-        if self._answering is not None:
-            self._answering.cancel()

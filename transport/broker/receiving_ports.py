@@ -1,0 +1,188 @@
+"""The ports of the receiving address: role ``receiver``, and role ``subscription``, whose mode ``browse`` has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actors import (
+    Acknowledged,
+    CommitRequested,
+    DemandSignalled,
+    DemandWithdrawn,
+    Extended,
+    FetchedMessages,
+    FetchRequested,
+    Left,
+    MessagesReserved,
+    QueueDirectory,
+    ReceivedMessages,
+    ReceiveFromQueuePublisher,
+    Rejected,
+    ReservationCommitted,
+    ReserveRequested,
+    SubscriptionOpened,
+    SubscriptionOptions,
+    SubscriptionPublisher,
+)
+from transport.broker.port import Client, Port
+from transport.errors import RemoteProtocolError
+from transport.wire import messages as wire
+from transport.wire.cumulative import CumulativeDemand
+from transport.wire.field_checks import is_uint_or_nil
+from transport.wire.names import check_name
+
+MAX_WAIT_MS = 10_000
+
+IdPrefix = Callable[[str], bytes]
+"""The first bytes of the ids generated for the messages of the queue with a name."""
+
+
+class ReceivingPort(Port):
+    """Role ``receiver``."""
+
+    def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
+        super().__init__(client)
+        name = hello.queue or ""
+        self._demand = CumulativeDemand()
+        queue = queues.get_or_create(name)
+        # Of the queue that is there now: when it answers, another may have its name, or none.
+        self._visibility_timeout = queues.settings_of(name).visibility_timeout
+        self._id_prefix = id_prefix(name)
+        self.actor = ReceiveFromQueuePublisher.start(queue, self)
+
+    def received(self, frame: wire.Frame) -> None:
+        """REQUEST, ACK, NACK, EXTEND, CANCEL."""
+        assert self.actor is not None
+        match frame:
+            case wire.Ack():
+                self.actor.tell(Acknowledged(frame.ranges, self.actor))
+            case wire.Request(messages=0, bytes=0) if self._demand.messages:
+                self.actor.tell(DemandWithdrawn())
+            case wire.Request():
+                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+            case wire.Nack():
+                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor))
+            case wire.Extend():
+                self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
+            case wire.Cancel():
+                self.actor.tell(Left(frame.failed))
+                self._client.finished()
+
+    def attached(self, waiting: bool) -> None:
+        """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
+        visibility_ms = round(self._visibility_timeout * 1000)
+        self._client.welcome({"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": waiting})
+
+    def deliver(self, message: ReceivedMessages) -> None:
+        """Messages for the client."""
+        self._client.send(
+            wire.Deliver(
+                message.first, message.enqueued_us, message.delivery_count, message.possibly_replayed, message.batch
+            )
+        )
+
+
+class SubscribingPort(Port):
+    """Role ``subscription``, and its mode ``browse``, which has none."""
+
+    def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
+        super().__init__(client)
+        name = hello.queue or ""
+        self._demand = CumulativeDemand()
+        options = _subscription_options(hello)
+        self._created = name not in queues
+        if not options.may_make_queue:
+            queues.get(name)
+        queue = queues.get_or_create(name)
+        self._id_prefix = id_prefix(name)
+        self.actor = SubscriptionPublisher.start(queue, options, self)
+
+    def received(self, frame: wire.Frame) -> None:
+        """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""
+        assert self.actor is not None
+        match frame:
+            case wire.Reserve():
+                wait = _seconds(min(frame.wait_ms, MAX_WAIT_MS), "wait_ms")
+                self.actor.tell(
+                    ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
+                )
+            case wire.Commit():
+                self.actor.tell(CommitRequested(frame.request, frame.position))
+            case wire.Fetch():
+                self.actor.tell(FetchRequested(frame.request, frame.start, frame.stop))
+            case wire.Request():
+                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+            case wire.Cancel():
+                self._client.finished()
+
+    def opened(self, message: SubscriptionOpened) -> None:
+        """The subscription is open."""
+        facts = {
+            "epoch": message.epoch,
+            "base": message.base,
+            "high": message.high,
+            "high_water": message.high_water,
+            "id_prefix": self._id_prefix,
+            "created": self._created,
+        }
+        self._client.welcome(facts)
+
+    def reserved(self, message: MessagesReserved) -> None:
+        """The answer to RESERVE."""
+        self._client.send(wire.Reserved(message.request, message.end, dict(message.facts)))
+
+    def committed(self, message: ReservationCommitted) -> None:
+        """The answer to COMMIT."""
+        self._client.send(wire.Committed(message.request, message.base))
+
+    def fetched(self, request: int, message: FetchedMessages) -> None:
+        """Reserved messages."""
+        self._client.send(
+            wire.Fetched(
+                request,
+                message.position,
+                message.first,
+                message.enqueued_us,
+                message.delivery_count,
+                message.possibly_replayed,
+                message.batch,
+            )
+        )
+
+    def fetch_ended(self, request: int, messages: int) -> None:
+        """A fetch is complete."""
+        self._client.send(wire.FetchEnd(request, messages))
+
+
+def _seconds(ms: int, what: str) -> float:
+    if ms > wire.MAX_EXTENSION_MS:
+        raise RemoteProtocolError(f"{what} is {ms}; at most {wire.MAX_EXTENSION_MS} (12 hours) can be asked for")
+    return ms / 1000
+
+
+def _subscription_options(hello: wire.Hello) -> SubscriptionOptions:
+    options = hello.options
+    mode = options.get("mode", "own")
+    name = "" if mode == "browse" else options.get("subscription")
+    epoch = options.get("epoch")
+    starting = options.get("starting", "earliest")
+    timeout_ms = options.get("owner_timeout_ms")
+    take_over, must_exist = options.get("take_over", False), options.get("must_exist", False)
+    if not isinstance(name, str):
+        raise RemoteProtocolError("HELLO: a subscription needs the option subscription, its name")
+    if mode != "browse":
+        check_name(name, "subscription")
+    for value, allowed, what in (
+        (mode, ("own", "read", "browse"), "mode"),
+        (starting, ("earliest", "latest"), "starting"),
+    ):
+        if value not in allowed:
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(value)}, not one of {', '.join(allowed)}")
+    for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
+        if not is_uint_or_nil(number):
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(number)}, not a number of zero or more")
+    for flag, what in ((take_over, "take_over"), (must_exist, "must_exist")):
+        if not isinstance(flag, bool):
+            raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(flag)}, neither true nor false")
+    timeout = None if timeout_ms is None else timeout_ms / 1000
+    return SubscriptionOptions(name, mode, epoch, starting, timeout, take_over, hello.client_id or "", must_exist)
