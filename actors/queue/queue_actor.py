@@ -19,7 +19,7 @@ from actors.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.statistics import QueueStatistics
     from actors.runtime._loop_timer import TimerHandle
     from actors.runtime._loop_watch import Watch

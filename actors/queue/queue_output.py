@@ -12,16 +12,14 @@ import pykka
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.commit_gate import CommitGate
 from actors.queue.vocabulary.commands import DeadLettersMoved, StoreDeadLetters
-from actors.queue.vocabulary.dead_letter_names import dead_letter_name
-from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Origin
-from actors.queue.vocabulary.replies import Refused, Superseded
+from actors.queue.vocabulary.replies import DeadLetter, Refused, Superseded
+from actors.queue.vocabulary.settings import dead_letter_name
 from actors.runtime.later_reply import LaterReply
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import Ref
-    from actors.queue.vocabulary.effects import Connection, Effect, Tell
-    from actors.queue.vocabulary.replies import Reply
+    from actors.queue.vocabulary.replies import Connection, Effect, Reply, Tell
     from actors.storage import Storage
 
 logger = logging.getLogger("penstock.queue")

@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from actors.queue.operations import browsing, dead_letters, receiving, recovery, sending, staging, subscribing
 from actors.queue.operations.describing import describe
-from actors.queue.operations.dispatch import resume
-from actors.queue.operations.expiring import next_expiry
+from actors.queue.operations.dispatch import next_expiry, resume
 from actors.queue.state.core import QueueCore
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.effects import Tell
-from actors.queue.vocabulary.replies import MarkReached
+from actors.queue.vocabulary.replies import MarkReached, Tell
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 
 if TYPE_CHECKING:
     from actors.queue.state.committed_versions import CommittedVersions
     from actors.queue.state.core import Recorder
-    from actors.queue.vocabulary.effects import Connection, Effect
+    from actors.queue.vocabulary.replies import Connection, Effect
     from actors.queue.vocabulary.statistics import QueueStatistics
 
 

@@ -22,15 +22,14 @@ import msgpack
 from actors.errors import StorageError
 from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.ledger import Ledger
-from actors.queue.state.log import QueueLog
-from actors.queue.state.stage import Stage
+from actors.queue.state.log import QueueLog, Stage
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage.codec import settings_from
 
 if TYPE_CHECKING:
-    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import FrozenRanges
 
 VERSION = 2

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakValueDictionary
 
 from actors.errors import QueueGoneError, StorageError
-from actors.queue.state.entry import Entry
-from actors.queue.state.entry_table import Extent
+from actors.queue.state.entries import Entry, Extent
 from actors.storage.codec import decode_added
 from actors.storage.failures import storage_error
 from journal import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, ByteBoundedCache, JournalError

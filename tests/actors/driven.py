@@ -13,8 +13,8 @@ from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.state.ledger import LedgerReader
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.effects import Connection, DeadLetter, Tell
 from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
 from actors.queue.vocabulary.stages import StageKey
 from actors.queue.vocabulary.statistics import ReservationFacts
 

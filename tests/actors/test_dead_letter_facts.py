@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
-from actors.queue.operations.dead_letter_headers import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
+from actors.queue.operations.leaving import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.dead_letter_names import DEAD_LETTER_SUFFIX, MAX_NAME_BYTES, dead_letter_name
-from actors.queue.vocabulary.effects import DeadLetter
-from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT, QueueSettings
+from actors.queue.vocabulary.replies import DeadLetter
+from actors.queue.vocabulary.settings import (
+    DEAD_LETTER_PART_BYTES,
+    DEAD_LETTER_SUFFIX,
+    DEAD_LETTER_TIMEOUT,
+    MAX_NAME_BYTES,
+    QueueSettings,
+    dead_letter_name,
+)
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import ask
 from actors.runtime.loop_ref import LoopActorRef

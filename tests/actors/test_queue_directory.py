@@ -244,7 +244,6 @@ OF_QUEUES = (
     "actors.queue.queue_state",
     "actors.queue.state",
     "actors.queue.structures",
-    "actors.queue.vocabulary.effects",
     "actors.queue.vocabulary.events",
     "actors.queue.vocabulary.settings",
 )

@@ -7,8 +7,8 @@ import pytest
 from actors.batch import MessageBatch
 from actors.queue.state import outbox
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned, Origin
+from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
 from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState
 

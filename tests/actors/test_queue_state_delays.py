@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
-from actors.queue.operations import expiring, receiving, sending
+from actors.queue.operations import dispatch, receiving, sending
 from actors.queue.state import log as log_module
-from actors.queue.state.entry import Entry
-from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
-from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
+from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (
     ENTRY_OVERHEAD_BYTES,
     MAX_TTL_SECONDS,
@@ -457,7 +456,7 @@ def test_a_waiting_reservation_that_wants_only_newer_messages_does_not_keep_the_
 
 
 def test_a_large_expired_backlog_is_dropped_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiring, "EXPIRY_BUDGET", 3)
+    monkeypatch.setattr(dispatch, "EXPIRY_BUDGET", 3)
     q = Ticking()
     for _ in range(8):
         q.send(1, ttl=5.0)
@@ -472,7 +471,7 @@ def test_a_large_expired_backlog_is_dropped_in_portions(monkeypatch: pytest.Monk
 
 
 def test_a_portion_of_what_is_expired_is_no_larger_for_many_receivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiring, "EXPIRY_BUDGET", 3)
+    monkeypatch.setattr(dispatch, "EXPIRY_BUDGET", 3)
     q = Ticking()
     names = ("r", "two", "three", "four")
     for name in names[1:]:

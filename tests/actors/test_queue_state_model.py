@@ -20,8 +20,8 @@ from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
 from actors.queue.state.capacity import REOPEN_SHARE
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.effects import EXPIRED, DeadLetter
 from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved
 

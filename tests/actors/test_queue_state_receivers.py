@@ -13,7 +13,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
 from actors.queue.operations import receiving
-from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.vocabulary import settings as limits
 from actors.queue.vocabulary.settings import QueueSettings
 from tests.actors.driven import Deliver, QueueState, Refuse

@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError
-from actors.queue.state.entry import Entry, Span
-from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.entries import Entry, MemoryEntryTable, Span
 from actors.queue.structures import ranges as queue_ranges
-from actors.queue.structures import span_map
 from actors.queue.structures.deadlines import MIN_COMPACTED, DeadlineHeap
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
-from actors.queue.structures.span_map import SpanMap
+from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import MessagesAdded
 
 RANGES = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda pair: (pair[0], sum(pair)))
@@ -72,7 +70,7 @@ def test_a_span_map_cuts_and_joins_like_a_dictionary_of_messages(data: st.DataOb
     entry = entry_of(0, [b"x"] * 80)
     spans, model = SpanMap(), dict[int, int]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_map, "CHUNK_SPANS", chunk)
+        patch.setattr(queue_spans, "CHUNK_SPANS", chunk)
         for _ in range(data.draw(st.integers(1, 25))):
             start, stop = data.draw(NEAR_RANGES)
             deliveries = data.draw(st.integers(0, 1))

@@ -15,10 +15,10 @@ from actors.errors import (
     TransactionTooLargeError,
 )
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
-from actors.queue.state.entry_table import MemoryEntryTable
+from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import ReadyRanges
-from actors.queue.vocabulary.effects import DeadLetter
+from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede

@@ -15,8 +15,8 @@ from actors.errors import StorageError
 from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.vocabulary.effects import DeadLetter
 from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage import Storage, checkpoints

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from actors.batch import MessageBatch
 from actors.errors import UnknownAcknowledgementError
-from actors.queue.vocabulary.effects import DeadLetter
+from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from streams import MaxInFlightRequestStrategy
 from streams.testkit import TestSink

@@ -9,18 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
-from actors.queue.state.entry_table import stored_entry
+from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages
+from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.entry import Entry
+    from actors.queue.state.entries import Entry
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import BrowseRequested
 

@@ -8,8 +8,8 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import hand_over, hand_over_span
 from actors.queue.operations.sending import microseconds
 from actors.queue.vocabulary.commands import DeadLettersMoved
-from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
+from actors.queue.vocabulary.replies import Tell
 from actors.queue.vocabulary.settings import TIMER_BUDGET
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.exclusive import waits_in_line
+from actors.queue.operations.receiving import waits_in_line
 from actors.queue.vocabulary.statistics import ConnectionStatistics, QueueStatistics, SubscriptionStatistics
 
 if TYPE_CHECKING:

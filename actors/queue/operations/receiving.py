@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.operations.exclusive import join_ring, pass_on, waits_in_line
 from actors.queue.operations.leaving import give_back
 from actors.queue.state.leases import Receiver
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.entry import Span
+    from actors.queue.state.entries import Span
+    from actors.queue.state.leases import Receiver
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import (
         Acknowledged,
@@ -35,7 +35,29 @@ if TYPE_CHECKING:
         Extended,
         Rejected,
     )
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
+
+
+def waits_in_line(core: QueueCore, receiver: Receiver) -> bool:
+    """Whether another receiver holds the queue."""
+    # Receivers are in the order in which they came.
+    return core.settings.exclusive and next(iter(core.receivers.values())) is not receiver
+
+
+def join_ring(core: QueueCore, receiver: Receiver) -> bool:
+    """Have a receiver with demand wait for messages; False where it does already, has none, or stands in line."""
+    if receiver.demand <= 0 or receiver.byte_credit <= 0 or receiver in core.ring.waiting:
+        return False
+    if waits_in_line(core, receiver):
+        return False
+    core.ring.join(receiver)
+    return True
+
+
+def pass_on(core: QueueCore) -> None:
+    """After a receiver has left: whose turn it is now can have messages."""
+    if core.settings.exclusive and core.receivers:
+        join_ring(core, next(iter(core.receivers.values())))
 
 
 def attach_receiver(core: QueueCore, command: AttachReceiver, _now: float) -> None:

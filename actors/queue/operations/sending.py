@@ -15,15 +15,14 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.consumers import Sender
 from actors.queue.state.incoming import Incoming, groups, joined
 from actors.queue.structures.clocks import US_PER_SECOND
-from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import MessagesAdded
-from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded
+from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import StageKey
 

@@ -17,20 +17,19 @@ from actors.errors import (
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.consumers import Sender
-from actors.queue.state.entry_table import spans_of, stored_entry
+from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.structures.clocks import US_PER_SECOND
-from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import StagesDiscarded
-from actors.queue.vocabulary.replies import SenderAttached, Superseded
+from actors.queue.vocabulary.replies import SenderAttached, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.queue.state.core import QueueCore
-    from actors.queue.state.stage import Stage
+    from actors.queue.state.log import Stage
     from actors.queue.vocabulary.commands import AttachSender, DiscardTransaction, EndStages
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.stages import StageKey
 
 MAX_VERSION = 2**63 - 1

@@ -17,9 +17,8 @@ from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.consumers import Ownership, Reservation, Subscriber
-from actors.queue.state.entry_table import spans_of
+from actors.queue.state.entries import spans_of
 from actors.queue.state.ledger import Ledger, LedgerReader
-from actors.queue.vocabulary.effects import Tell
 from actors.queue.vocabulary.events import (
     LedgerAdvanced,
     SubscriptionDeleted,
@@ -32,6 +31,7 @@ from actors.queue.vocabulary.replies import (
     Refused,
     ReservationCommitted,
     SubscriptionOpened,
+    Tell,
 )
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         ReleaseSubscription,
         ReserveRequested,
     )
-    from actors.queue.vocabulary.effects import Connection
     from actors.queue.vocabulary.events import Event
+    from actors.queue.vocabulary.replies import Connection
 
 OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"

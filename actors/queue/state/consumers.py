@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import StaleEpochError
-from actors.queue.state.permits import Permits
+from actors.queue.state.capacity import Permits
 
 if TYPE_CHECKING:
     from actors.queue.state.capacity import Capacity
     from actors.queue.state.ledger import Ledger
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
     from actors.queue.vocabulary.stages import StageKey
 
 PRODUCER_BYTES = 16

@@ -14,10 +14,9 @@ from actors.queue.state.staged import Staged
 from actors.queue.structures.clocks import US_PER_SECOND, Clocks
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.demand_ring import DemandRing
-from actors.queue.structures.span_map import SpanMap
-from actors.queue.vocabulary.effects import Tell
+from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import LAZY, MessagesAdded
-from actors.queue.vocabulary.replies import Refused
+from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
 from actors.queue.vocabulary.statistics import ReservationFacts
 
@@ -29,9 +28,8 @@ if TYPE_CHECKING:
     from actors.queue.state.incoming import Incoming
     from actors.queue.state.log import QueueLog
     from actors.queue.state.ready import ReadyRanges
-    from actors.queue.vocabulary.effects import Connection, Effect
     from actors.queue.vocabulary.events import Event
-    from actors.queue.vocabulary.replies import Reply
+    from actors.queue.vocabulary.replies import Connection, Effect, Reply
     from actors.queue.vocabulary.settings import QueueSettings
 
 Recorder: TypeAlias = "Callable[[Event], int]"

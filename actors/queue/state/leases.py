@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from actors.errors import UnknownAcknowledgementError
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.structures.span_map import SpanMap
+from actors.queue.structures.spans import SpanMap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.queue.state.entry import Span
+    from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.effects import Connection
+    from actors.queue.vocabulary.replies import Connection
 
 
 class LostDeliveries:

@@ -10,7 +10,7 @@ from actors.errors import DataLossError
 from actors.queue.vocabulary.replies import FetchedMessages
 
 if TYPE_CHECKING:
-    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import Range
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.structures.span_map import SpanMap
-from actors.queue.structures.timed_spans import TimedSpans
+from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
-    from actors.queue.state.entry import Span
+    from actors.queue.state.entries import Span
 
 
 class Outbox:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from actors.queue.state.entry import Span
-from actors.queue.state.entry_table import spans_of, stored_entry
+from actors.queue.state.entries import Span, spans_of, stored_entry
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.structures.span_map import SpanMap
-from actors.queue.structures.timed_spans import TimedSpans
+from actors.queue.structures.spans import SpanMap, TimedSpans
 
 if TYPE_CHECKING:
-    from actors.queue.state.entry import Entry
-    from actors.queue.state.entry_table import EntryTable
+    from actors.queue.state.entries import Entry, EntryTable
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
 

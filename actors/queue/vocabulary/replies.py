@@ -1,15 +1,14 @@
-"""What a queue tells its connections.
-
-All are immutable; those that pass once for each batch are named tuples, which are made in a third of a frozen dataclass's time.
-"""
+"""What a queue tells its connections, and what it wants done after a command."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
+from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.commands import DeadLettersMoved
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +179,39 @@ Reply: TypeAlias = (
     | QueueDeleted
 )
 """The closed family of what a queue tells its connections."""
+
+
+Connection: TypeAlias = Hashable
+
+MAX_RECEIVES, EXPIRED = "max-receives", "expired"
+"""Why messages become dead letters: received so often without being acknowledged, or not received in their time."""
+
+
+class Tell(NamedTuple):
+    """Tell a connection a reply, or another queue that its dead letters are stored."""
+
+    connection: Connection
+    reply: Reply | DeadLettersMoved
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Messages for the dead-letter queue, which is to be told ``StoreDeadLetters``; asked again if nothing is heard of them.
+
+    Attributes:
+        queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
+        first: this queue's number of the first.
+        ranges: their numbers, which the answer names.
+        reason: ``max-receives`` or ``expired``.
+    """
+
+    queue: str | None
+    first: int
+    batch: MessageBatch
+    ranges: tuple[Range, ...]
+    reason: str
+    after: int = 0
+
+
+Effect: TypeAlias = Tell | DeadLetter
