@@ -10,6 +10,7 @@ from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError
 from actors.queue.state.entries import Entry, MemoryEntryTable, Span
 from actors.queue.structures import ranges as queue_ranges
+from actors.queue.structures import spans as queue_spans
 from actors.queue.structures.deadlines import MIN_COMPACTED, DeadlineHeap
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.structures.spans import SpanMap
