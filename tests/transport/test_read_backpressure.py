@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors import MessageBatch
+from actors.queue.connection_actor import ConnectionActor
 from actors.queue.queue_actor import QueueActor
 from actors.queue.vocabulary.commands import CaughtUp
 from transport.broker.broker_connection import BrokerConnection
@@ -37,9 +38,9 @@ class Watch:
 
         def frame(connection: BrokerConnection, frame: Any, work: int) -> None:
             frame_received(connection, frame, work)
-            if connection.actor is not None and connection.queue is not None:
-                queue = connection._broker.queues.get(connection.queue)
-                waiting = (*connection.actor.actor_inbox.queue, *queue.actor_inbox.queue)
+            actor = None if connection.actor is None else connection.actor._actor_weakref()
+            if isinstance(actor, ConnectionActor):
+                waiting = (*actor.actor_inbox.queue, *actor._queue.actor_inbox.queue)
                 self.most = max(self.most, len(waiting))
                 self.ranges = max(self.ranges, sum(len(getattr(item, "ranges", ())) for item in waiting))
 

@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams import (
     Materialization,
-    Publisher,
-    StreamClosedError,
-    Subscriber,
-    Subscription,
-    add_demand,
-    invalid_demand,
-    null_element,
-    reject,
 )
+from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.clients.link import BrokerLink
 from transport.clients.receiver_session import ReceiverSession
@@ -44,10 +37,13 @@ MAX_IDLE_EXTENSIONS = 18
 their chance at what waits here."""
 
 
-class ReceiverStage(Publisher[T], Subscription, Generic[T]):
+class ReceiverStage(OneSubscriber[T], Generic[T]):
     """One run of a `Receiver`; subclasses say what an element is."""
 
+    what = "a materialized receiver"
+
     def __init__(self, receiver: Receiver, materialization: Materialization) -> None:
+        super().__init__()
         self._m = materialization
         self._loop = materialization.loop
         self._receiver = receiver
@@ -60,10 +56,7 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
             self._note_late,
         )
         self.link = BrokerLink(receiver.addresses, self._hello, self, receiver.reconnect)
-        self._downstream: Subscriber[T] | None = None
-        self._subscribed = False
         self._started = False
-        self._wanted = 0
         self._waiting: deque[DeliveredBatch] = deque()
         self._batch: DeliveredBatch | None = None
         self._current: list[T] = []
@@ -86,37 +79,20 @@ class ReceiverStage(Publisher[T], Subscription, Generic[T]):
 
     # Publisher and Subscription
 
-    def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Serve the one subscriber of this run; another gets `StreamClosedError`."""
-        if subscriber is None:
-            raise null_element("subscribe")
-        if self._subscribed:
-            reject(subscriber, StreamClosedError("a materialized receiver has one subscriber"))
-            return
-        self._subscribed = True
-        self._downstream = subscriber
-        subscriber.on_subscribe(self)
-
-    def request(self, n: int) -> None:
-        """N more elements may come, and the first request connects; n < 1 fails the stream (3.9)."""
-        if self._downstream is None:
-            return
-        if n < 1:
-            self._fail(invalid_demand(n))
-            self._give_back()
-            self._schedule_turn()
-            return
-        self._wanted = add_demand(self._wanted, n)
+    def _go_on(self) -> None:
+        """The first request connects."""
         if not self._started:
             self._started = True
             self.link.start()
         self._schedule_turn()
 
-    def cancel(self) -> None:
-        """Downstream takes no more. What waits here goes back at once; what it has taken it may still acknowledge."""
-        if self._downstream is None:
-            return
-        self._downstream = None
+    def _misused(self, error: Exception) -> None:
+        self._fail(error)
+        self._give_back()
+        self._schedule_turn()
+
+    def _cancelled(self) -> None:
+        """What waits here goes back at once; what downstream has taken it may still acknowledge."""
         self._give_back()
         self._schedule_turn()
 

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING
 from streams import (
     Materialization,
     Publisher,
-    StreamClosedError,
     Subscriber,
     Subscription,
-    add_demand,
-    invalid_demand,
     null_element,
-    reject,
 )
+from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.link import BrokerLink
 from transport.clients.sender_batches import Sendable
 from transport.clients.sender_session import Confirmation, SenderSession
@@ -293,54 +290,41 @@ class SenderStage(Subscriber[Sendable]):
         self._on_done(error)
 
 
-class ConfirmationPublisher(Publisher[Confirmation], Subscription):
+class ConfirmationPublisher(OneSubscriber[Confirmation]):
     """The Flow side of a sender: its confirmations, under downstream's demand.
 
     Upstream is held back while a confirmation waits for demand, so what waits is bounded by what was in flight.
     """
 
+    what = "a materialized sender flow"
+
     def __init__(self, sender: Sender, upstream: Publisher[Sendable], materialization: Materialization) -> None:
+        super().__init__()
         self._m = materialization
         self._upstream = upstream
         self._stage = SenderStage(sender, self._confirmed, self._finished)
         materialization.on_end(self._stage.finish)
         self._waiting: deque[Confirmation] = deque()
-        self._wanted = 0
         self._ended = False
         self._error: Exception | None = None
-        self._downstream: Subscriber[Confirmation] | None = None
-        self._subscribed = False
         self._emitting = False
 
-    def subscribe(self, subscriber: Subscriber[Confirmation]) -> None:
-        """Start the sender for its one subscriber; another gets `StreamClosedError`."""
-        if subscriber is None:
-            raise null_element("subscribe")
-        if self._subscribed:
-            reject(subscriber, StreamClosedError("a materialized sender flow has one subscriber"))
-            return
-        self._subscribed = True
-        self._downstream = subscriber
-        subscriber.on_subscribe(self)
+    def _begin(self, subscriber: Subscriber[Confirmation]) -> None:
+        """Start the sender."""
+        super()._begin(subscriber)
         self._upstream.subscribe(self._stage)
         self._stage.start()
 
-    def request(self, n: int) -> None:
-        """N more confirmations may come; n < 1 fails the stream (3.9)."""
-        if self._downstream is None:
-            return
-        if n < 1:
-            self._stop()
-            self._end(invalid_demand(n))
-            return
-        self._wanted = add_demand(self._wanted, n)
+    def _go_on(self) -> None:
         self._emit()
 
-    def cancel(self) -> None:
+    def _cancelled(self) -> None:
         """Stop sending; what was sent stays sent."""
-        if self._downstream is not None:
-            self._downstream = None
-            self._stop()
+        self._stop()
+
+    def _misused(self, error: Exception) -> None:
+        self._stop()
+        self._end(error)
 
     def _stop(self) -> None:
         self._waiting.clear()

@@ -19,13 +19,9 @@ from streams import (
     Source,
     StreamClosedError,
     Subscriber,
-    Subscription,
-    add_demand,
-    invalid_demand,
-    null_element,
-    reject,
 )
 from streams.errors import storable
+from streams.stages.one_subscriber import OneSubscriber
 from transport.errors import ConnectionLostError
 from transport.shell.loop_transport import connect
 from transport.tcp.flow import TcpFlow
@@ -61,19 +57,19 @@ class IncomingConnection:
         self._tcp.close()
 
 
-class Binding(Publisher[IncomingConnection], Subscription):
+class Binding(OneSubscriber[IncomingConnection]):
     """A listening socket; the value that running `bind` materializes."""
 
+    what = "a binding"
+
     def __init__(self, address: Address, materialization: Materialization) -> None:
+        super().__init__()
         self._asked_for = address
         self._m = materialization
         self._server: asyncio.Server | None = None
         self._bound: asyncio.Future[Address] = materialization.loop.create_future()
-        self._downstream: Subscriber[IncomingConnection] | None = None
-        self._subscribed = False
         self._emitting = False
         self._waiting: deque[TcpFlow] = deque()
-        self._wanted = 0
 
     async def address(self) -> Address:
         """Where it listens, with the port that was really bound.
@@ -84,35 +80,22 @@ class Binding(Publisher[IncomingConnection], Subscription):
         """
         return await asyncio.shield(self._bound)
 
-    def subscribe(self, subscriber: Subscriber[IncomingConnection]) -> None:
-        """Listen, for the one subscriber of this run; another gets `StreamClosedError`."""
-        if subscriber is None:
-            raise null_element("subscribe")
-        if self._subscribed:
-            reject(subscriber, StreamClosedError("a binding has one subscriber"))
-            return
-        self._subscribed = True
-        self._downstream = subscriber
+    def _begin(self, subscriber: Subscriber[IncomingConnection]) -> None:
+        """Listen."""
         self._m.on_end(self._stop)
-        subscriber.on_subscribe(self)
+        super()._begin(subscriber)
         if self._downstream is not None:
             self._m.spawn(self._listen(), f"bind {self._asked_for}")
 
-    def request(self, n: int) -> None:
-        """N more connections may come; n < 1 fails the stream (3.9)."""
-        if self._downstream is None:
-            return
-        if n < 1:
-            self._fail(invalid_demand(n))
-            return
-        self._wanted = add_demand(self._wanted, n)
+    def _go_on(self) -> None:
         self._emit()
 
-    def cancel(self) -> None:
+    def _cancelled(self) -> None:
         """Accept no more; connections that were handed on live on."""
-        if self._downstream is not None:
-            self._downstream = None
-            self._close()
+        self._close()
+
+    def _misused(self, error: Exception) -> None:
+        self._fail(error)
 
     def accepted(self, tcp: TcpFlow) -> None:
         """A connection stands."""

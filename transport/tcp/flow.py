@@ -11,15 +11,12 @@ from typing import cast
 from streams import (
     UNBOUNDED,
     Materialization,
-    Publisher,
     StreamClosedError,
     Subscriber,
     Subscription,
-    add_demand,
-    invalid_demand,
     null_element,
-    reject,
 )
+from streams.stages.one_subscriber import OneSubscriber
 from transport.errors import ConnectionLostError
 from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading
 from transport.wire.address import Address
@@ -35,7 +32,7 @@ RESET = struct.pack("ii", 1, 0)
 """The socket option that has closing discard what has not left: to linger, for no time."""
 
 
-class TcpFlow(Connectable, Publisher[bytes], Subscription):
+class TcpFlow(Connectable, OneSubscriber[bytes]):
     """Both directions of one connection: the publisher of what arrives, and through `writer` the subscriber of what leaves.
 
     Attributes:
@@ -43,16 +40,16 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
         peer: the peer's address as text, once connected.
     """
 
+    what = "a connection"
+
     def __init__(self) -> None:
+        OneSubscriber.__init__(self)
         self.writer = TcpWriter(self)
         self.peer = "?"
         self._m: Materialization | None = None
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
         self._transport: asyncio.Transport | None = None
         self._closing = False
-        self._downstream: Subscriber[bytes] | None = None
-        self._subscribed = False
-        self._wanted = 0
         self._early: bytes | None = None
         self._ended = False
         self._error: BaseException | None = None
@@ -128,35 +125,24 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
 
     # The stream's side
 
-    def subscribe(self, subscriber: Subscriber[bytes]) -> None:
-        """Serve the one subscriber of this connection; another gets `StreamClosedError`."""
-        if subscriber is None:
-            raise null_element("subscribe")
-        if self._subscribed:
-            reject(subscriber, StreamClosedError("a connection has one subscriber"))
-            return
-        self._subscribed = True
-        self._downstream = subscriber
-        subscriber.on_subscribe(self)
+    def _begin(self, subscriber: Subscriber[bytes]) -> None:
+        super()._begin(subscriber)
         if self._ended:
             self._signal_end()
 
-    def request(self, n: int) -> None:
-        """N more chunks may come; n < 1 fails the stream (3.9) and closes the connection."""
-        if self._ended:
-            return
-        if n < 1:
-            self._end(invalid_demand(n))
-            self.close()
-            return
-        self._wanted = add_demand(self._wanted, n)
+    def _go_on(self) -> None:
         early, self._early = self._early, None
         if early is not None:
             self._emit(early)
         if self._wanted > 0 and self._transport is not None:
             self._transport.resume_reading()
 
-    def cancel(self) -> None:
+    def _misused(self, error: Exception) -> None:
+        """Fail the stream, and close the connection."""
+        self._end(error)
+        self.close()
+
+    def _cancelled(self) -> None:
         """Downstream takes no more; with nothing left to write either, the connection is closed.
 
         Else what still arrives is read and dropped: a peer that nobody reads from would stop reading as well, and whether it is still
@@ -165,7 +151,7 @@ class TcpFlow(Connectable, Publisher[bytes], Subscription):
         if self._ended:
             return
         self._ended = True
-        self._downstream = self._early = None
+        self._early = None
         if self.writer.ended:
             self.close()
             return
