@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, ClassVar
 from typing import Protocol as TypingProtocol
 
@@ -90,7 +91,7 @@ class ConnectionActor(LoopActor):
 
     def pass_on(self, command: Any) -> None:
         """Tell the queue what the client wants, in this connection's name."""
-        self._queue.tell(command if command.connection is not None else command._replace(connection=self.actor_ref))
+        self._queue.tell(command if command.connection is not None else _of(command, self.actor_ref))
 
     def _refused(self, message: Refused) -> None:
         self._end(message.code, message.text)
@@ -105,3 +106,10 @@ class ConnectionActor(LoopActor):
         if not self._ended:
             self._ended = True
             self._port.refused(code, text, close=True)
+
+
+def _of(command: Any, connection: LoopActorRef[Any]) -> Any:
+    """A command in the name of a connection; the frequent ones are named tuples, the others dataclasses."""
+    if isinstance(command, tuple):
+        return command._replace(connection=connection)  # type: ignore[attr-defined]  # a named one
+    return replace(command, connection=connection)

@@ -11,7 +11,7 @@ import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
 from actors.queue.queue_output import QueueOutput
-from actors.queue.queue_state import OPERATIONS
+from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.vocabulary import commands, replies
 from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
@@ -147,6 +147,9 @@ class QueueActor(LoopActor):
     def _execute(self, command: Any) -> Any:
         """Have the state carry out a command, or tell the connection why it does not."""
         kind, state = type(command), self._state
+        if state.storing and kind not in BESIDE_INCOMING:
+            # Before the command, so that what goes wrong here is nothing that the command has done.
+            state.store(self.loop.time(), self._wall_us())
         try:
             if kind is commands.Left:
                 self._unwatch(command.connection)
@@ -167,6 +170,9 @@ class QueueActor(LoopActor):
             self._carry_out()
             refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
             self._output.tell(connection, refused, state.last_event)
+            if self._output.ended:
+                # It takes nothing more: what it said behind this is no sender's.
+                self._carry_out()
             return None
         return answer
 
@@ -245,8 +251,9 @@ class QueueActor(LoopActor):
         self._carry_out()
 
     def _detach(self, connection: commands.Ref) -> None:
+        """Forget a connection that has gone without a word; nothing more is delivered to it, be it of what was just accepted."""
         self._unwatch(connection)
-        self._state.execute(commands.Left(connection=connection), self.loop.time(), self._wall_us())
+        self._state.forget(connection, self.loop.time())
 
     # --- handlers
 

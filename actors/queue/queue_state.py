@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from actors.queue.operations import browsing, dead_letters, receiving, recovery, sending, staging, subscribing
 from actors.queue.operations.describing import describe
@@ -88,10 +88,14 @@ class QueueState:
         core = self._core
         core.wall_us = wall_us
         kind = type(command)
-        if core.incoming and kind not in _BESIDE_INCOMING:
+        if core.incoming and kind not in BESIDE_INCOMING:
             # What was accepted comes first: no other command may see the queue without it.
             sending.store(core, now, wall_us)
         return _OPERATIONS[kind](core, command, now)
+
+    def forget(self, connection: Connection, now: float) -> None:
+        """``Left`` of a connection that is gone already: what was accepted is not stored before, for it cannot be delivered there."""
+        _leave(self._core, commands.Left(connection=cast("Any", connection)), now)
 
     @property
     def storing(self) -> bool:
@@ -181,7 +185,7 @@ def _pause(core: QueueCore, command: commands.PauseSenders, _now: float) -> None
     core.grant()
 
 
-_BESIDE_INCOMING = frozenset({commands.OfferBatch, commands.CaughtUp})
+BESIDE_INCOMING = frozenset({commands.OfferBatch, commands.CaughtUp})
 """What may come between a batch that is accepted and its being stored: others that are stored with it, and a mark."""
 
 _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {

@@ -113,7 +113,9 @@ def seen(effect: Tell | DeadLetter) -> Effect:
         case replies.Refused():
             return Refuse(to, reply.code, reply.text, reply.request, reply.close, after)
         case commands.DeadLettersMoved():
-            return DeadLettersStored(cast("Origin", to), after)
+            origin = cast("Origin", to)
+            assert reply.ranges == origin.ranges
+            return DeadLettersStored(origin, after)
     raise AssertionError(f"{reply} is the reply of a command: its method returns it")
 
 
@@ -252,11 +254,15 @@ class QueueState(queue_state.QueueState):
         return cast("int", self._told(commands.CommitRequested(0, position, cast("Any", connection))).base)
 
     def fetch(self, connection: Connection, start: int, stop: int) -> LedgerReader:
-        """All that is asked for: the queue tells the first step of it."""
-        self._told(commands.FetchRequested(0, start, stop, cast("Any", connection)))
+        """All that is asked for; what the queue tells is the first step of it."""
+        self.execute(commands.FetchRequested(7, start, stop, cast("Any", connection)), 0.0, 0)
+        told = self._core.effects.pop()
         core = self._core
         ledger = core.subscribers[connection].ledger
-        return LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
+        reader = LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
+        step = reader.step()
+        assert told == Tell(connection, replies.FetchedRanges(7, step.ranges, step.rest), step.after)
+        return reader
 
     def browse(self, start: int, stop: int) -> Browsed:
         self.execute(commands.BrowseRequested(0, start, stop), 0.0, 0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pykka
 import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError, SubscriptionNotFoundError
+from actors.queue.connection_actor import _of
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.commands import (
@@ -451,7 +452,7 @@ class Stepping(QueueState):
 
     def said(self, command: Any, by: str) -> None:
         """Carry out a command of a connection, and all that was accepted."""
-        self.execute(command._replace(connection=by), 0.0, 0)
+        self.execute(_of(command, cast("Any", by)), 0.0, 0)
         self.store(0.0, 0)
 
     def _note(self, event: object) -> int:

@@ -25,13 +25,13 @@ from typing import Any, NamedTuple
 from actors.batch import MessageBatch
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.commands import (
+    Acknowledged,
     AttachReceiver,
     AttachSender,
-    DeleteMessages,
+    DemandSignalled,
+    OfferBatch,
     PurgeQueue,
-    ReceiveMessages,
     RequestCapacity,
-    SendMessages,
 )
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
 from actors.queue.vocabulary.settings import QueueSettings
@@ -181,10 +181,10 @@ async def queues(selector: TimedSelector, directory: Path, count: int, seconds: 
     await storage.synced()
     client = Client.start()
     for ref in refs:
-        ref.tell(AttachSender(client, None))
+        ref.tell(AttachSender(connection=client))
         ref.tell(AttachReceiver(client))
-        ref.tell(RequestCapacity(client, 10**6, 10**9))
-        ref.tell(ReceiveMessages(client, 10**6, 10**9))
+        ref.tell(RequestCapacity(10**6, 10**9, client))
+        ref.tell(DemandSignalled(10**6, 10**9, client))
         await asyncio.sleep(0)
     body = MessageBatch.from_payloads([b"x" * 64] * 4)
     sent = [0] * count
@@ -195,10 +195,10 @@ async def queues(selector: TimedSelector, directory: Path, count: int, seconds: 
     while time.monotonic() < until:
         for _ in range(QUEUES_A_TURN):
             ref = refs[at]
-            ref.tell(SendMessages(client, sent[at], body))
+            ref.tell(OfferBatch(sent[at], body, connection=client))
             # What was delivered the last time round.
             if sent[at]:
-                ref.tell(DeleteMessages(client, ((sent[at] - len(body), len(body)),)))
+                ref.tell(Acknowledged(((sent[at] - len(body), len(body)),), client))
             sent[at] += len(body)
             at = (at + 1) % count
         await asyncio.sleep(0)

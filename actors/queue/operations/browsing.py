@@ -36,7 +36,7 @@ def lowest_stored(core: QueueCore) -> int:
 
 def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
     """Tell the first of the stored messages of a range, as many as one step has: every number below the answer's end is looked at."""
-    request, start, stop, connection = command
+    start, stop = command.start, command.stop
     if start > stop:
         raise InvalidRequestError(f"messages {start} to {stop} are asked for, which is backwards")
     log, hidden = core.log, _hidden(core)
@@ -62,7 +62,7 @@ def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
         for low, high, deliveries, replayed in _split(parts, history)
     )
     end = stop if position >= limit else position
-    core.effects.append(Tell(connection, BrowsedMessages(request, ranges, end), after))
+    core.effects.append(Tell(command.connection, BrowsedMessages(command.request, ranges, end), after))
 
 
 def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:

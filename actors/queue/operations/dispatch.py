@@ -1,4 +1,9 @@
-"""Messages that are ready meet consumers that wait: in turns, each in proportion to its demand."""
+"""Messages that are ready meet consumers that wait: in turns, each in proportion to its demand.
+
+A message whose time to live is over when it would be next is not delivered any more. It expires at the head of its queue, as in other
+brokers: what is behind a message that still has time waits its turn, past its own time, and counts as stored until then. What a
+receiver holds does not expire; if it comes back too late, it does then.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The way back of messages that were delivered and not acknowledged, ready again or worn out; and the way to the dead-letter queue."""
+"""The way back of messages that were delivered and not acknowledged, ready again or worn out; and the way to the dead-letter queue.
+
+A dead letter says of itself why it is one: headers that every receiver, and Spark, sees beside the sender's own. When it became one is
+when the dead-letter queue stored it, which every delivery says.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT
 
 if TYPE_CHECKING:
-    from actors.batch import HeaderValue, MessageBatch
+    from actors.batch import HeaderValue
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
 

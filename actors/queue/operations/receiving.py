@@ -1,4 +1,10 @@
-"""The operations of receivers: demand, acknowledgement, return, extension, departure."""
+"""The operations of receivers: demand, acknowledgement, return, extension, departure.
+
+An exclusive queue has one receiver at a time, in strict order, and the next ones wait in line. Who came first holds the queue until it
+leaves, whether it wants messages or not. The others may state their demand meanwhile; it is served when it is their turn. Nothing is
+passed over: while a message waits for a delay, its own or one that it was returned with, nothing after it is delivered. A subscription
+cannot be owned on such a queue: reserving is taking messages out of turn.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +31,6 @@ if TYPE_CHECKING:
 
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
-    from actors.queue.state.leases import Receiver
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import (
         Acknowledged,
@@ -71,7 +76,7 @@ def attach_receiver(core: QueueCore, command: AttachReceiver, _now: float) -> No
 
 def receive(core: QueueCore, command: DemandSignalled, now: float) -> None:
     """Add to a receiver's demand."""
-    messages, size, connection = command
+    messages, size, connection = command.messages, command.bytes, command.connection
     if messages < 0 or size < 0:
         raise InvalidRequestError(f"{messages} messages and {size} bytes are requested; neither may be negative")
     receiver = core.receiver(connection)

@@ -97,7 +97,7 @@ def end_stages(core: QueueCore, command: EndStages, now: float) -> None:
 
 def discard_transaction(core: QueueCore, command: DiscardTransaction, now: float) -> int:
     """Drop all that a transaction has staged; returns how many messages."""
-    writer, version = command
+    writer, version = command.writer, command.version
     discarded = discard(core, [key for key in core.log.stages if key[:2] == (writer, version)])
     for key, sender in list(core.staged.senders.items()):
         if key[:2] == (writer, version):

@@ -78,7 +78,8 @@ def open_subscription(core: QueueCore, command: OpenSubscription, now: float) ->
 
 def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
     """Put ready messages into a ledger."""
-    request, start, messages, size, wait, below, connection = command
+    request, start, connection = command.request, command.start, command.connection
+    messages, size, wait, below = command.messages, command.bytes, command.wait, command.below
     ledger = _owner(core, connection).ledger
     if messages < 1 or size < 1 or wait < 0:
         raise InvalidRequestError(

@@ -37,7 +37,7 @@ Recorder: TypeAlias = "Callable[[Event], int]"
 
 
 class QueueCore:
-    """One queue's state, for the operations in this package; everyone else uses ``QueueState``.
+    """One queue's state, for the operations on it; everyone else uses ``QueueState``.
 
     Attributes:
         log: the fold over events; changed by ``commit`` only.

@@ -4,13 +4,14 @@
 itself there where nobody has. A queue that refuses such a command tells ``Refused`` to the connection; where there is none, as with what
 the broker asks, the ask raises the ``QueueError``.
 
-Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds. All are named tuples: they are made in a third
-of a frozen dataclass's time.
+Ranges are pairs of first sequence number and count, as in the protocol. Times are seconds. All are immutable; those that pass once for
+each batch are named tuples, which are made in a third of a frozen dataclass's time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
@@ -26,7 +27,8 @@ Pairs: TypeAlias = Sequence[tuple[int, int]]
 # --- from senders
 
 
-class AttachSender(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AttachSender:
     """A sender begins. Reply: SenderAttached.
 
     An older one with the same producer or stage is superseded. A stage's messages are numbered from 0, and its sender goes on with as many
@@ -49,7 +51,8 @@ class AttachSender(NamedTuple):
     connection: Ref | None = None
 
 
-class RequestCapacity(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RequestCapacity:
     """A sender wants room for this many more messages and bytes. Reply: CapacityGranted, as often as room is found."""
 
     messages: int
@@ -90,13 +93,15 @@ class OfferBatch(NamedTuple):
 # --- from receivers
 
 
-class AttachReceiver(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class AttachReceiver:
     """A receiver begins. Reply: ReceiverAttached."""
 
     connection: Ref | None = None
 
 
-class DemandSignalled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DemandSignalled:
     """Demand for this many more messages and bytes. Reply: any number of ReceivedMessages, within all demand so far.
 
     Messages are delivered while any of both is left, the last beyond the bytes.
@@ -107,7 +112,8 @@ class DemandSignalled(NamedTuple):
     connection: Ref | None = None
 
 
-class DemandWithdrawn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DemandWithdrawn:
     """Deliver nothing more, whatever was demanded before; what is held stays held until the connection has left."""
 
     connection: Ref | None = None
@@ -126,7 +132,8 @@ class Acknowledged(NamedTuple):
     connection: Ref | None = None
 
 
-class Rejected(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
     Those that have failed ``max_receives`` times leave for the dead-letter queue instead.
@@ -142,7 +149,8 @@ class Rejected(NamedTuple):
     connection: Ref | None = None
 
 
-class Extended(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Extended:
     """The visibility deadline of messages is ``seconds`` from now; too late for what has expired. Errors as of ``Acknowledged``."""
 
     ranges: Pairs
@@ -150,7 +158,8 @@ class Extended(NamedTuple):
     connection: Ref | None = None
 
 
-class Left(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Left:
     """A connection ends, with its actor at the latest; known or not, it is forgotten.
 
     What it held is receivable again at once, and has ``failed`` unless it says otherwise; its permits return, its reservations stay.
@@ -160,14 +169,16 @@ class Left(NamedTuple):
     connection: Ref | None = None
 
 
-class CaughtUp(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
     """A mark: all that was told before is handled; if ``answered``, the answers to it have left too. Reply: MarkReached."""
 
     answered: bool = False
     connection: Ref | None = None
 
 
-class Writable(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Writable:
     """The client's socket takes more again, or not: for the connection's actor alone."""
 
     writable: bool
@@ -176,7 +187,8 @@ class Writable(NamedTuple):
 # --- from subscriptions
 
 
-class OpenSubscription(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OpenSubscription:
     """Own a subscription, created if need be, or read one for its owner. Reply: SubscriptionOpened.
 
     Attributes:
@@ -207,7 +219,8 @@ class OpenSubscription(NamedTuple):
     connection: Ref | None = None
 
 
-class ReserveRequested(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReserveRequested:
     """Put ready messages at the ledger's next positions. Reply: MessagesReserved, now or within ``wait``.
 
     If the ledger reaches beyond ``start`` already, that is the answer and nothing is taken. Else up to ``messages`` and ``bytes`` (but one
@@ -228,7 +241,8 @@ class ReserveRequested(NamedTuple):
     connection: Ref | None = None
 
 
-class CommitRequested(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommitRequested:
     """Acknowledge every position below ``position``; again, or for a lower one, it changes nothing. Reply: ReservationCommitted.
 
     Raises:
@@ -241,7 +255,8 @@ class CommitRequested(NamedTuple):
     connection: Ref | None = None
 
 
-class FetchRequested(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FetchRequested:
     """Read of the reserved positions ``start`` <= p < ``stop`` as many as one step has. Reply: FetchedRanges.
 
     Raises:
@@ -255,7 +270,8 @@ class FetchRequested(NamedTuple):
     connection: Ref | None = None
 
 
-class BrowseRequested(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BrowseRequested:
     """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: BrowsedMessages.
 
     Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
@@ -275,7 +291,8 @@ class BrowseRequested(NamedTuple):
 # --- between queues, and from transactions
 
 
-class StoreDeadLetters(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StoreDeadLetters:
     """Messages of the queue ``source`` that nobody could deal with. Reply, to ``source``: DeadLettersMoved, once they are durable here.
 
     They are stored whatever the limits: there is nowhere else for them. The queue's time to live holds for them; its delay, which is for
@@ -287,7 +304,8 @@ class StoreDeadLetters(NamedTuple):
     batch: MessageBatch
 
 
-class DeadLettersMoved(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DeadLettersMoved:
     """These messages, ``ranges`` of this queue, are stored in its dead-letter queue; again, it changes nothing.
 
     It is not recorded here: the other queue's record says it for both.
@@ -296,7 +314,8 @@ class DeadLettersMoved(NamedTuple):
     ranges: tuple[Range, ...]
 
 
-class EndStages(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EndStages:
     """A transaction was committed, in the queue's log already: deliver what it published, and let losing senders go.
 
     It costs the same however many messages there are; again, it changes nothing.
@@ -312,7 +331,8 @@ class EndStages(NamedTuple):
     after: int
 
 
-class DiscardTransaction(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DiscardTransaction:
     """Drop what a transaction has staged and let its senders go. Answer: how many messages, once that is durable."""
 
     writer: str
@@ -322,7 +342,8 @@ class DiscardTransaction(NamedTuple):
 # --- from the broker
 
 
-class PauseSenders(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PauseSenders:
     """Have senders wait for ``reason``, whatever room there is, or have what they send rejected where the queue rejects; None ends it.
 
     What they were granted before may still come. Receivers have nothing to do with it.
@@ -331,7 +352,8 @@ class PauseSenders(NamedTuple):
     reason: str | None
 
 
-class ReleaseSubscription(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReleaseSubscription:
     """Make what a subscription reserved receivable again, in its old place, and ``delete`` it or not. Answer: how many messages.
 
     Raises:
@@ -343,11 +365,13 @@ class ReleaseSubscription(NamedTuple):
     delete: bool = False
 
 
-class PurgeQueue(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PurgeQueue:
     """Drop what is ready or delayed, not what is held, reserved, staged or leaving. Answer: how many messages."""
 
 
-class GetStatistics(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GetStatistics:
     """Answer: QueueStatistics."""
 
 

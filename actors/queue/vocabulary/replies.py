@@ -32,7 +32,7 @@ class CapacityGranted(NamedTuple):
 
 
 class SentMessages(NamedTuple):
-    """Everything the sender numbered below ``up_to`` is dealt with; one for each SendMessages, in order.
+    """Everything the sender numbered below ``up_to`` is dealt with; one for each OfferBatch, in order.
 
     Attributes:
         first: the queue's number of the first message of that batch; None when that message was stored before.
