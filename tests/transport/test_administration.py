@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.transport.scripted_peers import unused_address
 from transport.clients import administration
 from transport.clients.administration import Administration
 from transport.errors import (
@@ -23,6 +24,7 @@ from transport.errors import (
     PeerTimeoutError,
     RemoteProtocolError,
 )
+from transport.wire.address import parse_address
 from transport.wire.codec import decode, encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome
@@ -42,9 +44,11 @@ class ScriptedBroker:
         self.pong = asyncio.Event()
         self.address = ""
         self.closed = asyncio.Event()
+        self.serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         decoder = FrameDecoder()
+        self.serving.add(asyncio.current_task())
         try:
             # A client that has unread answers resets the connection when it closes.
             with suppress(ConnectionResetError):
@@ -81,6 +85,8 @@ async def listening(broker: ScriptedBroker) -> AsyncIterator[ScriptedBroker]:
     broker.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield broker
+        # The clients have closed: the loop must not end before everybody has seen it.
+        await asyncio.gather(*filter(None, broker.serving))
 
 
 def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -487,6 +493,89 @@ def test_a_closed_client_refuses_and_cannot_be_entered_again() -> None:
             with pytest.raises(ConnectionLostError, match="connects once"):
                 async with administration:
                     pass
+
+    run(main)
+
+
+def test_why_a_connection_ends_is_told_at_once_by_a_broker_that_keeps_its_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # How long the shell waits for such a peer; the command is not to wait for it.
+    monkeypatch.setattr("transport.shell.connection.LINGER", 10 * DEADLINE)
+
+    async def main() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.writelines(encode(WELCOME))
+            with suppress(ConnectionResetError):
+                while b"queue.list" not in (heard := await reader.read(65536)):
+                    assert heard
+                writer.writelines(encode(Error("shutting-down", "bye", close=True)))
+                while await reader.read(65536):
+                    pass
+            writer.close()
+            over.set()
+
+        over = asyncio.Event()
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with Administration(address, timeout=10 * DEADLINE) as administration:
+                with pytest.raises(BrokerError, match="shutting-down"):
+                    await administration.queues()
+            await over.wait()
+
+    run(main)
+
+
+def test_closing_ends_the_attempts_to_connect_and_is_remembered() -> None:
+    async def main() -> None:
+        tried, over = asyncio.Event(), asyncio.Event()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read(65536)
+            tried.set()
+            with suppress(ConnectionResetError):
+                await reader.read()
+            writer.close()
+            over.set()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            administration = Administration(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", connect_timeout=DEADLINE)
+            connecting = asyncio.create_task(administration.__aenter__())
+            await tried.wait()
+            await administration.close()
+            with pytest.raises(ConnectionLostError, match="was closed"):
+                await connecting
+            with pytest.raises(ConnectionLostError, match="was closed"):
+                await administration.queues()
+            await over.wait()
+
+    run(main)
+
+
+def test_a_close_that_is_cancelled_does_not_cancel_another() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]))) as broker:
+            administration = Administration(broker.address)
+            await administration.__aenter__()
+            first, second = (asyncio.create_task(administration.close()) for _ in range(2))
+            await asyncio.sleep(0)
+            first.cancel()
+            await second
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    run(main)
+
+
+def test_a_client_that_found_no_broker_may_try_again() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]))) as broker:
+            administration = Administration(unused_address(), connect_timeout=0.01)
+            with pytest.raises(ConnectionLostError, match=r"no connection to the broker at .* within 0\.01 s"):
+                await administration.__aenter__()
+            administration.address = parse_address(broker.address)
+            async with administration:
+                assert await administration.queues() == []
 
     run(main)
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from transport.cli.app import app
-from transport.config.settings import OPTIONS, QUEUE_SETTINGS
+from transport.config.settings import OPTIONS, QUEUE_OPTIONS
 
 FILE = '[broker]\ndata = "data"\n\n[journal]\nsync = "interval"\n\n[queues."a.b"]\nttl = "1h"\n'
 
@@ -39,7 +39,7 @@ def test_each_setting_is_a_row_with_its_value_and_where_it_is_from(path: Path) -
     assert shown["journal.segment_bytes"] == ["1MiB", "--segment-bytes"]
     assert shown["journal.cache_bytes"] == ["64MiB", "default"]
     assert shown['queues."a.b".ttl'] == ["1h", f"{path}:8"]
-    assert len(shown) == len(OPTIONS) + len(QUEUE_SETTINGS)
+    assert len(shown) == len(OPTIONS) + len(QUEUE_OPTIONS)
 
 
 def test_as_json_it_is_one_object_with_numbers_in_bytes_and_seconds(path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from actors import QueueSettings
 from transport.config.config import DEFAULT_DIRECTORY, BrokerConfig
-from transport.config.settings import OPTIONS, QUEUE_SETTINGS, Option
+from transport.config.settings import OPTIONS, QUEUE_OPTIONS, Option
 from transport.config.settings_file import SettingsError, SettingsFile, parse_settings
 from transport.config.settings_sources import Resolved, resolve
 
@@ -101,7 +101,7 @@ def test_what_is_in_force_is_what_the_broker_gets(option: Option) -> None:
 def test_every_field_of_the_configuration_can_be_set_and_every_setting_of_a_queue() -> None:
     fields = {field.name for field in dataclasses.fields(BrokerConfig)}
     assert {option.field for option in OPTIONS} == fields - {"queues"}
-    assert list(QUEUE_SETTINGS) == [field.name for field in dataclasses.fields(QueueSettings)]
+    assert list(QUEUE_OPTIONS) == [field.name for field in dataclasses.fields(QueueSettings)]
     assert SAMPLES.keys() == {option.name for option in OPTIONS}
 
 

@@ -121,7 +121,7 @@ class RecordingHandler:
     def connection_failing(self) -> None:
         self.failing += 1
 
-    def connection_ending(self) -> None:
+    def connection_ending(self, error: Exception | None) -> None:
         pass
 
     def connection_closed(self, error: Exception | None) -> None:

@@ -85,7 +85,7 @@ class Handler:
         self.writable.append(writable)
         self.changed.set()
 
-    def connection_ending(self) -> None:
+    def connection_ending(self, error: Exception | None) -> None:
         pass
 
     def connection_closed(self, error: Exception | None) -> None:

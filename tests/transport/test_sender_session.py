@@ -286,6 +286,24 @@ def test_what_was_to_be_sent_again_and_was_not_keeps_its_number_over_the_next_re
     assert shape(session.sends()) == [(2, [b"c"]), (3, [b"d"]), (4, [b"e"])]
 
 
+@pytest.mark.parametrize("stored", [1, 3, 4, 5])
+def test_what_waits_to_be_sent_again_and_is_found_stored_after_all_is_confirmed_and_not_sent(stored: int) -> None:
+    session = sent_in_batches([b"a", b"b"], [b"c", b"d"], [b"e"])
+    assert session.connected(0) == []
+    assert sum(confirmation.count for confirmation in session.connected(stored)) == stored
+    session.granted(10, 1000)
+    assert [payload for _, payloads in shape(session.sends()) for payload in payloads] == [
+        b"a",
+        b"b",
+        b"c",
+        b"d",
+        b"e",
+    ][stored:]
+    assert (session.confirmed_messages, session.unconfirmed_messages, session.unsent_bytes) == (stored, 5 - stored, 0)
+    session.connected(5)
+    assert session.idle
+
+
 @pytest.mark.parametrize("last", [0, 1, 2])
 def test_a_broker_that_has_less_than_it_confirmed_is_an_error_that_says_what_is_lost(last: int) -> None:
     session = sent_in_batches([b"a", b"b", b"c"], [b"d"], client_id="till-7")

@@ -14,6 +14,7 @@ from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, Scri
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
 from transport.clients.backoff import Backoff
 from transport.clients.stage_client import StageClient
+from transport.clients.stage_connection import StageConnection
 from transport.errors import (
     DemandTimeoutError,
     InvalidNameError,
@@ -433,6 +434,65 @@ def test_a_queue_that_rejects_is_an_error_that_says_how_much(play: Play) -> None
     client = play(script, greeting())
     with pytest.raises(QueueFullError, match="rejected 4 messages from number 0 on: max_messages is 1"):
         stage(client, numbered(0, 4))
+
+
+def test_a_rejected_batch_is_kept_and_sent_again_by_whoever_tries_again(play: Play) -> None:
+    def reject(peer: Peer) -> None:
+        welcome(peer, AMPLE)
+        take(peer, 4)
+        peer.send(Sent(4, None, "max_messages is 1"))
+        peer.read_to_end()
+
+    def store(peer: Peer) -> None:
+        welcome(peer, AMPLE)
+        take(peer, 4)
+        peer.send(Sent(4, 0))
+        peer.read_to_end()
+
+    client = play(reject, store)
+    with pytest.raises(QueueFullError):
+        stage(client, numbered(0, 4))
+    assert client.finish() == EnlistedStage("orders", "0-1", 4)
+
+
+def test_a_connection_that_breaks_between_two_frames_of_a_batch_leaves_the_first_stored(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = threading.Event()
+    send = StageConnection.send
+    frames = 0
+
+    def break_off(connection: StageConnection, frame: Frame) -> None:
+        nonlocal frames
+        if isinstance(frame, Send):
+            frames += 1
+            if frames == 2:
+                assert stored.wait(DEADLINE)
+                raise ConnectionResetError("reset")
+        send(connection, frame)
+
+    def one(peer: Peer) -> None:
+        welcome(peer, AMPLE)
+        assert len(peer.read(Send).batch) == 1
+        stored.set()
+        peer.read_to_end()
+
+    def two(peer: Peer) -> None:
+        welcome(peer, AMPLE, stored=1)
+        rest = peer.read(Send)
+        assert (rest.sequence, len(rest.batch)) == (1, 1)
+        peer.send(Sent(2, 0))
+        peer.read_to_end()
+
+    monkeypatch.setattr(StageConnection, "send", break_off)
+    large = batch(*[bytes(MAX_BODY_BYTES * 2 // 3)] * 2)
+    assert stage(play(one, two), large) == EnlistedStage("orders", "0-1", 2)
+
+
+def test_what_is_no_batch_is_refused_before_anything_is_sent() -> None:
+    client = StageClient(unused_address(), queue="orders", writer="w", version=3, stage="0-1")
+    with pytest.raises(LocalProtocolError, match="takes a MessageBatch, not bytes"):
+        client.send(b"abcde")  # type: ignore[arg-type]
 
 
 def test_a_commit_that_came_between_makes_what_is_left_needless(play: Play) -> None:

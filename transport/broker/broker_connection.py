@@ -116,7 +116,7 @@ class BrokerConnection:
         if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
             self.actor.tell(Writable(writable))
 
-    def connection_ending(self) -> None:
+    def connection_ending(self, error: Exception | None) -> None:  # noqa: ARG002 - it comes once more
         """Stop the actor, which gives everything back to its queue, without waiting for the peer to take its leave."""
         if self.actor is not None:
             self.actor.stop_nowait()
@@ -130,7 +130,7 @@ class BrokerConnection:
             peer = self.connection.peer if self.connection is not None else "?"
             who = f"{self.role} {self.client_id!r} of queue {self.queue!r}" if self.queue else f"{self.role}"
             logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
-        self.connection_ending()
+        self.connection_ending(error)
         self._connections.remove(self)
         # Each of them knows this one; without a cycle all are free at once.
         self.connection = self._port = self.actor = None

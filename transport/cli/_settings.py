@@ -16,7 +16,7 @@ from transport.config.settings import (
     FLAG,
     MEMORY,
     OPTIONS,
-    QUEUE_SETTINGS,
+    QUEUE_OPTIONS,
     Option,
     check_queue_setting,
     default_text,
@@ -83,11 +83,11 @@ def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callab
         settings = {}
         for key, value in given.items():
             if value is not None:
-                settings[key] = _queue_setting(QUEUE_SETTINGS[key], key, value)
+                settings[key] = _queue_setting(QUEUE_OPTIONS[key], key, value)
         act(settings, **arguments)
 
     parameters: dict[str, Parameter] = {
-        key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_SETTINGS.items()
+        key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_OPTIONS.items()
     }
     return _with_parameters(command, act, parameters | own)
 

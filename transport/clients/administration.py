@@ -7,7 +7,7 @@ import contextlib
 import json
 import random
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, cast
 
 from transport.clients.administration_link import AdministrationLink
 from transport.clients.backoff import Backoff
@@ -31,6 +31,7 @@ LIST_TIMEOUTS = 6
 """All pages of a list have so many times what one command has, however many they are."""
 RETRY = Backoff(minimum=0.05, maximum=1.0)
 """A person waits for these commands, so the attempts come quicker than a stream's."""
+CLOSED = "this administration client was closed"
 
 Facts = dict[str, Any]
 """One JSON object of an answer."""
@@ -59,6 +60,7 @@ class Administration:
         self._connect_timeout = connect_timeout
         self._timeout = timeout
         self._link: AdministrationLink | None = None
+        self._closed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -76,9 +78,10 @@ class Administration:
         await self.close()
 
     async def close(self) -> None:
-        """End the connection; a command under way fails."""
+        """End the connection, or the attempts to make one; a command under way fails."""
+        self._closed.set()
         if self._link is not None:
-            await self._let_go(self._link)
+            await _let_go(self._link)
 
     async def queues(self) -> list[Facts]:
         """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
@@ -206,31 +209,32 @@ class Administration:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._connect_timeout
         attempt = 0
-        while True:
-            link = self._link = AdministrationLink(self.address)
-            try:
-                self.epoch = (await link.open(deadline)).epoch
-            except (OSError, TimeoutError, ConnectionLostError, BrokerError) as error:
-                await self._let_go(link)
-                if isinstance(error, BrokerError) and not error.transient:
-                    raise
-                delay = RETRY.delay(attempt, random.random())  # noqa: S311 - spreads clients out, guards nothing
-                if loop.time() + delay >= deadline:
-                    raise self._unreachable(error) from error
-                attempt += 1
-                # A wait between attempts, bounded by the deadline above.
-                await _pause(delay)
-            except BaseException:
-                await self._let_go(link)
-                raise
-            else:
+        while not self._closed.is_set():
+            error = await self._attempt(deadline)
+            if error is None:
                 return
+            delay = RETRY.delay(attempt, random.random())  # noqa: S311 - spreads clients out, guards nothing
+            if loop.time() + delay >= deadline and not self._closed.is_set():
+                raise self._unreachable(error) from error
+            attempt += 1
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._closed.wait()
+        raise ConnectionLostError(CLOSED)
 
-    async def _let_go(self, link: AdministrationLink) -> None:
-        link.end(ConnectionLostError("this administration client was closed"))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT):
-                await link.closed()
+    async def _attempt(self, deadline: float) -> Exception | None:
+        """Connect; returns the error after which another attempt may do better."""
+        link = self._link = AdministrationLink(self.address)
+        try:
+            self.epoch = (await link.open(deadline)).epoch
+        except BaseException as error:
+            self._link = None
+            link.end(ConnectionLostError(CLOSED))
+            lost = isinstance(error, OSError | ConnectionLostError | PeerTimeoutError)
+            if lost or (isinstance(error, BrokerError) and error.transient):
+                return cast("Exception", error)
+            raise
+        return None
 
     def _unreachable(self, error: Exception) -> TransportError:
         if isinstance(error, BrokerError):
@@ -244,6 +248,8 @@ class Administration:
 
     async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
         if self._link is None:
+            if self._closed.is_set():
+                raise ConnectionLostError(CLOSED)
             raise ConnectionLostError("connect first: async with Administration(...) as administration")
         return await self._link.ask(name, arguments, seconds)
 
@@ -306,7 +312,8 @@ def _count(answer: object, key: str) -> int | None:
     return value if type(value) is int else None
 
 
-async def _pause(seconds: float) -> None:
+async def _let_go(link: AdministrationLink) -> None:
+    link.end(ConnectionLostError(CLOSED))
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await asyncio.Event().wait()
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await link.closed()

@@ -35,7 +35,7 @@ class AdministrationLink:
         self._loop = asyncio.get_running_loop()
         self._connection: FrameConnection | None = None
         self._waiting: asyncio.Future[Frame] | None = None
-        self._closed = self._loop.create_future()
+        self._closed = asyncio.Event()
         self._turn = asyncio.Lock()
         self._request = 0
         self.over: Exception | None = None
@@ -57,6 +57,9 @@ class AdministrationLink:
                 return cast("Welcome", await welcome)
         finally:
             self._waiting = None
+            if welcome.done() and not welcome.cancelled():
+                # Whoever ends it while it connects is not waited for.
+                welcome.exception()
 
     async def ask(self, name: str, arguments: Options, seconds: float) -> Part:
         """Send one COMMAND and wait for its RESULT's body.
@@ -96,7 +99,7 @@ class AdministrationLink:
     async def closed(self) -> None:
         """Wait until the socket is closed."""
         if self._connection is not None:
-            await self._closed
+            await self._closed.wait()
 
     # ConnectionHandler
 
@@ -108,7 +111,8 @@ class AdministrationLink:
     def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - one command at a time bounds it
         """WELCOME, and the answer to the command that waits."""
         if isinstance(frame, Error):
-            self._answer(BrokerError(frame.code, frame.text))
+            if self._request:
+                self._answer(BrokerError(frame.code, frame.text))
             return
         if isinstance(frame, Result) and frame.request != self._request:
             raise RemoteProtocolError(f"a RESULT for request {frame.request}; {self._request} was asked")
@@ -117,17 +121,21 @@ class AdministrationLink:
     def writable_changed(self, writable: bool) -> None:
         """One command is under way at a time: there is nothing to hold back."""
 
-    def connection_ending(self) -> None:
-        """What counts is when it has closed."""
+    def connection_ending(self, error: Exception | None) -> None:
+        """Nothing more is answered: whoever waits is told why at once, however long the peer keeps its socket."""
+        self._is_over(error)
 
     def connection_closed(self, error: Exception | None) -> None:
         """It is over; whoever waits is told why."""
+        self._is_over(error)
+        self._connection = None
+        self._closed.set()
+
+    def _is_over(self, error: Exception | None) -> None:
         if isinstance(error, OSError):
             error = ConnectionLostError(f"the connection to the broker at {self._address} broke: {error}")
         self.over = self.over or error or ConnectionLostError("the broker closed the connection")
         self._answer(self.over)
-        if not self._closed.done():
-            self._closed.set_result(None)
 
     def _send(self, frame: Frame) -> None:
         assert self._connection is not None, "it is open"

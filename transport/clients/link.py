@@ -169,7 +169,7 @@ class BrokerLink:
         if writable and self._opened:
             self._user.link_writable()
 
-    def connection_ending(self) -> None:
+    def connection_ending(self, error: Exception | None) -> None:
         """What counts is when it has closed."""
 
     def connection_closed(self, error: Exception | None) -> None:

@@ -85,6 +85,7 @@ class SenderSession:
 
     __slots__ = (
         "_builder",
+        "_highest",
         "_measured_bytes",
         "_measured_messages",
         "_number",
@@ -121,6 +122,8 @@ class SenderSession:
         self._ready_messages = 0
         self._unconfirmed: deque[_UnderWay] = deque()
         self._number = 0
+        # The number after the last message's that was sent on any connection; None while nothing is known of any.
+        self._highest: int | None = None
         self._rejected_at: int | None = None
         self._taken_messages = 0
         self._taken_bytes = 0
@@ -151,6 +154,11 @@ class SenderSession:
         """The number that the next message to be sent gets."""
         return self._number
 
+    @property
+    def highest_sent(self) -> int:
+        """The number after the last message's that was sent on any connection, and may be stored."""
+        return self._highest or 0
+
     def sends(self, complete: bool = False, most_unconfirmed: float = math.inf) -> list[Send]:
         """The batches that may leave now, under the demand there is, and while less than so many bytes are unconfirmed.
 
@@ -178,6 +186,8 @@ class SenderSession:
             self._unconfirmed.append(_UnderWay(self._number, batch, timing, resent))
             frames.append(Send(self._number, timing.to_properties(), batch))
             self._number += count
+            # Before anything is written: who is interrupted between two frames may have sent the first.
+            self._highest = max(self._highest or 0, self._number)
         return frames
 
     def take_measure(self) -> tuple[int, int]:
@@ -232,14 +242,10 @@ class SenderSession:
             ConfirmedLostError: the broker has stored less than it had confirmed.
             RemoteProtocolError: it has stored more than was sent.
         """
-        self.credit_messages = self.credit_bytes = 0
         stored = self.confirmed_up_to
-        confirmations: list[Confirmation] = []
-        if last_sequence is not None:
-            # Where nothing was sent yet, an earlier sender of the same name did: number on from there.
-            if self._number > 0:
-                confirmations = self._stored_up_to(stored, last_sequence)
-            stored = last_sequence
+        if last_sequence is not None and self._highest is not None:
+            self._check_stored(stored, last_sequence, self._highest)
+        self.credit_messages = self.credit_bytes = 0
         self.resent += self.unconfirmed_messages
         self._ready_messages += self.unconfirmed_messages
         self.unconfirmed_messages = self.unconfirmed_bytes = 0
@@ -248,7 +254,12 @@ class SenderSession:
             self.unsent_bytes += batch.nbytes
             self._ready.appendleft(_Ready(batch, timing, resent=True))
         self._number, self._rejected_at = stored, None
-        return confirmations
+        if last_sequence is None:
+            return []
+        if self._highest is None:
+            # Nothing was sent yet, but by an earlier sender of the same name: number on from there.
+            self._number = self._highest = last_sequence
+        return self._stored_up_to(last_sequence)
 
     @property
     def confirmed_up_to(self) -> int:
@@ -257,24 +268,30 @@ class SenderSession:
             return self._rejected_at
         return self._unconfirmed[0].sequence if self._unconfirmed else self._number
 
-    def _stored_up_to(self, stored: int, last_sequence: int) -> list[Confirmation]:
-        """Confirm what a reconnect shows to be stored."""
+    def _check_stored(self, stored: int, last_sequence: int, highest: int) -> None:
         if last_sequence < stored:
             raise ConfirmedLostError(self.client_id, last_sequence, stored)
-        if last_sequence > (self._number if self._rejected_at is None else self._rejected_at):
+        if last_sequence > highest:
             raise RemoteProtocolError(
                 f"the broker has stored messages of {self.client_id!r} below {last_sequence}, of which this sender sent those "
-                f"below {self._number} at most; give each sender a client id of its own"
+                f"below {highest} at most; give each sender a client id of its own"
             )
+
+    def _stored_up_to(self, last_sequence: int) -> list[Confirmation]:
+        """Confirm what a reconnect shows to be stored, of what waits to be sent again."""
         confirmations: list[Confirmation] = []
-        while self._unconfirmed and self._unconfirmed[0].sequence < last_sequence:
-            under_way = self._unconfirmed.popleft()
-            sequence, batch, timing, resent = under_way
-            if under_way.end > last_sequence:
-                count = last_sequence - sequence
-                self._unconfirmed.appendleft(_UnderWay(last_sequence, batch.slice(count, len(batch)), timing, resent))
-                under_way = _UnderWay(sequence, batch.slice(0, count), timing, resent)
-            confirmations.append(self._confirm(under_way, None))
+        while self._number < last_sequence:
+            batch, timing, _ = self._ready.popleft()
+            count = min(len(batch), last_sequence - self._number)
+            if count < len(batch):
+                self._ready.appendleft(_Ready(batch.slice(count, len(batch)), timing, resent=True))
+                batch = batch.slice(0, count)
+            self._ready_messages -= count
+            self.resent -= count
+            self.unsent_bytes = max(0, self.unsent_bytes - batch.nbytes)
+            self.confirmed_messages += count
+            confirmations.append(Confirmation(self._number, count, None))
+            self._number += count
         return confirmations
 
     def _confirm(self, under_way: _UnderWay, first: int | None) -> Confirmation:
@@ -291,7 +308,8 @@ class SenderSession:
     def _reject(self, under_way: _UnderWay, reason: str) -> Confirmation:
         count = len(under_way.batch)
         if self._rejected_at is None:
-            self._rejected_at = under_way.sequence
+            # What follows is rejected as well, and numbered from here again.
+            self._rejected_at = self._highest = under_way.sequence
         self.unconfirmed_messages -= count
         self.unconfirmed_bytes -= under_way.batch.nbytes
         self.rejected_messages += count

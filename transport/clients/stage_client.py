@@ -92,8 +92,7 @@ class StageClient(ClosedOnExit):
         self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
         self._committed = False
         self._session = SenderSession(client_id=stage)
-        # Messages given, and the number after the last that was ever sent.
-        self._given = self._highest = 0
+        self._given = 0
         self._moved_at = 0.0
         self._patience = Patience(self._link)
 
@@ -108,7 +107,10 @@ class StageClient(ClosedOnExit):
 
         Raises:
             MessageTooLargeError: a message that fits no frame; nothing of the batch was staged.
+            LocalProtocolError: it is no MessageBatch.
         """
+        if not isinstance(batch, MessageBatch):
+            raise LocalProtocolError(f"a stage takes a MessageBatch, not {type(batch).__name__}")
         self._session.offer(batch)
         self._given += len(batch)
         self._work(lambda: not self._session.unsent_messages)
@@ -156,7 +158,6 @@ class StageClient(ClosedOnExit):
             pushed = connection.push(MAX_UNCONFIRMED_BYTES)
             if pushed:
                 self._moved_at = self._clock()
-                self._highest = max(self._highest, self._session.next_number)
             connection.catch_up()
             if not (pushed or done()):
                 self._wait(connection, heard)
@@ -206,9 +207,9 @@ class StageClient(ClosedOnExit):
         stored, confirmed = connection.stored, self._session.confirmed_up_to
         if stored < confirmed:
             raise StageLostError(self._queue, self._stage, stored, confirmed)
-        if stored > self._highest:
+        if stored > (sent := self._session.highest_sent):
             raise RemoteProtocolError(
-                f"stage {self._stage!r} holds {stored} messages, of which {self._highest} were sent here: another task uses its name"
+                f"stage {self._stage!r} holds {stored} messages, of which {sent} were sent here: another task uses its name"
             )
         self._session.connected(stored)
 

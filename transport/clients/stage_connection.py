@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
-from transport.clients.sender_session import Confirmation, SenderSession
+from transport.clients.sender_session import SenderSession
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
 from transport.wire.address import Address
 from transport.wire.cumulative import CumulativeDemand
@@ -89,17 +89,17 @@ class StageConnection(BlockingConnection):
         elif isinstance(frame, Error):
             raise BrokerError(frame.code, frame.text)
         elif isinstance(frame, Sent):
-            answers = self._session.sent(frame)
-            if not answers:
-                raise RemoteProtocolError("SENT answers nothing that was sent")
-            for answer in answers:
-                self._answered(answer)
+            self._answered(frame)
         else:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} answers nothing that was sent")
 
-    def _answered(self, answer: Confirmation) -> None:
-        if answer.rejected is not None:
-            raise QueueFullError(self._queue, answer.sequence, answer.count, answer.rejected)
+    def _answered(self, frame: Sent) -> None:
+        session, stored = self._session, self._session.confirmed_up_to
+        if frame.rejected is not None and stored < frame.up_to <= session.next_number:
+            # The session keeps the batch: it is sent again, on another connection.
+            raise QueueFullError(self._queue, stored, frame.up_to - stored, frame.rejected)
+        if not session.sent(frame):
+            raise RemoteProtocolError("SENT answers nothing that was sent")
         self._tell_confirmed()
 
     def _opened(self, options: Options) -> None:

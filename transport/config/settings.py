@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import QueueSettings
-from actors.queue.vocabulary.settings import QUEUE_SETTINGS as QUEUE_SETTINGS_TABLE
-from actors.queue.vocabulary.settings import Setting, Unit
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
 from transport.config.config import DEFAULT_DIRECTORY, OF_QUEUES, SYNC_POLICIES, BrokerConfig
 from transport.config.units import (
     parse_count,
@@ -178,18 +177,18 @@ OPTIONS: tuple[Option, ...] = (
     _option("journal", "sync_interval", DURATION, "Between syncs with --sync interval."),
     _option("journal", "segment_bytes", SIZE, "Size of one file of the journal."),
     _option("journal", "cache_bytes", SIZE, "Recent batches kept in memory; 0 keeps none."),
-    *(_of_queues(setting) for setting in QUEUE_SETTINGS_TABLE),
+    *(_of_queues(setting) for setting in QUEUE_SETTINGS),
 )
 """Every setting but the queues declared one by one."""
 
 SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
 QUEUES = "queues"
 """The section whose tables are queues: ``[queues.orders]``."""
-QUEUE_SETTINGS: dict[str, Option] = {option.key: option for option in OPTIONS if option.section == "queue_defaults"}
+QUEUE_OPTIONS: dict[str, Option] = {option.key: option for option in OPTIONS if option.section == "queue_defaults"}
 """What a queue can be declared with, by its name in `QueueSettings`."""
 
 _DEFAULT = BrokerConfig()
-_TIMES = {setting.name for setting in QUEUE_SETTINGS_TABLE if setting.unit is Unit.SECONDS}
+_TIMES = {setting.name for setting in QUEUE_SETTINGS if setting.unit is Unit.SECONDS}
 
 
 def default_text(option: Option) -> str:

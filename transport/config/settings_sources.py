@@ -20,7 +20,7 @@ from transport.config.settings import (
     ENVIRONMENT_PREFIX,
     MEMORY,
     OPTIONS,
-    QUEUE_SETTINGS,
+    QUEUE_OPTIONS,
     QUEUES,
     QUEUES_VARIABLE,
     SECTIONS,
@@ -302,10 +302,10 @@ class _Declared:
         self.origins[name] = origin
 
     def _set(self, name: str, key: str, raw: Any, origin: Origin, *, from_file: bool) -> None:
-        option = QUEUE_SETTINGS.get(key)
+        option = QUEUE_OPTIONS.get(key)
         path = quoted((QUEUES, name, key))
         if option is None:
-            hint = closest(key, QUEUE_SETTINGS) or f"; there are {', '.join(QUEUE_SETTINGS)}"
+            hint = closest(key, QUEUE_OPTIONS) or f"; there are {', '.join(QUEUE_OPTIONS)}"
             self._problems.append(f"{origin}: unknown key {path}{hint}")
             return
         try:
@@ -337,7 +337,7 @@ def _build(given: Mapping[str, Given], declared: _Declared, problems: list[str])
     for name, settings in declared.queues.items():
         # The queue for everybody's dead letters has none of its own by default.
         plain = dead_letter_settings(defaults) if name == defaults.dead_letter_queue else defaults
-        values = {key: getattr(plain, key) for key in QUEUE_SETTINGS}
+        values = {key: getattr(plain, key) for key in QUEUE_OPTIONS}
         try:
             queues[name] = QueueSettings(**(values | {key: one.value for key, one in settings.items()}))
             if queues[name].dead_letter_queue == name:
@@ -365,7 +365,7 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
         text = "" if value is None and option is DATA else option.kind.show(value)
         yield InForce(option.path, value, text, said.origin if said else DEFAULT)
     for name, settings in config.queues.items():
-        for key, option in QUEUE_SETTINGS.items():
+        for key, option in QUEUE_OPTIONS.items():
             value = getattr(settings, key)
             said = declared.queues[name].get(key) or given.get(option.name)
             origin = said.origin if said and said.value == value else DEFAULT

@@ -242,7 +242,7 @@ class FrameConnection(Connectable):
         self._flush()
         self._discard()
         self._arm(self._loop.time() + CLOSE_TIMEOUT, self._abort)
-        self._handler.connection_ending()
+        self._handler.connection_ending(None)
         if self._transport is not None:
             self._transport.close()
 
@@ -270,7 +270,7 @@ class FrameConnection(Connectable):
         self._discard()
         self._protocol.state = State.CLOSED
         self._arm(self._loop.time() + LINGER, self._abort)
-        self._handler.connection_ending()
+        self._handler.connection_ending(error)
         if self._transport is not None and not self._transport.is_closing():
             if not self._place.in_line:
                 self._transport.resume_reading()

@@ -21,8 +21,8 @@ class ConnectionHandler(Protocol):
     def writable_changed(self, writable: bool) -> None:
         """The socket takes less, or again more, than is written to it."""
 
-    def connection_ending(self) -> None:
-        """Nothing more is taken or given, though the last frames may still be on their way to the peer."""
+    def connection_ending(self, error: Exception | None) -> None:
+        """Nothing more is taken or given, because of ``error`` if of any; the last frames may still be on their way to the peer."""
 
     def connection_closed(self, error: Exception | None) -> None:
         """It is over; ``error`` is None when this side or the peer closed it in good order. Comes once."""

@@ -139,8 +139,9 @@ class TcpFlow(Connectable, OneSubscriber[bytes]):
 
     def _misused(self, error: Exception) -> None:
         """Fail the stream, and close the connection."""
-        self._end(error)
-        self.close()
+        if not self._ended:
+            self._end(error)
+            self.close()
 
     def _cancelled(self) -> None:
         """Downstream takes no more; with nothing left to write either, the connection is closed.
