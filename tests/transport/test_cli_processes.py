@@ -462,6 +462,8 @@ def test_a_setting_that_cannot_be_beside_the_brokers_is_wrong_usage(broker: Brok
     assert told == (2, b"", f"penstock queue create: {text}\n")
     code, _, err = broker.run("queue create", queue, "--dead-letter-queue", queue, "--max-receives", "3")
     assert (code, "its own dead-letter queue" in err) == (2, True)
+    code, _, err = broker.run("queue create", queue, "--max-staged-bytes", f"{10**20}GiB")
+    assert (code, "more than 64 bits" in err, err.count("\n")) == (1, True, 1)
     assert broker.run("queue create", queue, "--max-messages", "7")[0] == 0
     assert broker.run("queue create", queue, "--max-messages", "8")[0] == 1, "a refusal, and no wrong usage"
 

@@ -401,6 +401,8 @@ def test_what_we_send_is_within_the_limits_that_we_judge_by() -> None:
         encode_frame(["x" * MAX_HEADER_BYTES])
     with pytest.raises(LocalProtocolError, match="a frame of"):
         encode_frame([65, 1], [b"\x00" * MAX_FRAME_BYTES])
+    with pytest.raises(LocalProtocolError, match="a number of more than 64 bits fits no frame"):
+        encode_frame([65, 2**64])
 
 
 def test_encoding_passes_the_body_on_uncopied() -> None:

@@ -87,8 +87,8 @@ class Commands:
         return answer if isinstance(answer, bytes) else _json(answer)
 
     async def _queue_create(self, arguments: Options) -> Any:
-        given = read_settings(arguments)
         name = check_name(string_of(arguments, "name"))
+        given = read_settings(arguments)
         try:
             settings = replace(self._of.queues.settings, **given)
         except ValueError as error:

@@ -394,9 +394,12 @@ def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
     None is empty: there are event loops that never finish writing an empty one.
 
     Raises:
-        LocalProtocolError: a header over ``MAX_HEADER_BYTES``, or a frame over ``MAX_FRAME_BYTES``.
+        LocalProtocolError: a header over ``MAX_HEADER_BYTES``, a frame over ``MAX_FRAME_BYTES``, or a number over 64 bits.
     """
-    packed = msgpack.packb(header)
+    try:
+        packed = msgpack.packb(header)
+    except OverflowError as error:
+        raise LocalProtocolError("a number of more than 64 bits fits no frame; give a smaller one") from error
     if len(packed) > MAX_HEADER_BYTES:
         raise LocalProtocolError(f"a header of {len(packed)} bytes exceeds {MAX_HEADER_BYTES}")
     parts: list[Part] = [b""]
