@@ -147,6 +147,9 @@ class QueueActor(LoopActor):
     def _execute(self, command: Any) -> Any:
         """Have the state carry out a command, or tell the connection why it does not."""
         kind, state = type(command), self._state
+        attaches = kind in _ATTACHES
+        if attaches and command.connection is None:
+            raise TypeError(f"{kind.__name__} without a connection: there is nobody to tell what comes of it")
         if state.storing and kind not in BESIDE_INCOMING:
             # Before the command, so that what goes wrong here is nothing that the command has done.
             state.store(self.loop.time(), self._wall_us())
@@ -154,7 +157,7 @@ class QueueActor(LoopActor):
             if kind is commands.Left:
                 self._unwatch(command.connection)
             answer = state.execute(command, self.loop.time(), self._wall_us())
-            if kind in _ATTACHES:
+            if attaches:
                 self._watch(command.connection)
         except QueueError as error:
             if kind is commands.StoreDeadLetters and isinstance(error, DiskBehindError):

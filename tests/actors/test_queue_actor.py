@@ -435,6 +435,8 @@ async def test_what_the_broker_asks_is_answered_or_raised() -> None:
         await queue.ask(ReleaseSubscription("none"), block=False)
     with pytest.raises(TypeError, match="does not handle str"):
         await queue.ask("hello", block=False)
+    with pytest.raises(TypeError, match="AttachReceiver without a connection"):
+        await queue.ask(AttachReceiver(), block=False)
     facts = await statistics(queue)
     assert (facts.name, facts.total_purged) == ("q", 2)
     assert [(c.connection, c.role, c.demand) for c in facts.connections] == [(sender.ref, "sender", 998)]

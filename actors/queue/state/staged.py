@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import QueueLimitError, TransactionTooLargeError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.log import Stage
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import DEFAULT_MAX_STAGED_BYTES, MAX_DELAYED, MEMORY_MAX_STAGED_BYTES
 
 if TYPE_CHECKING:
     from actors.queue.state.consumers import Sender
-    from actors.queue.state.log import QueueLog
+    from actors.queue.state.log import QueueLog, Stage
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import StageKey

@@ -188,7 +188,13 @@ MAX_RECEIVES, EXPIRED = "max-receives", "expired"
 
 
 class Tell(NamedTuple):
-    """Tell a connection a reply, or another queue that its dead letters are stored."""
+    """Tell a connection a reply, or another queue that its dead letters are stored.
+
+    Attributes:
+        connection: whom to tell; an origin, where it is another queue.
+        reply: what.
+        after: the number of the event that must be durable before it is told; 0 depends on nothing.
+    """
 
     connection: Connection
     reply: Reply | DeadLettersMoved
