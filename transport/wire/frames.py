@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
+from transport.wire.strangers import stranger
 
 HANDSHAKE_FRAME_BYTES = 4 * 1024
 """Largest frame before HELLO is answered: a stranger gets no more of our memory than this."""
@@ -364,24 +365,11 @@ def _mapping(size: int) -> mmap.mmap | bytearray:
 
 def _too_large(prefix: bytes, length: int, limit: int) -> RemoteProtocolError:
     """The error for a length over the limit, which is often the beginning of another protocol."""
-    for beginnings, what in _STRANGERS.items():
-        if prefix.startswith(beginnings):
-            return RemoteProtocolError(f"this is no frame but {what}")
+    if what := stranger(prefix):
+        return RemoteProtocolError(f"this is no frame but {what}")
     return FrameTooLargeError(length, limit, _SMALLER.get(limit, "send smaller batches"))
 
 
-_STRANGERS: dict[tuple[bytes, ...], str] = {
-    (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "): (
-        "an HTTP request: this address speaks the Penstock protocol, so use one of its clients (docs/protocol.md)"
-    ),
-    (b"HTTP",): "an HTTP server's answer: the address is not a broker's",
-    (
-        b"\x16\x03",
-    ): "the hello of TLS: brokers do not speak TLS, so connect without it, or put a proxy between that does",
-    (b"\x15\x03",): "an alert of TLS: the address is not a broker's, or a proxy that wants TLS stands before it",
-    (b"SSH-",): "the hello of SSH: the address and the program do not belong together",
-}
-"""How other protocols begin, and what to do. As a length each is far over any limit."""
 _SMALLER = {
     HANDSHAKE_FRAME_BYTES: "the first frame is HELLO, and it is small",
     CONTROL_FRAME_BYTES: "in this role frames have a header only",
