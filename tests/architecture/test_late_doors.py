@@ -72,7 +72,7 @@ BROKERS = (
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 140),
+        ("from transport import Sender, MessageBatch", 141),
         ("from transport import Receiver", 140),
         ("from transport import StageClient, TransactionClient, Administration", 50),
         ("import spark_bridge.reader, spark_bridge.writer", 60),
