@@ -87,13 +87,13 @@ class Silence:
 
     def __init__(self, broker: Any) -> None:
         self.came = threading.Event()
-        self._broker = broker.broker
-        self._remove = self._broker.remove_connection
-        self._broker.remove_connection = self._removed
+        self._connections = broker.broker._connections
+        self._remove = self._connections.remove
+        self._connections.remove = self._removed
 
     def _removed(self, connection: Any) -> None:
         self._remove(connection)
-        left = [other for other in self._broker.connections.values() if other.role == "subscription"]
+        left = [other for other in self._connections.standing.values() if other.role == "subscription"]
         if connection.role == "subscription" and not left:
             self.came.set()
 
