@@ -43,6 +43,10 @@ def _not_closed() -> bool:
     return False
 
 
+def _not_open(*_unused: object) -> None:
+    """Runs nothing: one that is not open has nobody who handles."""
+
+
 class LoopInbox:
     """A bounded, ordered inbox with pykka's ``put``, ``get`` and ``empty``.
 
@@ -50,7 +54,9 @@ class LoopInbox:
     """
 
     __slots__ = (
+        "_run",
         "_stopped_event",
+        "_take",
         "_termination",
         "_token",
         "_watches",
@@ -60,6 +66,7 @@ class LoopInbox:
         "drain",
         "ended",
         "failure",
+        "handle",
         "idle",
         "is_loop_closed",
         "loop",
@@ -79,10 +86,13 @@ class LoopInbox:
         # Held from the beginning: what is told before the start waits for the first drain, which the start schedules.
         self._token = threading.Lock()
         self._token.acquire()
+        self._take = self._token.acquire
         self.loop: asyncio.AbstractEventLoop | None = None
         self.is_loop_closed: Callable[[], bool] = _not_closed
         self.context: contextvars.Context | None = None
+        self._run: Callable[..., Any] = _not_open
         self.drain: Callable[[], None] | None = None
+        self.handle: Callable[[Any], None] | None = None
         self.on_abandoned: Callable[[], None] | None = None
         self.closed = False
         self.ended = False
@@ -100,6 +110,7 @@ class LoopInbox:
         self.is_loop_closed = loop.is_closed
         # One context for the actor's whole life; else each drain would run in that of whichever sender woke it.
         self.context = contextvars.copy_context()
+        self._run = self.context.run
         self.drain = drain
         self._schedule()
 
@@ -163,6 +174,26 @@ class LoopInbox:
             self.idle = False
             self._schedule()
 
+    def handled(self, item: Any) -> bool:
+        """Have ``item`` handled at once; False where a drain is to come first, or on another thread than the loop's.
+
+        It is a drain of one item: whoever holds the token drains.
+        """
+        if not self.idle or self.queue or _get_running_loop() is not self.loop or not self._take(False):
+            return False
+        self.idle = False
+        self._run(self.handle, item)
+        # The usual end of `reschedule`: nothing came meanwhile.
+        if self.queue or self.closed:
+            self.reschedule()
+            return True
+        self.idle = True
+        self._token.release()
+        if self.queue and self._take(False):
+            self.idle = False
+            self.reschedule()
+        return True
+
     def _schedule(self) -> None:
         loop, drain = self.loop, self.drain
         assert loop is not None
@@ -204,6 +235,7 @@ class LoopInbox:
         self.bound = _REFUSE_ALL
         self.idle = False
         self.drain = None
+        self.handle = None
         self.on_abandoned = None
         with WATCH_LOCK:
             if self._stopped_event is not None:

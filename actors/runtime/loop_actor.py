@@ -208,6 +208,7 @@ class LoopActor(pykka.Actor):
     def _first_drain(self) -> None:
         inbox = self.actor_inbox
         inbox.drain = self._drain
+        inbox.handle = self._handle_now
         try:
             self.on_start()
         except BaseException as error:  # an actor must end in good order whatever ended it
@@ -242,6 +243,18 @@ class LoopActor(pykka.Actor):
                 if inbox.closed:
                     return
         inbox.reschedule()
+
+    def _handle_now(self, message: Any) -> None:
+        """Handle one message for ``LoopInbox.handled``, which holds the token."""
+        if type(message) in _SPECIAL:
+            self._handle_special(message)
+            return
+        try:
+            result = self.on_receive(message)
+            if result is not None:
+                _refuse_coroutine(self, result)
+        except BaseException as error:  # noqa: BLE001  # as in _drain
+            self._supervise(error)
 
     def _handle_special(self, message: Any) -> None:
         """Handle what is not a plain tell: an ask, a stop, a proxy's call, the end of a watched actor."""

@@ -84,6 +84,15 @@ class LoopActorRef(pykka.ActorRef[A], Generic[A]):
             inbox.abandon()
             raise inbox.dead_error()
 
+    def deliver(self, message: Any) -> None:
+        """As ``tell``, but a plain message is handled before this returns where the actor has nothing else to do, on its loop's thread.
+
+        The rules of actors hold: messages are handled one at a time and in order, and what is told to an actor at work waits until it is
+        done. What the handler raises is the actor's own. For chains that are short by nature: each link is a call.
+        """
+        if not self.actor_inbox.handled(message):
+            self.tell(message)
+
     @overload
     def ask(self, message: Any, *, block: Literal[False], timeout: float | None = None) -> LoopFuture[Any]: ...
 
