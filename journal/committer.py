@@ -9,6 +9,7 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from journal.errors import JournalError
@@ -20,6 +21,10 @@ RESTS_SHORTLY: Final = 1
 RESTS: Final = 2
 """Until it is woken."""
 
+ALONE_IN_A_ROW = 8
+"""Records that have come alone, one after another, before the next is committed where it is appended."""
+QUICK_SYNC = 0.002
+"""Seconds that the last sync took at most where the next is made by who appends: its event loop stands still meanwhile."""
 BACKGROUND_TASKS = 64
 """Tasks that wait for the worker at most: one for each segment that is filled, so the disk is gigabytes behind at this."""
 BACKGROUND_TIMEOUT = 60.0
@@ -31,15 +36,23 @@ class Committer(Protocol):
 
     Attributes:
         resting: ``AWAKE``, ``RESTS_SHORTLY`` or ``RESTS``; who appends rings where it is not awake.
+        alone_in_a_row: records that have come alone before the next is committed where it is appended.
     """
 
     resting: int
+    alone_in_a_row: int
 
     def start(self, writer: Writer) -> None:
         """Take charge of a writer; called once."""
 
     def ring(self) -> None:
         """There is something new; only the appending thread calls it."""
+
+    def hold(self, writer: Writer) -> bool:
+        """Whether what is appended from now on is held for `commit_held`, which must follow at once; called when nothing is urgent."""
+
+    def commit_held(self, writer: Writer) -> None:
+        """Commit what was held on the calling thread, or have the writer's do it where that is at work."""
 
     def finish(self, timeout: float) -> bool:
         """Wait until the writer has stopped or failed and no task is left; False if that took more than ``timeout`` seconds."""
@@ -48,10 +61,15 @@ class Committer(Protocol):
 class ThreadCommitter:
     """One thread writes, another does what takes long (indexes, checkpoints, combining segments)."""
 
+    alone_in_a_row = ALONE_IN_A_ROW
+
     def __init__(self) -> None:
         self.resting = AWAKE
         self._bell = threading.Lock()
         self._bell.acquire()  # rung by releasing it
+        # Had by whoever commits: the writer's thread, or the appending one for a record that is alone.
+        self._committing = threading.Lock()
+        self._holds = False
         self._tasks: queue.Queue[Task | None] = queue.Queue(BACKGROUND_TASKS)
 
     def start(self, writer: Writer) -> None:
@@ -65,9 +83,32 @@ class ThreadCommitter:
 
     def ring(self) -> None:
         """See `Committer`."""
+        if self._holds:
+            return
         self.resting = AWAKE
         if self._bell.locked():  # only this thread releases it, so it cannot be released twice
             self._bell.release()
+
+    def hold(self, writer: Writer) -> bool:
+        """See `Committer`. For a record that is alone: to hand it over, and to hear of it, takes longer than to write it.
+
+        Not where the last sync was slow: who appends stands still for the next.
+        """
+        self._holds = writer.syncs_always and writer.last_sync_seconds < QUICK_SYNC
+        return self._holds
+
+    def commit_held(self, writer: Writer) -> None:
+        """See `Committer`."""
+        self._holds = False
+        waiting = writer.queue
+        # A task, such as a new segment, takes long; what is lazy goes along.
+        if all(type(each) is tuple for each in waiting) and self._committing.acquire(blocking=False):
+            try:
+                writer.commit()
+            finally:
+                self._committing.release()
+        if waiting and self.resting:
+            self.ring()
 
     def finish(self, timeout: float) -> bool:
         """See `Committer`."""
@@ -87,7 +128,8 @@ class ThreadCommitter:
         try:
             while writer.failure is None and not writer.stopped:
                 if writer.ready():
-                    writer.commit()
+                    with self._committing:
+                        writer.commit()
                 else:
                     self._rest(writer)
         except BaseException as error:  # noqa: BLE001 - the thread ends, and the journal must not outlive it in silence
@@ -122,10 +164,17 @@ class ThreadCommitter:
 
 
 class ManualCommitter:
-    """Nothing happens until `run`: for tests, and for simulations that decide when a sync returns and when the power fails."""
+    """Nothing happens until `run`: for tests, and for simulations that decide when a sync returns and when the power fails.
 
-    def __init__(self) -> None:
+    Args:
+        holds: whether the next record that comes alone is committed where it is appended; never by default.
+    """
+
+    alone_in_a_row = 0
+
+    def __init__(self, holds: Callable[[], bool] = lambda: False) -> None:
         self.resting = AWAKE
+        self._may_hold = holds
         self._writer: Writer | None = None
         self._tasks: deque[Task] = deque()
 
@@ -136,6 +185,15 @@ class ManualCommitter:
 
     def ring(self) -> None:
         """See `Committer`."""
+
+    def hold(self, writer: Writer) -> bool:  # noqa: ARG002 - the protocol's
+        """See `Committer`."""
+        return self._may_hold()
+
+    def commit_held(self, writer: Writer) -> None:
+        """See `Committer`."""
+        if all(type(each) is tuple for each in writer.queue):
+            writer.commit()
 
     @property
     def pending(self) -> bool:

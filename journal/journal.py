@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.alone import AloneCommits
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
 from journal.directory import claim
 from journal.errors import (
@@ -68,7 +69,10 @@ class Journal:
         epoch: how many times the directory was opened, this time included; durable.
         next_lsn: the lsn that the next record gets.
         checkpoint_payload: the caller's, of the newest checkpoint at `open`; None where there was none.
+        alone: commits of records that come alone; once it is started.
     """
+
+    alone: AloneCommits
 
     def __init__(
         self, directory: Path, options: JournalOptions, files: Files, lock: int, report: Report, recovered: Recovered
@@ -174,6 +178,7 @@ class Journal:
         self._writer = Writer(
             self._files, self._options, self._active, self.epoch, self._spares, on_durable, on_failure, clock
         )
+        self.alone = AloneCommits(self._writer, self._committer)
         self._queue = self._writer.queue  # type: ignore[assignment]  # a plain alias, which saves a lookup a record
         self._committer.start(self._writer)
 

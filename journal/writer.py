@@ -85,6 +85,16 @@ class Writer:
         self._unsynced_since: float | None = None
         self.background: Callable[[Task], None] = lambda task: task()
 
+    @property
+    def syncs_always(self) -> bool:
+        """Whether each group is synced before it is reported durable."""
+        return self._options.sync == ALWAYS
+
+    @property
+    def busy(self) -> bool:
+        """Whether something that is not lazy waits, or is being written."""
+        return self.urgent_lsn > self.durable_lsn or self.urgent_tasks > self._tasks_done
+
     def ready(self) -> bool:
         """Whether `commit` has something to do now."""
         if not self.queue:

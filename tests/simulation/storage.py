@@ -52,7 +52,7 @@ class MortalFiles:
 
 
 class SimulatedCommitter(ManualCommitter):
-    """Commits a while after it was rung: what comes until then is in the same group. What takes long happens later still.
+    """Commits a while after it was rung, or at once: what comes until then is in the same group. What takes long happens later still.
 
     Args:
         loop: whose clock counts.
@@ -61,7 +61,8 @@ class SimulatedCommitter(ManualCommitter):
     """
 
     def __init__(self, loop: SimulatedLoop, random: Random, longest: float) -> None:
-        super().__init__()
+        # Half of what comes alone is committed at once.
+        super().__init__(holds=lambda: random.random() < 0.5)
         self.resting = RESTS
         self._loop = loop
         self._random = random
