@@ -108,6 +108,19 @@ class BinaryColumn:
             raise BatchError(f"a column's offsets span {values[-1] - values[0]} bytes, its data has {len(column.data)}")
         return column
 
+    @classmethod
+    def of_payloads(cls, body: memoryview, offsets_bytes: int, data_bytes: int, checked: bool) -> BinaryColumn:
+        """The column of a body that has payloads only, as most have; errors as of `from_buffers`."""
+        if offsets_bytes + data_bytes != len(body):
+            raise BatchError(
+                f"the header describes a body of {offsets_bytes + data_bytes} bytes, the frame has {len(body)}"
+            )
+        offsets = body[:offsets_bytes].cast("i")
+        first, last = offsets[0], offsets[-1]
+        if last - first != data_bytes or first < 0 or (len(offsets) > 2 and not checked):
+            return cls.from_buffers(body[:offsets_bytes], body[offsets_bytes:], checked)
+        return cls(offsets, body[offsets_bytes:])
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -153,9 +166,10 @@ class MessageBatch:
         ids: memoryview of 16 * n bytes, or None where the broker's generated ids hold.
         keys: one key a message, empty for none; None where no message has one.
         headers: one msgpack map a message, empty for none; None where no message has one.
+        nbytes: bytes of all columns, which is the size of the batch's body on the wire.
     """
 
-    __slots__ = ("_nbytes", "headers", "ids", "keys", "payloads")
+    __slots__ = ("headers", "ids", "keys", "nbytes", "payloads")
 
     def __init__(
         self,
@@ -163,12 +177,14 @@ class MessageBatch:
         ids: memoryview | None = None,
         keys: BinaryColumn | None = None,
         headers: BinaryColumn | None = None,
+        nbytes: int | None = None,
     ) -> None:
         self.payloads = payloads
         self.ids = ids
         self.keys = keys
         self.headers = headers
-        self._nbytes = -1
+        # Asked for at every station of a batch's way.
+        self.nbytes = self._size() if nbytes is None else nbytes
 
     @classmethod
     def from_payloads(cls, payloads: Sequence[bytes]) -> MessageBatch:
@@ -184,17 +200,20 @@ class MessageBatch:
         Raises:
             BatchError: no message, ids on only some of them or not of 16 bytes, or too many headers on one.
         """
-        batch = cls.from_payloads([message.payload for message in messages])
+        if not messages:
+            raise BatchError("a batch holds at least one message")
+        payloads = BinaryColumn.from_values([message.payload for message in messages])
+        ids, keys, headers = None, None, None
         given = [message.id for message in messages if message.id is not None]
         if given:
             if len(given) != len(messages) or any(len(value) != ID_BYTES for value in given):
                 raise BatchError(f"either every message of a batch has an id of {ID_BYTES} bytes or none has")
-            batch.ids = memoryview(b"".join(given))
+            ids = memoryview(b"".join(given))
         if any(message.key for message in messages):
-            batch.keys = BinaryColumn.from_values([message.key or b"" for message in messages])
+            keys = BinaryColumn.from_values([message.key or b"" for message in messages])
         if any(message.headers for message in messages):
-            batch.headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
-        return batch
+            headers = BinaryColumn.from_values([pack_headers(message.headers) for message in messages])
+        return cls(payloads, ids, keys, headers)
 
     def __len__(self) -> int:
         return len(self.payloads.offsets) - 1
@@ -209,12 +228,7 @@ class MessageBatch:
     def __repr__(self) -> str:
         return f"MessageBatch(count={len(self)}, nbytes={self.nbytes})"
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all columns, which is the size of the batch's body on the wire."""
-        # Asked for at every station of a batch's way.
-        if self._nbytes >= 0:
-            return self._nbytes
+    def _size(self) -> int:
         total = self.payloads.nbytes
         if self.ids is not None:
             total += len(self.ids)
@@ -222,7 +236,6 @@ class MessageBatch:
             total += self.keys.nbytes
         if self.headers is not None:
             total += self.headers.nbytes
-        self._nbytes = total
         return total
 
     def slice(self, start: int, stop: int) -> MessageBatch:
@@ -343,7 +356,7 @@ class MessageBatch:
             raise BatchError(f"a batch holds at least one message, its header says {count}")
         offsets_bytes = OFFSET_BYTES * (count + 1)
         if not has_ids and keys_bytes is None and headers_bytes is None:
-            return cls(BinaryColumn.from_buffers(*_halves(memoryview(body), offsets_bytes, data_bytes), checked))
+            return cls(BinaryColumn.of_payloads(memoryview(body), offsets_bytes, data_bytes, checked))
         sizes = [offsets_bytes, data_bytes, ID_BYTES * count if has_ids else 0]
         for column_bytes in (keys_bytes, headers_bytes):
             sizes += [0, 0] if column_bytes is None else [offsets_bytes, column_bytes]
@@ -362,15 +375,6 @@ class MessageBatch:
     @staticmethod
     def _column_prefix(column: BinaryColumn, count: int) -> int:
         return OFFSET_BYTES * (count + 1) + column.offsets[count] - column.offsets[0]
-
-
-def _halves(view: memoryview, offsets_bytes: int, data_bytes: int) -> tuple[memoryview, memoryview]:
-    """Offsets and data of a body that has payloads only, as most have."""
-    if offsets_bytes + data_bytes != len(view):
-        raise BatchError(
-            f"the header describes a body of {offsets_bytes + data_bytes} bytes, the frame has {len(view)}"
-        )
-    return view[:offsets_bytes], view[offsets_bytes:]
 
 
 def pack_headers(headers: Mapping[str, HeaderValue] | None) -> bytes:

@@ -29,6 +29,8 @@ QUEUE_INBOX = 4_194_304
 """Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
 their permits, a million by default, and what receivers answer by what they hold."""
 US_PER_SECOND = 1_000_000
+STORE_TURNS = 3
+"""Turns of the loop that a batch waits for others to be stored with, while more comes in each of them."""
 
 logger = logging.getLogger("penstock.queue")
 
@@ -99,6 +101,7 @@ class QueueActor(LoopActor):
             self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
         )
         self._timer: TimerHandle | None = None
+        self._stored_at = self._turns = 0
         self._watches: dict[Connection, Watch] = {}
 
     def on_start(self) -> None:
@@ -113,27 +116,23 @@ class QueueActor(LoopActor):
             TypeError: a message of another kind.
         """
         kind = type(message)
-        handler = _HANDLERS.get(kind)
-        if handler is None and kind not in OPERATIONS:
-            raise TypeError(
-                f"a queue actor does not handle {kind.__name__}; actors.queue.vocabulary.commands has what it does"
-            )
-        state = self._state
         try:
+            if kind is commands.OfferBatch:
+                return self._offer(message)
+            handler = _HANDLERS.get(kind)
             if handler is not None:
-                if state.storing:
+                if kind is _Store and self._more_comes():
+                    return None
+                if self._state.storing:
                     # What was accepted comes first: nothing else may see the queue without it.
-                    state.store(self.loop.time(), self._wall_us())
+                    self._store(kind is _Store)
                 answer = handler(self, message)
                 self._carry_out()
                 return answer
-            if kind is commands.OfferBatch:
-                # Accepting asks for nothing: what comes of it comes when it is stored, with all that arrives together with it.
-                fresh = not state.storing
-                self._execute(message)
-                if fresh and state.storing:
-                    self.actor_ref.tell(_STORE)
-                return None
+            if kind not in OPERATIONS:
+                raise TypeError(
+                    f"a queue actor does not handle {kind.__name__}; actors.queue.vocabulary.commands has what it does"
+                )
             answer = self._execute(message)
             self._carry_out()
         except QueueGoneError:
@@ -142,7 +141,18 @@ class QueueActor(LoopActor):
             if self.asked:
                 raise
             return None
-        return None if answer is None else self._output.answer_later(LaterReply(), answer, state.last_event)
+        return None if answer is None else self._output.answer_later(LaterReply(), answer, self._state.last_event)
+
+    def _offer(self, message: commands.OfferBatch) -> None:
+        """Accept a batch, which asks for nothing: what comes of it comes when it is stored, with all that arrives together with it."""
+        state = self._state
+        fresh = not state.storing
+        try:
+            state.accept(message)
+        except QueueError as error:
+            self._refuse(message, error)
+        if fresh and state.storing:
+            self.actor_ref.tell(_STORE)
 
     def _execute(self, command: Any) -> Any:
         """Have the state carry out a command, or tell the connection why it does not."""
@@ -164,20 +174,24 @@ class QueueActor(LoopActor):
                 # They are still where they were, and come again.
                 logger.warning("dead letters for %s wait: %s", state.name, error)
                 return None
-            connection = getattr(command, "connection", None)
-            if connection is None:
-                raise
-            # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
-            if state.storing:
-                state.store(self.loop.time(), self._wall_us())
-            self._carry_out()
-            refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
-            self._output.tell(connection, refused, state.last_event)
-            if self._output.ended:
-                # It takes nothing more: what it said behind this is no sender's.
-                self._carry_out()
+            self._refuse(command, error)
             return None
         return answer
+
+    def _refuse(self, command: Any, error: QueueError) -> None:
+        """Tell a command's connection why it was not carried out; raises ``error`` where it has none."""
+        state, connection = self._state, getattr(command, "connection", None)
+        if connection is None:
+            raise error
+        # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
+        if state.storing:
+            state.store(self.loop.time(), self._wall_us())
+        self._carry_out()
+        refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
+        self._output.tell(connection, refused, state.last_event)
+        if self._output.ended:
+            # It takes nothing more: what it said behind this is no sender's.
+            self._carry_out()
 
     def on_restart(self, failure: BaseException) -> None:
         """Let go of every connection and take back what they held; the failure may have left either half done."""
@@ -224,8 +238,8 @@ class QueueActor(LoopActor):
         """Do what the state asks for, until it asks for nothing: each connection found dead makes more of it."""
         state, output = self._state, self._output
         while True:
-            for effect in state.take_effects():
-                output.carry_out(effect)
+            if effects := state.take_effects():
+                output.carry_out(effects)
             if not output.ended:
                 break
             connection = output.ended.pop()
@@ -259,6 +273,29 @@ class QueueActor(LoopActor):
         self._state.forget(connection, self.loop.time())
 
     # --- handlers
+
+    def _store(self, in_turn: bool) -> None:
+        storage, state = self._storage, self._state
+        alone = in_turn and storage is not None and storage.begin_alone(state.accepted)
+        try:
+            state.store(self.loop.time(), self._wall_us())
+        finally:
+            if alone and storage is not None:
+                storage.end_alone()
+
+    def _more_comes(self) -> bool:
+        """Whether to wait another turn of the loop before storing: while more comes in each, for a few."""
+        accepted = self._state.accepted
+        if accepted <= max(1, self._stored_at) or self._turns >= STORE_TURNS:
+            self._stored_at = self._turns = 0
+            return False
+        self._stored_at = accepted
+        self._turns += 1
+        self.loop.call_soon(self._wake_to_store)
+        return True
+
+    def _wake_to_store(self) -> None:
+        self.actor_inbox.offer_beyond_bound(_STORE)
 
     def _stored(self, _message: _Store) -> None:
         """What was accepted is stored before any message is handled."""

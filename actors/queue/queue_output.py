@@ -60,16 +60,20 @@ class QueueOutput:
         self._promised: dict[LaterReply, None] = {}
         self.ended: list[Ref] = []
 
-    def carry_out(self, effect: Effect) -> None:
-        """Do one thing that the state asks for."""
-        if type(effect) is DeadLetter:
-            self._dead_letter(effect)
-            return
-        connection, reply, after = cast("Tell", effect)
-        kind = type(reply)
-        if kind is Superseded or (kind is Refused and cast("Refused", reply).close):
-            self._let_go(connection)
-        self.tell(connection, reply, after)
+    def carry_out(self, effects: list[Effect]) -> None:
+        """Do what the state asks for."""
+        passes, hand_over = self._gate.passes, self._hand_over
+        for effect in effects:
+            if type(effect) is DeadLetter:
+                self._dead_letter(effect)
+                continue
+            connection, reply, after = cast("Tell", effect)
+            if type(reply) in _LAST and (type(reply) is Superseded or cast("Refused", reply).close):
+                self._let_go(connection)
+            if passes(after):
+                hand_over(connection, reply)
+            else:
+                self._gate.hold(after, connection, reply)
 
     def promise(self) -> LaterReply:
         """A reply that ``answer_later`` is given in the end; it fails with what is held back."""
@@ -120,7 +124,7 @@ class QueueOutput:
 
     def _hand_over(self, connection: Any, message: Any) -> None:
         try:
-            connection.tell(message)
+            connection.deliver(message)
         except pykka.ActorDeadError:
             # The queue watches it, and hears of its end behind all that it said: an acknowledgement may still be on its way.
             pass
@@ -137,6 +141,10 @@ class QueueOutput:
                 self._find_queue(name).tell(message)
         except (pykka.ActorDeadError, InboxOverflowError, QueueError) as error:
             logger.warning("dead letters of %s cannot go to %s now: %s", self._name, name, error)
+
+
+_LAST = frozenset({Superseded, Refused})
+"""Replies behind which a connection may be the queue's no more."""
 
 
 def _nothing(_connection: Connection) -> None:

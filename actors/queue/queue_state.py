@@ -97,10 +97,19 @@ class QueueState:
         """``Left`` of a connection that is gone already: what was accepted is not stored before, for it cannot be delivered there."""
         _leave(self._core, commands.Left(connection=cast("Any", connection)), now)
 
+    def accept(self, command: commands.OfferBatch) -> None:
+        """``execute`` of a batch, which looks at no clock: it is taken in, and stored by ``store``."""
+        sending.accept(self._core, command, 0.0)
+
     @property
     def storing(self) -> bool:
         """Whether something was accepted that is not stored yet."""
         return bool(self._core.incoming)
+
+    @property
+    def accepted(self) -> int:
+        """How many batches are accepted that are not stored yet."""
+        return len(self._core.incoming)
 
     def store(self, now: float, wall_us: int) -> None:
         """Store what was accepted, in as few batches as it takes, and confirm it."""
@@ -131,15 +140,14 @@ class QueueState:
     def next_deadline(self) -> float | None:
         """When ``tick`` has something to do; it may have been already, and None is never."""
         core = self._core
-        earliest = core.leases.next_deadline()
+        earliest = core.unfinished_at
+        for heap in core.heaps:
+            if heap.live:
+                deadline = heap.earliest()
+                if deadline is not None and (earliest is None or deadline < earliest):
+                    earliest = deadline
         for deadline in (
-            core.ready.delayed.earliest(),
-            core.outbox.next_deadline(),
-            next_expiry(core),
-            core.owner_deadlines.earliest(),
-            core.reservation_deadlines.earliest(),
-            core.staged.absences.earliest(),
-            core.unfinished_at,
+            (core.outbox.next_hand_over(), next_expiry(core)) if core.ttl_below or core.outbox.waiting else ()
         ):
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline

@@ -43,44 +43,42 @@ class SenderPort(Port, TypingProtocol):
 
 
 class Window:
-    """Requests of one unit, messages or bytes: what is asked of the queue and not yet confirmed stays within the window."""
+    """Requests of one unit, messages or bytes: what is asked of the queue and not yet confirmed stays within the window.
 
-    __slots__ = ("_maximum", "_since_growth", "_strategy", "in_flight", "remaining", "size")
+    Attributes:
+        size: the window.
+        outstanding: requested of the queue and not confirmed by it, whether the client has used it or not.
+        remaining: the part of it that the client has not used. Below zero where a last message led beyond what was granted.
+        used: what the client has used since the window grew.
+        low: at this much outstanding, or less, more is requested: half the window is free.
+    """
+
+    __slots__ = ("_maximum", "_strategy", "low", "outstanding", "remaining", "size", "used")
 
     def __init__(self, size: int, maximum: int) -> None:
-        self.size = size
         self._maximum = maximum
-        self._since_growth = 0
-        self._strategy = MaxInFlightRequestStrategy(size)
-        self.remaining = 0
-        """Requested of the queue and not used by the client."""
-        self.in_flight = 0
-        """Used by the client and not confirmed by the queue."""
-
-    def used(self, n: int) -> None:
-        """The client used ``n`` of it."""
-        self.remaining -= n
-        self.in_flight += n
-        self._since_growth += n
-
-    def confirmed(self, n: int) -> None:
-        """The queue has stored ``n`` of it."""
-        self.in_flight -= n
+        self.remaining = self.outstanding = self.used = 0
+        self._resize(size)
 
     def due(self) -> int:
         """How much more to request now; in steps of half the window."""
-        if self.remaining >= 0 and self.size - self.remaining - self.in_flight < self._strategy.batch:
+        if self.remaining >= 0 and self.outstanding > self.low:
             return 0
-        if self._since_growth >= self.size and self.size < self._maximum:
-            self.size = min(self._maximum, self.size * 2)
-            self._since_growth = 0
-            self._strategy = MaxInFlightRequestStrategy(self.size)
-        more = self._strategy.request_demand(max(0, self.remaining), max(0, self.in_flight))
+        if self.used >= self.size and self.size < self._maximum:
+            self.used = 0
+            self._resize(min(self._maximum, self.size * 2))
+        more = self._strategy.request_demand(max(0, self.remaining), max(0, self.outstanding - self.remaining))
         if more and self.remaining < 0:
             # The last message led beyond what was granted; without making that good the client would have no demand.
             more -= self.remaining
         self.remaining += more
+        self.outstanding += more
         return more
+
+    def _resize(self, size: int) -> None:
+        self.size = size
+        self._strategy = MaxInFlightRequestStrategy(size)
+        self.low = size - self._strategy.batch
 
 
 class SendToQueueSubscriber(ConnectionActor):
@@ -134,18 +132,26 @@ class SendToQueueSubscriber(ConnectionActor):
     def _offer(self, message: OfferBatch) -> None:
         if self._ended:
             return
-        count, size = len(message.batch), message.batch.nbytes
-        self._messages.used(count)
-        self._bytes.used(size)
+        batch, messages, nbytes = message.batch, self._messages, self._bytes
+        count, size = len(batch), batch.nbytes
+        messages.remaining -= count
+        messages.used += count
+        nbytes.remaining -= size
+        nbytes.used += size
         self._unconfirmed.append((count, size))
-        self.pass_on(message)
+        if message.connection is None:
+            self.pass_on(message)
+        else:
+            self._queue.tell(message)
 
     def _sent(self, message: SentMessages) -> None:
         count, size = self._unconfirmed.popleft()
-        self._messages.confirmed(count)
-        self._bytes.confirmed(size)
+        messages, nbytes = self._messages, self._bytes
+        messages.outstanding -= count
+        nbytes.outstanding -= size
         self._port.sent(message.up_to, message.first, message.rejected)
-        self._request()
+        if messages.outstanding <= messages.low or nbytes.outstanding <= nbytes.low or nbytes.remaining < 0:
+            self._request()
 
     def _request(self) -> None:
         messages, size = self._messages.due(), self._bytes.due()

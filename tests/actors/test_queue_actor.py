@@ -280,6 +280,15 @@ async def test_a_connection_that_does_not_keep_up_is_detached() -> None:
     class Narrow(Connection):
         max_inbox = 1
 
+        def on_start(self) -> None:
+            self.actor_ref.tell("busy")
+
+        def on_receive(self, message: Any) -> Any:
+            # It always has something to do already, and takes no more.
+            if message == "busy":
+                self.actor_ref.tell("busy")
+            return super().on_receive(message)
+
     queue = start_queue()
     sender = await sender_of(queue)
     ref: Ref = Narrow.start()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import hand_over, hand_over_span
-from actors.queue.operations.sending import microseconds
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import Tell
@@ -21,13 +20,13 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     """Store what another queue could not get rid of."""
     log, wall_us, origin = core.log, core.wall_us, command.origin
     first = log.next_sequence
-    ttl = core.settings.ttl
+    ttl_us = core.usual_timing[1]
     core.note_time(now, wall_us)
     # It is a part of what the other queue stores, and outlives that here.
     batch = command.batch.compact()
-    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=None if ttl is None else microseconds(ttl), origin=origin))
+    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, origin=origin))
     core.ready.add(log.next_sequence, len(batch))
-    if ttl is not None:
+    if ttl_us is not None:
         core.ttl_below = log.next_sequence
     core.effects.append(Tell(command.source, DeadLettersMoved(origin.ranges), core.last_event))
     dispatch(core, now)

@@ -13,8 +13,8 @@ from actors.errors import (
 )
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.consumers import Sender
-from actors.queue.state.incoming import Incoming, groups, joined
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.state.incoming import Incoming, groups, joined, shape_of
+from actors.queue.structures.clocks import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
@@ -63,11 +63,21 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     """Take a batch in, to be stored by the next ``store``: no other command may come between."""
     client_sequence, batch, delay, ttl, connection = command
     sender = _sender(core, connection)
-    stage = sender.stage
+    stage, expected = sender.stage, sender.expected
+    plain = delay is None and ttl is None and batch.ids is None and batch.keys is None and batch.headers is None
+    if plain and stage is None and client_sequence == expected and core.takes_all and not sender.rejecting:
+        # What nearly every batch is, without asking what it is not.
+        count, size = len(batch), batch.nbytes
+        sender.capacity.use(sender.permits, batch, count, size)
+        up_to = sender.expected = client_sequence + count
+        core.incoming_messages += count
+        core.incoming_bytes += size + core.batch_overhead
+        delay_us, ttl_us = core.usual_timing
+        core.incoming.append(Incoming(sender, up_to, batch, 0, count, size, delay_us, ttl_us, None, None))
+        return
     if stage is not None:
         _check_stage_open(core, stage, delay, ttl)
-    delay_us, ttl_us = _timing(core.settings, delay, ttl)
-    expected = sender.expected
+    delay_us, ttl_us = core.usual_timing if delay is None and ttl is None else _timing(core.settings, delay, ttl)
     behind = expected is not None and client_sequence > expected
     if behind and not sender.rejecting:
         assert expected is not None
@@ -81,7 +91,7 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     elif known < count and (delay_us or core.rejects):
         rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
         rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
-    sender.capacity.use(sender.permits, batch, count)
+    sender.capacity.use(sender.permits, batch, count, size)
     up_to = client_sequence + count
     stored = 0
     if known < count:
@@ -99,7 +109,8 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
             core.total_rejected += count
             if not behind:
                 sender.expected = client_sequence
-    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected))
+    shape = None if plain and stage is None else shape_of(batch, stage, delay_us, ttl_us)
+    core.incoming.append(Incoming(sender, up_to, batch, known, stored, size, delay_us, ttl_us, rejected, shape))
 
 
 def store(core: QueueCore, now: float, wall_us: int) -> None:
@@ -136,11 +147,6 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
         refuse_sender(core, sender, error, now)
     dispatch(core, now)
     core.grant()
-
-
-def microseconds(seconds: float) -> int:
-    """A time as events have it, not made nothing by rounding."""
-    return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
 
 
 def _store_groups(

@@ -211,9 +211,8 @@ class Capacity:
             self._set_windows(permits)
         self._place(permits)
 
-    def use(self, permits: Permits, batch: MessageBatch, count: int) -> None:
-        """Use permits for ``batch``, which has ``count`` messages; DemandExceededError if they do not suffice."""
-        size = batch.nbytes
+    def use(self, permits: Permits, batch: MessageBatch, count: int, size: int) -> None:
+        """Use permits for ``batch``, which has ``count`` messages of ``size`` bytes; DemandExceededError if they do not suffice."""
         have = permits.bytes
         if count > permits.messages or (size > have and batch.prefix_bytes(count - 1) >= have):
             raise DemandExceededError(count, size, permits.messages, have)
@@ -221,9 +220,19 @@ class Capacity:
             self._awake(permits)
         permits.messages -= count
         permits.bytes = have - size
-        self._messages.granted -= count
-        self._bytes.granted -= min(size, have)
-        self._note_use(permits, count, size)
+        messages, nbytes = self._messages, self._bytes
+        messages.granted -= count
+        nbytes.granted -= min(size, have)
+        # It may hold more when it has used as many as its window, and others less when it does nothing else for a turn.
+        permits.used_messages += count
+        permits.used_bytes += size
+        if permits.used_messages >= permits.message_window:
+            permits.used_messages = 0
+            permits.message_window = messages.grown(permits.message_window, permits.messages)
+        if permits.used_bytes >= permits.byte_window:
+            permits.used_bytes = 0
+            permits.byte_window = nbytes.grown(permits.byte_window, max(0, permits.bytes))
+        self._now[permits] = None
         if permits.wanted_messages or permits.wanted_bytes:
             self._place(permits)
 
@@ -330,19 +339,6 @@ class Capacity:
         permits.idle = False
         self._messages.idle -= permits.messages
         self._bytes.idle -= max(0, permits.bytes)
-
-    def _note_use(self, permits: Permits, count: int, size: int) -> None:
-        """A sender used permits: it may hold more when it has used as many, and others less when it does nothing else for a turn."""
-        messages, nbytes = self._messages, self._bytes
-        permits.used_messages += count
-        permits.used_bytes += size
-        if permits.used_messages >= permits.message_window:
-            permits.used_messages = 0
-            permits.message_window = messages.grown(permits.message_window, permits.messages)
-        if permits.used_bytes >= permits.byte_window:
-            permits.used_bytes = 0
-            permits.byte_window = nbytes.grown(permits.byte_window, max(0, permits.bytes))
-        self._now[permits] = None
 
     def pass_time(self, now: float) -> None:
         """It is ``now``, seconds, while something is sent. Whoever has sent nothing for a whole turn is idle, and begins small again."""

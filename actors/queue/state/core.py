@@ -11,7 +11,7 @@ from actors.queue.state.leases import LeaseTable, Receiver
 from actors.queue.state.outbox import Outbox
 from actors.queue.state.ready import unheld
 from actors.queue.state.staged import Staged
-from actors.queue.structures.clocks import US_PER_SECOND, Clocks
+from actors.queue.structures.clocks import US_PER_SECOND, Clocks, microseconds
 from actors.queue.structures.deadlines import DeadlineHeap
 from actors.queue.structures.demand_ring import DemandRing
 from actors.queue.structures.spans import SpanMap
@@ -54,12 +54,16 @@ class QueueCore:
         effects: what is to be done.
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
+        heaps: of all that is due at a time of its own.
         barrier: the number of the last event that all that follows depends on.
         clocks: how the times of day on messages relate to the clock of deadlines.
         ttl_below: messages from this number on have no time to live.
+        takes_all: whether a batch is stored whatever room there is, and can be received at once, where its sender asks for nothing else.
+        batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
         paused: why senders may send nothing, whatever room there is; None while they may.
         unfinished_at: when a dispatch used up its budget; None while none is under way.
+        usual_timing: delay and time to live, microseconds, of what carries none of its own.
         wall_us: the time of day of the command that is carried out, microseconds since the epoch.
     """
 
@@ -68,9 +72,11 @@ class QueueCore:
         "_transaction_timeout",
         "_writers",
         "barrier",
+        "batch_overhead",
         "capacity",
         "clocks",
         "effects",
+        "heaps",
         "incoming",
         "incoming_bytes",
         "incoming_delayed",
@@ -93,11 +99,13 @@ class QueueCore:
         "settings",
         "staged",
         "subscribers",
+        "takes_all",
         "total_out",
         "total_redelivered",
         "total_rejected",
         "ttl_below",
         "unfinished_at",
+        "usual_timing",
         "versions",
         "wall_us",
     )
@@ -142,8 +150,11 @@ class QueueCore:
         self.total_redelivered = 0
         self.total_rejected = 0
         self.rejects = settings.overflow == REJECT
+        self.batch_overhead = log.table.overhead
         self.paused: str | None = None
         self.wall_us = wall_us
+        self.takes_all = not (self.rejects or settings.delay)
+        self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
         self.reset(now, wall_us)
@@ -185,6 +196,14 @@ class QueueCore:
         self.incoming_bytes = 0
         self.incoming_delayed = 0
         self.unfinished_at = None
+        self.heaps = (
+            self.leases.deadlines,
+            self.ready.delayed.due,
+            self.outbox.sent.due,
+            self.staged.absences,
+            self.owner_deadlines,
+            self.reservation_deadlines,
+        )
 
     def end(self) -> None:
         """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""

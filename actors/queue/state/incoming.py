@@ -29,10 +29,20 @@ JOINED_NAME_BYTES = 32 * 1024
 """Bytes of producers' names in one stored batch, at most: half of what a record's header can have."""
 
 
+Shape = tuple[object, ...] | None
+"""What batches that are stored together have in common; None for payloads alone, without a stage and with the queue's own timing."""
+
+
+def shape_of(batch: MessageBatch, *common: object) -> Shape:
+    """The shape of a batch that is not the usual one: which columns it has, and ``common``."""
+    return (batch.ids is None, batch.keys is None, batch.headers is None, *common)
+
+
 class Incoming(NamedTuple):
     """A batch that was accepted of ``sender``, whose numbers end before ``up_to``.
 
     ``known`` messages of it were stored before, ``new`` are to be; ``size`` is the bytes of all of it. ``rejected`` is why none are.
+    What has the same ``shape`` may be stored together.
     """
 
     sender: Sender
@@ -44,6 +54,7 @@ class Incoming(NamedTuple):
     delay_us: int
     ttl_us: int | None
     rejected: str | None
+    shape: Shape
 
     @property
     def stored(self) -> MessageBatch:
@@ -58,29 +69,33 @@ def groups(incoming: list[Incoming]) -> Iterator[list[Incoming]]:
         return
     group: list[Incoming] = []
     named: set[Sender] = set()
+    shape: Shape = None
     messages = size = names = 0
     for item in incoming:
         count, nbytes, sender = item.new, item.size, item.sender
-        name = 0 if sender in named else sender.name_bytes
+        small = count <= SMALL_MESSAGES and nbytes <= SMALL_BYTES
+        if sender not in named:
+            named.add(sender)
+            names += sender.name_bytes
+        messages += count
+        size += nbytes
         if group and not (
-            _small(count, nbytes)
-            and messages + count <= JOINED_MESSAGES
-            and size + nbytes <= JOINED_BYTES
-            and names + name <= JOINED_NAME_BYTES
-            and _alike(group[0], item)
+            small
+            and item.shape == shape
+            and messages <= JOINED_MESSAGES
+            and size <= JOINED_BYTES
+            and names <= JOINED_NAME_BYTES
         ):
             yield group
             group = []
+            named = {sender}
+            messages, size, names = count, nbytes, sender.name_bytes
         if not group:
-            messages = size = names = 0
-            name = sender.name_bytes
-            named.clear()
+            shape = item.shape
         group.append(item)
-        named.add(sender)
-        names += name
-        # Nothing is joined to a large one.
-        messages += count if _small(count, nbytes) else JOINED_MESSAGES
-        size += nbytes
+        if not small:
+            # Nothing is joined to a large one.
+            messages = JOINED_MESSAGES
     if group:
         yield group
 
@@ -115,18 +130,3 @@ def _column(columns: list[BinaryColumn]) -> BinaryColumn:
             ends = column.offsets.tolist()
             sizes += map(sub, ends[1:], ends)
     return BinaryColumn.from_parts(list(accumulate(sizes, initial=0)), [column.data for column in columns])
-
-
-def _small(count: int, size: int) -> bool:
-    return count <= SMALL_MESSAGES and size <= SMALL_BYTES
-
-
-def _alike(one: Incoming, other: Incoming) -> bool:
-    return (
-        one.sender.stage == other.sender.stage
-        and one.delay_us == other.delay_us
-        and one.ttl_us == other.ttl_us
-        and (one.batch.ids is None) == (other.batch.ids is None)
-        and (one.batch.keys is None) == (other.batch.keys is None)
-        and (one.batch.headers is None) == (other.batch.headers is None)
-    )

@@ -96,22 +96,19 @@ class LeaseTable:
 
     Attributes:
         in_flight: messages leased.
+        deadlines: when the leases end; to be looked at only.
     """
 
-    __slots__ = ("_deadlines", "in_flight")
+    __slots__ = ("deadlines", "in_flight")
 
     def __init__(self) -> None:
-        self._deadlines: DeadlineHeap[Span] = DeadlineHeap()
+        self.deadlines: DeadlineHeap[Span] = DeadlineHeap()
         self.in_flight = 0
 
     @property
     def slots(self) -> int:
         """How many places the heap of deadlines takes."""
-        return self._deadlines.slots
-
-    def next_deadline(self) -> float | None:
-        """When the next lease ends."""
-        return self._deadlines.earliest()
+        return self.deadlines.slots
 
     def grant(self, receiver: Receiver, span: Span, deadline: float) -> None:
         """Lease ``span``, which nobody holds."""
@@ -120,7 +117,7 @@ class LeaseTable:
         receiver.held.insert(span)
         receiver.in_flight += count
         self.in_flight += count
-        self._deadlines.push(span, deadline)
+        self.deadlines.push(span, deadline)
 
     def check(self, receiver: Receiver, ranges: Sequence[Range]) -> None:
         """Raise UnknownAcknowledgementError unless each message was delivered to ``receiver`` and is unanswered, as often as it is named.
@@ -150,7 +147,7 @@ class LeaseTable:
         span = receiver.held.pop_exactly(start, stop)
         if span is None:
             return False
-        self._deadlines.forget(span)
+        self.deadlines.forget(span)
         receiver.in_flight -= stop - start
         self.in_flight -= stop - start
         return True
@@ -162,14 +159,14 @@ class LeaseTable:
         for span in taken:
             count += span.stop - span.start
             if span.deadline is not None:
-                self._deadlines.forget(span)
+                self.deadlines.forget(span)
         if rest is not None:
             # The part below the cut kept the object that the heap has.
             kept = receiver.held.first_from(start - 1)
             assert kept is not None
             assert kept.deadline is not None
             rest.holder = receiver
-            self._deadlines.push(rest, kept.deadline)
+            self.deadlines.push(rest, kept.deadline)
         receiver.in_flight -= count
         self.in_flight -= count
         return taken
@@ -178,14 +175,14 @@ class LeaseTable:
         """End all leases of a receiver."""
         taken = receiver.held.clear()
         for span in taken:
-            self._deadlines.forget(span)
+            self.deadlines.forget(span)
         self.in_flight -= receiver.in_flight
         receiver.in_flight = 0
         return taken
 
     def expire(self, now: float) -> tuple[Receiver, Span] | None:
         """End the earliest lease if its deadline is not after ``now``, and note that its receiver had it."""
-        span = self._deadlines.pop_due(now)
+        span = self.deadlines.pop_due(now)
         if span is None:
             return None
         receiver = span.holder

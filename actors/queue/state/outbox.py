@@ -39,9 +39,9 @@ class Outbox:
         self.waiting_messages += span.stop - span.start
         self.waiting.join(span)
 
-    def next_deadline(self) -> float | None:
-        """When something is to be handed over, or handed over again."""
-        return self.sent.earliest() if self.sent or not self.waiting else self._now
+    def next_hand_over(self) -> float | None:
+        """When something is to be handed over for the first time; what was is in ``sent.due``."""
+        return None if self.sent or not self.waiting else self._now
 
     def next_to_send(self) -> Span | None:
         """Take out the span that is to be handed over now; ``sent`` is where it goes."""

@@ -12,6 +12,12 @@ from bisect import bisect_right
 
 US_PER_SECOND = 1_000_000
 
+
+def microseconds(seconds: float) -> int:
+    """A time as events have it, not made nothing by rounding."""
+    return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
+
+
 CLOCK_TOLERANCE_US = 10_000
 """Microseconds by which the time of day may move against the other clock before that is noted: reading both takes a moment, and network
 time corrects a little all the time."""

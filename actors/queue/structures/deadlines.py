@@ -26,19 +26,22 @@ class DeadlineHeap(Generic[T]):
     So a heap is at most twice as large as what is in it, or ``MIN_COMPACTED``, and each operation costs O(log n) over
     time. An item is in one heap at most, but may go from one to another, to be due there at the very time at which it was due
     here: so it knows which heap has it, and a place that it left is told from one that it has.
+
+    Attributes:
+        live: how many items are in it.
     """
 
-    __slots__ = ("_heap", "_live", "_ticket")
+    __slots__ = ("_heap", "_ticket", "live")
 
     def __init__(self) -> None:
         # The ticket keeps items from being compared. It is also what an item knows of its heap: with the heap itself neither were free
         # before the collector comes by, nor the messages behind them.
         self._heap: list[tuple[float, int, T]] = []
-        self._live = 0
+        self.live = 0
         self._ticket = count()
 
     def __len__(self) -> int:
-        return self._live
+        return self.live
 
     @property
     def slots(self) -> int:
@@ -50,15 +53,15 @@ class DeadlineHeap(Generic[T]):
         item.deadline = deadline
         item.heap = self._ticket
         heappush(self._heap, (deadline, next(self._ticket), item))
-        self._live += 1
+        self.live += 1
 
     def forget(self, item: T) -> None:
         """Take an item out; it is in this heap."""
         item.deadline = item.heap = None
-        self._live -= 1
-        if not self._live:
+        self.live -= 1
+        if not self.live:
             self._heap.clear()
-        elif len(self._heap) > MIN_COMPACTED and len(self._heap) > 2 * self._live:
+        elif len(self._heap) > MIN_COMPACTED and len(self._heap) > 2 * self.live:
             self._heap = [slot for slot in self._heap if slot[2].deadline == slot[0] and slot[2].heap is self._ticket]
             heapify(self._heap)
 
@@ -79,5 +82,5 @@ class DeadlineHeap(Generic[T]):
             return None
         item = heappop(self._heap)[2]
         item.deadline = item.heap = None
-        self._live -= 1
+        self.live -= 1
         return item

@@ -212,18 +212,19 @@ class TimedSpans(Generic[T]):
 
     Attributes:
         messages: how many are in them.
+        due: their deadlines; to be looked at only.
     """
 
-    __slots__ = ("_due", "_spans", "messages")
+    __slots__ = ("_spans", "due", "messages")
 
     def __init__(self) -> None:
         self._spans: SpanMap[T] = SpanMap()
-        self._due: DeadlineHeap[T] = DeadlineHeap()
+        self.due: DeadlineHeap[T] = DeadlineHeap()
         self.messages = 0
 
     def __len__(self) -> int:
         """How many spans, not messages."""
-        return len(self._due)
+        return len(self.due)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._spans)
@@ -231,7 +232,7 @@ class TimedSpans(Generic[T]):
     @property
     def slots(self) -> int:
         """How many places the heap of deadlines takes."""
-        return self._due.slots
+        return self.due.slots
 
     def first(self) -> T | None:
         """The span with the lowest numbers."""
@@ -240,16 +241,16 @@ class TimedSpans(Generic[T]):
     def insert(self, span: T, deadline: float) -> None:
         """Add a span that overlaps none and is in no heap."""
         self._spans.insert(span)
-        self._due.push(span, deadline)
+        self.due.push(span, deadline)
         self.messages += span.stop - span.start
 
     def earliest(self) -> float | None:
         """The next deadline."""
-        return self._due.earliest()
+        return self.due.earliest()
 
     def pop_due(self, now: float) -> T | None:
         """Take out the span with the earliest deadline if that is not after ``now``."""
-        span = self._due.pop_due(now)
+        span = self.due.pop_due(now)
         if span is not None:
             self._spans.cut(span.start, span.stop)
             self.messages -= span.stop - span.start
@@ -261,11 +262,11 @@ class TimedSpans(Generic[T]):
         for span in taken:
             self.messages -= span.stop - span.start
             if span.deadline is not None:
-                self._due.forget(span)
+                self.due.forget(span)
         if rest is not None:
             # The part below the cut kept the object that the heap has.
             kept = self._spans.first_from(start - 1)
             assert kept is not None
             assert kept.deadline is not None
-            self._due.push(rest, kept.deadline)
+            self.due.push(rest, kept.deadline)
         return taken
