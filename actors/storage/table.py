@@ -50,6 +50,11 @@ class JournalEntry(Entry):
         self.stored = stored
 
     @property
+    def most_bytes(self) -> int:
+        """See ``Entry``; without reading it, the record's."""
+        return self.size or self.stored
+
+    @property
     def batch(self) -> MessageBatch:
         """See ``Entry``; what is in the cache stays the longer for it."""
         self._cache.get(self.key)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -250,6 +251,29 @@ def test_memory_does_not_grow_with_the_backlog(directory: Path) -> None:
     assert isinstance(table, JournalEntryTable)
     assert len(table._entries) == 0, "nobody holds an entry, so there is none"
     assert len(drain(queue, 250)) == 250, "and all the same they are there"
+    bench.close()
+
+
+@in_loop
+def test_a_reservation_of_what_is_on_the_disk_goes_by_sizes_and_reads_what_does_not_fit_whole(directory: Path) -> None:
+    bench = Bench(directory)
+    bench.storage.set_memory_pressure(True)
+    queue = bench.declare()
+    for _ in range(50):
+        send(queue, *[b"x" * 100] * 10)
+    bench.committer.run()
+    queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
+    queue.take_effects()
+    with mock.patch.object(bench.storage._journal, "read", wraps=bench.storage._journal.read) as read:
+        queue.reserve("own", 1, 0, messages=400, size=LARGE, wait=0.0, below=None, now=0.0)
+        (reserved,) = queue.take_effects()
+        assert reserved.end == 400
+        assert read.call_count <= 1, "the age of the next message is read"
+        # A batch of ten has a body of 1,044 bytes. What fits of the third is known from its offsets only.
+        queue.reserve("own", 2, 400, messages=10**6, size=2 * 1_044 + 500, wait=0.0, below=None, now=0.0)
+        (reserved,) = queue.take_effects()
+        assert 420 < reserved.end < 430
+        assert read.call_count <= 4
     bench.close()
 
 

@@ -191,8 +191,11 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
             count = min(count, reservation.below - start)
             if count <= 0:
                 break
-        batch = entry.part(start, start + count)
-        size = batch.nbytes
+        size = entry.most_bytes
+        if size > room or count < entry.stop - entry.first:
+            # Only what does not fit as a whole is looked at: a reservation of much must not read all of it from the disk.
+            batch = entry.part(start, start + count)
+            size = batch.nbytes
         if size > room:
             # The count that demand lets through may lead beyond it by its last message; here only the very first may.
             fitting = batch.count_within(room)

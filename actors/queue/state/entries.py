@@ -76,6 +76,11 @@ class Entry:
         return self._batch is not None
 
     @property
+    def most_bytes(self) -> int:
+        """Bytes of the whole batch's body, or a little more where only what stores it was measured."""
+        return self.size
+
+    @property
     def known(self) -> bool:
         """Whether all but the messages is known, as it is from the first time on that they are in memory."""
         return self.size > 0
