@@ -18,8 +18,9 @@ from benchmarks._worker import Parent, run_loop
 from transport import MessageBatch, parse_address
 from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.wire.codec import decode
-from transport.wire.frames import MAX_FRAME_BYTES, SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
+from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
 from transport.wire.messages import Send
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 HOST = "127.0.0.1"
 SOCKET_TIMEOUT = 120.0

@@ -14,9 +14,9 @@ from actors import Acknowledged, CaughtUp, CommitRequested, DemandSignalled, Off
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from transport import Broker
+from transport.broker.listener import Host, Listener
 from transport.config.config import BrokerConfig
 from transport.errors import LimitExceededError
-from transport.shell.connection import FrameConnection
 from transport.wire.address import parse_address
 from transport.wire.codec import decode
 from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
@@ -59,13 +59,13 @@ def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_clos
 ) -> None:
     async def main() -> None:
         broker = Broker(BrokerConfig(send_address=ANY, receive_address=ANY))
-        accepted, accept = asyncio.Event(), broker._accept
+        accepted, accept = asyncio.Event(), Listener.accept
 
-        def noticed(roles: frozenset[str]) -> FrameConnection:
+        def noticed(listener: Listener[Any], host: Host) -> Any:
             accepted.set()
-            return accept(roles)
+            return accept(listener, host)
 
-        monkeypatch.setattr(broker, "_accept", noticed)
+        monkeypatch.setattr(Listener, "accept", noticed)
         async with broker:
             client = socket.create_connection(parse_address(broker.send_address), 10.0)
             reading = asyncio.create_task(asyncio.to_thread(to_the_end, client))

@@ -17,7 +17,7 @@ from streams.testkit import settle
 from transport.clients.backoff import Backoff
 from transport.clients.link import BrokerLink
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
-from transport.shell.connection import FrameConnection
+from transport.shell.frame_connection import FrameConnection
 from transport.wire.codec import decode, encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome

@@ -25,8 +25,8 @@ from transport.shell.connection import (
     CLOSE_TIMEOUT,
     FLUSH_BYTES,
     LINGER,
-    FrameConnection,
 )
+from transport.shell.frame_connection import FrameConnection, frame_connection
 from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
 from transport.shell.turns import TURN_WORK, Turns
 from transport.shell.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
@@ -109,7 +109,7 @@ class RecordingHandler:
         if self.refuses_connection is not None:
             raise self.refuses_connection
 
-    def frame_received(self, frame: Frame, work: int) -> None:
+    def event_received(self, frame: Frame, work: int) -> None:
         assert work >= 1
         self.frames.append(frame)
         if self.refuses is not None:
@@ -142,7 +142,7 @@ class Bench:
         self.began = self.loop.time()
         self.handler = RecordingHandler()
         roles = SENDING_ROLES if side is Side.BROKER else frozenset({"sender"})
-        self.connection = FrameConnection(Protocol(side, roles), self.handler, self.loop, heartbeat, turns, partial)
+        self.connection = frame_connection(Protocol(side, roles), self.handler, self.loop, heartbeat, turns, partial)
         self.transport = RecordingTransport(self.connection)
 
     def connect(self) -> None:
@@ -810,13 +810,13 @@ def test_a_handler_that_holds_gets_nothing_more_of_what_has_arrived_until_it_goe
         assert bench.handler.frames == [HELLO, SEND, SEND, SEND]
         assert bench.transport.reading
         # From within a frame, too, and one frame at a time.
-        hold = bench.handler.frame_received
+        hold = bench.handler.event_received
 
         def hold_each(frame: Frame, work: int) -> None:
             hold(frame, work)
             bench.connection.pause_reading()
 
-        bench.handler.frame_received = hold_each  # type: ignore[method-assign]  # as a port that answers one by one
+        bench.handler.event_received = hold_each  # type: ignore[method-assign]  # as a port that answers one by one
         bench.receive(SEND, SEND)
         assert len(bench.handler.frames) == 5
         await settle(60.0)

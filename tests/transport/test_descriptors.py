@@ -16,6 +16,7 @@ import pytest
 from streams import Source
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import Backoff, ConnectionLostError, Sender, StageClient
+from transport.broker.acceptor import Acceptor
 from transport.broker.descriptors import (
     FEWEST_CONNECTIONS,
     POLITE_REFUSALS,
@@ -24,7 +25,6 @@ from transport.broker.descriptors import (
     raise_soft_limit,
     soft_limit,
 )
-from transport.broker.listener import Listener
 from transport.errors import LimitExceededError
 from transport.wire.address import parse_address
 from transport.wire.codec import decode, encode
@@ -169,15 +169,15 @@ def test_limits_are_reckoned_with_what_is_open_and_what_is_kept_back() -> None:
 def test_a_process_without_a_free_descriptor_neither_spins_nor_ends_and_accepts_again_when_there_is_one(
     run: Any, serve: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("transport.broker.listener.ACCEPT_AGAIN", 0.02)
+    monkeypatch.setattr("transport.broker.acceptor.ACCEPT_AGAIN", 0.02)
     accepts = []
-    accept = Listener._accept
+    accept = Acceptor._accept
 
-    def counted(self: Listener, listening: socket.socket) -> None:
+    def counted(self: Acceptor, listening: socket.socket) -> None:
         accepts.append(listening)
         accept(self, listening)
 
-    monkeypatch.setattr(Listener, "_accept", counted)
+    monkeypatch.setattr(Acceptor, "_accept", counted)
 
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,8 @@ import pytest
 from actors import Message, MessageBatch
 from streams import Flow, Sink
 from transport.errors import ConnectionLostError
-from transport.shell.connection import FrameConnection
+from transport.shell.connection import Connection
+from transport.shell.frame_connection import FrameConnection, frame_connection
 from transport.shell.loop_transport import connect
 from transport.shell.turns import TURN_WORK
 from transport.shell.unsent import WRITE_BUFFER_HIGH
@@ -26,8 +27,10 @@ from transport.tcp import Binding, IncomingConnection, bind
 from transport.tcp.flow import CHUNK_BYTES, TcpFlow
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, SHARED_BUFFER_BYTES, FrameDecoder
+from transport.wire.frame_protocol import FrameProtocol
+from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, FrameDecoder
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
 
 pytestmark = pytest.mark.event_loop
@@ -78,7 +81,7 @@ class Handler:
             connection.pause_reading()
         self.opened.set()
 
-    def frame_received(self, frame: wire.Frame, work: int) -> None:
+    def event_received(self, frame: wire.Frame, work: int) -> None:
         self.frames.append(frame)
 
     def writable_changed(self, writable: bool) -> None:
@@ -101,7 +104,7 @@ async def accepted(handler: Handler) -> AsyncIterator[tuple[FrameConnection, soc
         protocol = Protocol(Side.BROKER, SENDING_ROLES)
         protocol.said_hello("sender")
         protocol.said_welcome()
-        return FrameConnection(protocol, handler, loop)
+        return frame_connection(protocol, handler, loop)
 
     server = await loop.create_server(accept, "127.0.0.1", 0)
     with socket.socket() as peer:
@@ -364,7 +367,7 @@ def test_a_connection_made_while_its_attempt_ends_is_told_of_it_once_and_leaves_
     async def main() -> None:
         loop = asyncio.get_running_loop()
         handler = Handler()
-        connection = FrameConnection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        connection = frame_connection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
         async with silent_server() as address, connecting(connection, address, ends) as task:
             assert task.cancelled() is (ends == "cancelled")
             # Told a second time, the future would refuse it.
@@ -376,14 +379,14 @@ def test_a_connection_made_while_its_attempt_ends_is_told_of_it_once_and_leaves_
 
 
 def test_a_connection_made_and_lost_in_the_turn_in_which_its_time_is_up_is_told_of_it_once(run: Any) -> None:
-    class Refused(FrameConnection):
+    class Refused(Connection[wire.Frame]):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
             self.connection_lost(ConnectionLostError("gone again"))
 
     async def main() -> None:
         handler = Handler()
-        connection = Refused(Protocol(Side.CLIENT, SENDING_ROLES), handler, asyncio.get_running_loop())
+        connection = Refused(FrameProtocol(Protocol(Side.CLIENT, SENDING_ROLES)), handler, asyncio.get_running_loop())
         async with silent_server() as address, connecting(connection, address, "late") as task:
             assert task.exception() is None, "whoever retries would do so twice"
             assert str(await handler.closed) == "gone again"
@@ -413,7 +416,7 @@ def test_an_attempt_that_fails_raises_and_its_protocol_is_told_nothing(run: Any)
         handler = Handler()
         async with silent_server() as address:
             pass  # closed again
-        connection = FrameConnection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        connection = frame_connection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
         with pytest.raises(ConnectionRefusedError):
             await connect(connection, *address, DEADLINE, loop)
         await turns()

@@ -23,11 +23,11 @@ from transport.wire.frames import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
     MAX_HEADER_ITEMS,
-    SHARED_BUFFER_BYTES,
     FrameDecoder,
     RawFrame,
     encode_frame,
 )
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 Plain = tuple[list[Any], bytes]
 
@@ -100,16 +100,16 @@ def test_a_frame_fed_byte_by_byte_comes_out_with_its_last_byte(frame: Plain) -> 
     data, target = wire(*frame), decoder()
     for position in range(len(data) - 1):
         assert feed(target, [data[position : position + 1]]) == []
-        assert target.mid_frame
+        assert target.mid_event
     assert feed(target, [data[-1:]]) == [frame]
-    assert not target.mid_frame
+    assert not target.mid_event
 
 
 @pytest.mark.parametrize("trailing", [b"\x00", b"\x00\x00\x00\x09\x00", wire([4, 1])[:-1]])
 def test_trailing_bytes_wait_for_the_rest_of_their_frame(trailing: bytes) -> None:
     target = decoder()
     assert feed(target, [wire([4, 9]) + trailing]) == [([4, 9], b"")]
-    assert target.mid_frame
+    assert target.mid_event
 
 
 @given(streams, st.lists(st.integers(0, 2**31), max_size=12))
@@ -117,7 +117,7 @@ def test_wherever_a_stream_is_cut_the_same_frames_come_out(frames: list[Plain], 
     data = b"".join(wire(header, body) for header, body in frames)
     target = decoder()
     assert feed(target, cut(data, at)) == frames
-    assert not target.mid_frame
+    assert not target.mid_event
 
 
 @given(streams, st.lists(st.integers(0, 2**31), max_size=4))
@@ -200,7 +200,7 @@ def test_memory_is_bounded_by_what_arrived_not_by_what_was_announced(arrived: in
     target = decoder()
     head = prefixed(MAX_FRAME_BYTES, 2, msgpack.packb([65, 1]))
     feed(target, [(head + b"\x00" * arrived)[:arrived]])
-    assert target.mid_frame
+    assert target.mid_event
     # Twice what is there, when the buffer has just grown; what the shared buffer took at once counts with it.
     assert partial_bytes(target) <= max(FIRST_PARTIAL_BYTES, 2 * (arrived + SHARED_BUFFER_BYTES))
 
@@ -457,7 +457,7 @@ def test_what_waits_is_not_decoded_and_takes_the_bytes_that_it_came_with() -> No
     assert target.waiting
     assert sum(1 for _ in iter(target.next_frame, None)) == count - 1
     assert not target.waiting
-    assert not target.mid_frame
+    assert not target.mid_event
 
 
 def test_bad_bytes_behind_frames_that_wait_are_found_when_they_are_reached() -> None:
@@ -480,7 +480,7 @@ def test_a_decoder_that_is_dropped_holds_nothing() -> None:
     target.get_buffer()[: len(part)] = part
     target.received(len(part))
     assert target.next_frame() is None
-    assert target.mid_frame
+    assert target.mid_event
     target.drop()
-    assert (target.mid_frame, target.waiting) == (False, False)
+    assert (target.mid_event, target.waiting) == (False, False)
     assert len(target.get_buffer()) == SHARED_BUFFER_BYTES

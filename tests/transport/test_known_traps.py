@@ -15,7 +15,8 @@ from actors.batch import Message, MessageBatch
 from streams import OneByOneRequestStrategy, Sink, Source
 from streams.testkit import TestSink, settle
 from transport import Backoff, Confirmation, Delivery, Receiver, Sender
-from transport.shell.connection import FrameConnection
+from transport.shell.connection import Connection
+from transport.shell.frame_connection import FrameConnection
 from transport.wire.codec import encode
 from transport.wire.messages import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent
 
@@ -190,13 +191,13 @@ def test_what_a_dropped_consumer_held_comes_again_in_order_and_marked(
 def no_delay(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """TCP_NODELAY of every framed connection that is made, on either side."""
     found: list[int] = []
-    made = FrameConnection.connection_made
+    made = Connection.connection_made
 
     def note(self: FrameConnection, transport: asyncio.BaseTransport) -> None:
         made(self, transport)
         found.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 
-    monkeypatch.setattr(FrameConnection, "connection_made", note)
+    monkeypatch.setattr(Connection, "connection_made", note)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from streams import Source
 from transport import Sender
-from transport.shell.connection import FrameConnection
+from transport.shell.frame_connection import FrameConnection
 from transport.shell.partial_frames import IN_TURN, LEAST_PROGRESS, LOOK_SECONDS
 from transport.wire.frames import MAX_FRAME_BYTES
 
@@ -47,7 +47,7 @@ def test_a_sender_of_large_messages_comes_through_those_who_hold_up_the_line_and
                 before, seen = wire.bytes_in, looks
                 # While it is its turn it brings what it can, whatever the machine has to do besides.
                 await until(
-                    lambda before=before: task.done() or wire._decoder.stalled or wire.bytes_in >= before + 2 * MIB
+                    lambda before=before: task.done() or wire._receiver.stalled or wire.bytes_in >= before + 2 * MIB
                 )
                 goes_on = [each.bytes_in + LEAST_PROGRESS for each in wires]
                 for attacker in attackers:
@@ -55,7 +55,7 @@ def test_a_sender_of_large_messages_comes_through_those_who_hold_up_the_line_and
                         attacker.send_bytes(bytes(LEAST_PROGRESS))
                 await until(
                     lambda goes_on=goes_on: all(
-                        each.bytes_in >= most or each._decoder.stalled or each._closing
+                        each.bytes_in >= most or each._receiver.stalled or each._closing
                         for each, most in zip(wires, goes_on, strict=True)
                     )
                 )

@@ -35,12 +35,12 @@ from transport.wire.frames import (
     MOST_RECEIVED_BYTES,
     PREFIX_BYTES,
     SCARCE_BYTES,
-    SHARED_BUFFER_BYTES,
     FrameDecoder,
     RawFrame,
 )
 from transport.wire.messages import FRAMES
 from transport.wire.protocol import FROM_BROKER, FROM_CLIENT, WITH_BODY, Protocol, Side, State
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 MIB = 2**20
 
@@ -550,7 +550,7 @@ def test_in_any_order_every_stream_is_what_was_sent_though_peers_are_held_and_ha
         if not surprises:
             assert [room.bytes for room in rooms] == [each.kept for each in peers]
             assert set(everybody.line) == {each.room for each in peers if each.decoder.stalled}
-            assert everybody._in_turn <= {each.room for each in peers if each.decoder.mid_frame}
+            assert everybody._in_turn <= {each.room for each in peers if each.decoder.mid_event}
     for sizes, peer in zip(streams, peers, strict=True):
         assert [(raw.header[1], len(raw.body)) for raw in peer.frames] == list(enumerate(sizes))
     assert everybody.bytes == everybody.waiting == 0

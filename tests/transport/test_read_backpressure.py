@@ -14,8 +14,8 @@ from transport.broker.broker_connection import BrokerConnection
 from transport.broker.under_way import MAX_UNDER_WAY
 from transport.shell.turns import TURN_WORK
 from transport.wire.codec import encode
-from transport.wire.frames import SHARED_BUFFER_BYTES
 from transport.wire.messages import Ack, Deliver, Demand, Extend, Request, Send, Sent
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 pytestmark = pytest.mark.event_loop
 
@@ -33,11 +33,11 @@ class Watch:
         self.most = 0
         self.ranges = 0
         self.marks = 0
-        frame_received = BrokerConnection.frame_received
+        event_received = BrokerConnection.event_received
         receive = QueueActor.on_receive
 
         def frame(connection: BrokerConnection, frame: Any, work: int) -> None:
-            frame_received(connection, frame, work)
+            event_received(connection, frame, work)
             actor = None if connection.actor is None else connection.actor._actor_weakref()
             if isinstance(actor, ConnectionActor):
                 waiting = (*actor.actor_inbox.queue, *actor._queue.actor_inbox.queue)
@@ -48,7 +48,7 @@ class Watch:
             self.marks += type(message) is CaughtUp
             return receive(queue, message)
 
-        monkeypatch.setattr(BrokerConnection, "frame_received", frame)
+        monkeypatch.setattr(BrokerConnection, "event_received", frame)
         monkeypatch.setattr(QueueActor, "on_receive", handle)
 
 

@@ -326,7 +326,7 @@ def test_nothing_is_kept_of_a_large_frame_that_was_refused_while_the_peer_is_wai
         length = 4 * FIRST_PARTIAL_BYTES
         first = length.to_bytes(4, "big") + len(header).to_bytes(2, "big") + header
         bench.receive_bytes(first + bytes(length - len(first) - 1))
-        partial = bench.connection._decoder._partial
+        partial = bench.connection._receiver._partial
         bench.receive_bytes(b"\0")
         assert isinstance(bench.transport.frames[-1], Error)
         assert everybody.bytes == 0

@@ -13,10 +13,10 @@ import pytest
 
 from actors.batch import MessageBatch
 from transport.broker.under_way import MAX_UNDER_WAY
-from transport.shell.connection import FLUSH_BYTES, FrameConnection
+from transport.shell.connection import FLUSH_BYTES
+from transport.shell.frame_connection import FrameConnection
 from transport.shell.turns import SHARE, TURN_WORK
 from transport.wire.codec import encode
-from transport.wire.frames import SHARED_BUFFER_BYTES
 from transport.wire.messages import (
     VERSION,
     AbortTransaction,
@@ -39,6 +39,7 @@ from transport.wire.messages import (
     Send,
 )
 from transport.wire.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 HIGH = 16 * 1024
 """Bytes above which this socket does not keep up: less than asyncio's would be, so that a few thousand answers are enough."""
@@ -150,7 +151,8 @@ class Client:
 
     def __init__(self, broker: Any, role: str) -> None:
         self.broker = broker
-        self.connection: FrameConnection = broker._accept(SENDING_ROLES if role in SENDING_ROLES else frozenset({role}))
+        listener = broker._listeners[role not in SENDING_ROLES]
+        self.connection: FrameConnection = listener.accept(broker._host())
         self.socket = DeafSocket(self.connection)
         self.most_units = self.most_waiting = 0
         self._units = 0
@@ -241,7 +243,8 @@ def test_a_client_that_says_it_for_ever_and_reads_nothing_is_bounded(
                 assert client.most_units <= SHARE + TURN_WORK + HELD // 2
                 assert client.most_waiting <= MAX_UNDER_WAY + HELD // 2
                 assert (
-                    client.connection._decoder.mid_frame or len(client.connection._decoder._view) <= SHARED_BUFFER_BYTES
+                    client.connection._receiver.mid_event
+                    or len(client.connection._receiver._view) <= SHARED_BUFFER_BYTES
                 )
             finally:
                 for connection in list(broker.connections.values()):

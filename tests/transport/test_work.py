@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from transport.wire.codec import encode
-from transport.wire.frames import SHARED_BUFFER_BYTES, FrameDecoder, RawFrame
+from transport.wire.frames import FrameDecoder, RawFrame
 from transport.wire.messages import Ack, Command, Extend, Frame, Nack, Ping, Send
 from transport.wire.range_pairs import decode_ranges
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, paid_for, work_of
 
 MIB = 1 << 20

@@ -1,10 +1,11 @@
-"""The broker: two listening addresses, the queues, and the connections between them."""
+"""The broker: its listeners, the queues, and the connections between them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -13,29 +14,28 @@ from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
-from transport.broker.broker_connection import BrokerConnection
+from transport.broker.acceptor import Listen, listen
+from transport.broker.broker_connection import native_listeners
 from transport.broker.commands import AdministrationPort, Commands
 from transport.broker.connections import SHUTTING_DOWN, Connections
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
-from transport.broker.listener import Listen, Listening, listen
+from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
 from transport.broker.port import PortMaker
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import SendingPort, TransactionPort
+from transport.broker.served import Served
 from transport.broker.tasks import Tasks
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
-from transport.shell.connection import FrameConnection
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal, unsent_bytes_limit
-from transport.wire.address import Address, parse_address
-from transport.wire.codec import encode
+from transport.wire.address import Address
 from transport.wire.frames import MAX_FRAME_BYTES
-from transport.wire.messages import VERSION, Error, Options, Welcome
-from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+from transport.wire.messages import VERSION, Options, Welcome
 from transport.wire.version import installed_version
 
 SHUTDOWN_TIMEOUT = 5.0
@@ -69,35 +69,39 @@ class Broker:
         config: its options.
         storage: where its queues are durable, instead of what the options say.
         listen: how it listens, instead of on the machine's network.
+        listeners: where it takes connections, of which protocols; by default `native_listeners` at the addresses of the options.
     """
 
     def __init__(
-        self, config: BrokerConfig | None = None, *, storage: Storage | None = None, listen: Listen = listen
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        storage: Storage | None = None,
+        listen: Listen = listen,
+        listeners: Sequence[Listener[Any]] | None = None,
     ) -> None:
         self.config = config or BrokerConfig()
+        self._listeners = listeners or native_listeners(self.config.send_address, self.config.receive_address)
         self._storage = storage
         self._listen_on = listen
-        self._connections: Connections[BrokerConnection] = Connections(self.config.max_connections)
+        self._connections: Connections[Served[Any]] = Connections(self.config.max_connections)
         self.epoch = epoch_at(time.time())
         self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
         self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
         self._turns: Turns
-        self._servers: list[Listening] = []
-        self._bound: list[str] = []
         self._served = False
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
         self._looking: asyncio.TimerHandle | None = None
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
-        self._ports: dict[str, PortMaker] = {}
         self._tasks = Tasks()
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
-        """Recover what is stored and bind both addresses.
+        """Recover what is stored and bind every address.
 
         Raises:
             StorageError: what is stored cannot be opened.
@@ -130,20 +134,15 @@ class Broker:
             undo.callback(self.watermarks.stop)
             self.watermarks.start(self._loop)
             self._limit_connections()
-            self._ports = self._make_ports()
             if len(self.queues) > self.config.max_queues:
                 self._warn_once_started(
                     f"there are {len(self.queues)} queues, more than the {self.config.max_queues} of max_queues: clients can make no more; "
                     "delete some, or raise it"
                 )
-            undo.callback(self._close_servers)
-            for address, roles in (
-                (self.config.send_address, SENDING_ROLES),
-                (self.config.receive_address, RECEIVING_ROLES),
-            ):
-                server = await self._listen(parse_address(address), roles)
-                self._servers.append(server)
-                self._bound.append(str(Address(*server.sockets[0].getsockname()[:2])))
+            undo.callback(self._close_listeners)
+            host = self._host()
+            for listener in self._listeners:
+                await listener.start(host)
             self._warn_of_strangers()
             undo.pop_all()
         return self
@@ -153,7 +152,7 @@ class Broker:
     ) -> None:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
-        self._close_servers()
+        self._close_listeners()
         self._connections.ending = True
         self._tasks.cancel()
         for connection in list(self.connections.values()):
@@ -181,15 +180,22 @@ class Broker:
     @property
     def send_address(self) -> str:
         """Where senders connect, with the port that was really bound; still told when the broker has ended."""
-        return self._bound[0]
+        return str(self.addresses("send")[0])
 
     @property
     def receive_address(self) -> str:
         """Where receivers connect, with the port that was really bound; still told when the broker has ended."""
-        return self._bound[1]
+        return str(self.addresses("receive")[0])
+
+    def addresses(self, name: str) -> tuple[Address, ...]:
+        """Where the listener ``name`` takes connections; LookupError where there is none, or it has not started."""
+        for listener in self._listeners:
+            if listener.name == name and listener.addresses:
+                return listener.addresses
+        raise LookupError(f"this broker has no listener {name!r} that has started")
 
     @property
-    def connections(self) -> dict[int, BrokerConnection]:
+    def connections(self) -> dict[int, Served[Any]]:
         """Every connection that stands, by number; to be looked at only."""
         return self._connections.standing
 
@@ -218,8 +224,7 @@ class Broker:
         """Nothing is confirmed any more: accept nothing, tell everybody, and have whoever serves end the process."""
         if not self._served:
             logger.critical("the broker stops: %s", error)
-        for server in self._servers:
-            server.close()
+        self._close_listeners()
         for connection in list(self.connections.values()):
             connection.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         if not self._stopping.done():
@@ -262,7 +267,7 @@ class Broker:
             )
 
     def _warn_of_strangers(self) -> None:
-        bound = [Address(*each.getsockname()[:2]) for server in self._servers for each in server.sockets]
+        bound = [address for listener in self._listeners for address in listener.addresses]
         if reachable := [str(address) for address in bound if not address.is_loopback]:
             self._warn_once_started(
                 f"anybody who reaches {' or '.join(reachable)} may read, write and delete everything here: "
@@ -273,10 +278,18 @@ class Broker:
         """Say ``text`` behind whatever the program says first of a broker that stands."""
         self._loop.call_soon(logger.warning, "%s", text)
 
-    async def _listen(self, address: Address, roles: frozenset[str]) -> Listening:
-        last_words = b"".join(encode(Error("limit-exceeded", self._connections.too_many(), close=True)))
-        return await self._listen_on(
-            lambda: self._accept(roles), self._connections.has_room, last_words, address.host, address.port
+    def _host(self) -> Host:
+        """What the listeners are given."""
+        return Host(
+            self._loop,
+            self.config.heartbeat,
+            self._connections,
+            self._turns,
+            self.partial,
+            self.unsent,
+            self._listen_on,
+            self._make_ports(),
+            self._greet,
         )
 
     def _look_later(self) -> None:
@@ -289,15 +302,9 @@ class Broker:
         if self.partial.look():
             self._look_later()
 
-    def _accept(self, roles: frozenset[str]) -> FrameConnection:
-        protocol = Protocol(Side.BROKER, roles)
-        handler = BrokerConnection(self._connections, self._ports, self._greet, protocol, self._loop.time())
-        heartbeat = self.config.heartbeat
-        return FrameConnection(protocol, handler, self._loop, heartbeat, self._turns, self.partial, self.unsent)
-
-    def _close_servers(self) -> None:
-        for server in self._servers:
-            server.close()
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     async def _stop_queues(self) -> None:
         for queue in self.queues.values():

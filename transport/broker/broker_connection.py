@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pykka import ActorDeadError
 
 from actors import CaughtUp, InboxOverflowError, LoopActorRef, StorageError, Writable
-from transport.broker.connections import Connections, RefusalError
+from transport.broker.connections import Connections
+from transport.broker.listener import Host, Listener
 from transport.broker.port import Port, PortMaker
+from transport.broker.served import Served
 from transport.broker.under_way import UnderWay
 from transport.errors import LimitExceededError, RemoteProtocolError, UnreadError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
-from transport.wire.protocol import Protocol
-
-if TYPE_CHECKING:
-    from transport.shell.connection import FrameConnection
+from transport.wire.frame_protocol import FrameProtocol
+from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
 logger = logging.getLogger("penstock.broker")
 
@@ -30,62 +30,42 @@ Greeting = Callable[[wire.Options], wire.Welcome]
 """Makes WELCOME of what a role is told: every role is told more."""
 
 
-class BrokerConnection:
-    """Handler of one accepted connection, and the `Client` that its port sees.
+class BrokerConnection(Served[wire.Frame]):
+    """Handler of one accepted connection that carries frames, and the `Client` that its port sees.
 
     Args:
         connections: where it counts.
         ports: what each role's port is made by.
         greeting: makes WELCOME.
-        protocol: its state.
+        states: its state machine.
         now: monotonic seconds.
-
-    Attributes:
-        number: this connection's number in the broker's life.
-        role: the role, once HELLO has named it.
-        queue: the queue's name, once HELLO has named it.
-        client_id: the client's name, if it gave one.
-        opened_at: monotonic seconds.
-        actor: the connection's actor, once there is one.
     """
 
     def __init__(
         self,
-        connections: Connections[BrokerConnection],
+        connections: Connections[Served[Any]],
         ports: Mapping[str, PortMaker],
         greeting: Greeting,
-        protocol: Protocol,
+        states: Protocol,
         now: float,
     ) -> None:
-        self._connections = connections
+        super().__init__(connections, now)
         self._ports = ports
         self._greeting = greeting
-        self._protocol = protocol
-        self.number = connections.accept()
-        self.opened_at = now
-        self.role: str | None = None
-        self.queue: str | None = None
-        self.client_id: str | None = None
-        self.connection: FrameConnection | None = None
-        self.actor: LoopActorRef[Any] | None = None
+        self._states = states
         self._port: Port | None = None
         self._under_way = UnderWay()
 
     # ConnectionHandler
 
-    def connection_opened(self, connection: FrameConnection) -> None:
-        """Take the connection in, or say that there are too many."""
-        self.connection = connection
-        self._connections.add(self)
-
-    def frame_received(self, frame: wire.Frame, work: int) -> None:
+    def event_received(self, event: wire.Frame, work: int) -> None:
         """HELLO opens; everything else is the role's."""
         port = self._port
-        if port is None or type(frame) is wire.Error:
-            self._not_for_the_role(frame)
+        if port is None or type(event) is wire.Error:
+            self._not_for_the_role(event)
             return
         try:
-            port.received(frame)
+            port.received(event)
             if self.actor is not None and self._under_way.add(work):
                 self._much_under_way(self.actor)
         except InboxOverflowError as error:
@@ -130,16 +110,14 @@ class BrokerConnection:
             peer = self.connection.peer if self.connection is not None else "?"
             who = f"{self.role} {self.client_id!r} of queue {self.queue!r}" if self.queue else f"{self.role}"
             logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
-        self.connection_ending(error)
-        self._connections.remove(self)
-        # Each of them knows this one; without a cycle all are free at once.
-        self.connection = self._port = self.actor = None
+        super().connection_closed(error)
+        self._port = None
 
     # For the ports
 
     def hold_to(self, granted: GrantedDemand) -> None:
         """What the client sends is refused unseen where it exceeds this."""
-        self._protocol.granted = granted
+        self._states.granted = granted
 
     def send(self, frame: wire.Frame) -> None:
         """Write ``frame``."""
@@ -149,11 +127,6 @@ class BrokerConnection:
     def welcome(self, options: wire.Options) -> None:
         """Answer HELLO; what every role is told is added to ``options``."""
         self.send(self._greeting(options))
-
-    def refused(self, code: str, text: str) -> None:
-        """End the connection with ERROR."""
-        if self.connection is not None:
-            self.connection.fail(RefusalError(code, text))
 
     def failed(self, error: Exception) -> None:
         """End the connection on a defect of ours, which goes into the log."""
@@ -184,9 +157,26 @@ class BrokerConnection:
             self.hold()
 
     def _open(self, hello: wire.Hello) -> None:
-        assert self._protocol.role is not None, "the protocol has checked HELLO"
+        assert self._states.role is not None, "the protocol has checked HELLO"
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
         self._port = self._ports[hello.role](self, hello)
         self.actor = self._port.actor
+
+
+def native_listeners(
+    send_address: str, receive_address: str
+) -> tuple[Listener[FrameProtocol], Listener[FrameProtocol]]:
+    """Where Penstock's own clients connect: to send, and to receive."""
+    return _native("send", send_address, SENDING_ROLES), _native("receive", receive_address, RECEIVING_ROLES)
+
+
+def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FrameProtocol]:
+    def protocol() -> FrameProtocol:
+        return FrameProtocol(Protocol(Side.BROKER, roles))
+
+    def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
+        return BrokerConnection(host.connections, host.ports, host.greeting, protocol.states, host.loop.time())
+
+    return Listener(name, address, protocol, handler)

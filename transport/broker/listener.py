@@ -1,183 +1,110 @@
-"""Accepting: a listening address whose connections never take more descriptors than the broker may give them.
+"""Listening for one protocol: an address, the protocol that its connections carry, and what handles what they say.
 
-asyncio's own servers accept all that wait before anybody is asked, a thousand in one turn of the loop; by then there may be no
-descriptor left for the journal. Here each accept asks first.
+A broker has a list of these. What a connection may take of memory and of the loop's turns, how long it has for what, how many there may be,
+and how they end with the broker is the same for all: it is in the shell (`transport.shell`) and in `Served`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import logging
-import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-BACKLOG = 1024
-"""Connections the kernel holds while they wait to be accepted."""
-ACCEPTS_A_TURN = 64
-"""Connections taken from one address in one turn of the loop: a crowd must not make those wait that are connected."""
-ACCEPT_AGAIN = 1.0
-"""Seconds without accepting after the process had no descriptor left: whoever waits goes on waiting, and the loop is free."""
-EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""What accept says when there is no room in the process or the machine."""
+from transport.broker.acceptor import Listen, Listening
+from transport.broker.connections import Connections
+from transport.broker.port import PortMaker
+from transport.broker.served import Served
+from transport.shell.connection import Connection
+from transport.shell.partial_frames import PartialFrames, PartialRoom
+from transport.shell.turns import Turns
+from transport.shell.unsent import UnsentTotal
+from transport.wire.address import Address, parse_address
+from transport.wire.carried import CarriedProtocol
+from transport.wire.messages import Options, Welcome
 
-logger = logging.getLogger("penstock.broker")
-
-
-class Listening(Protocol):
-    """An address that takes connections until it is closed: what `listen` makes, and asyncio's ``create_server`` too."""
-
-    @property
-    def sockets(self) -> tuple[Any, ...]:
-        """The listening sockets."""
-
-    def close(self) -> None:
-        """Take no more."""
+E = TypeVar("E")
+P = TypeVar("P", bound=CarriedProtocol[Any])
 
 
-Factory = Callable[[], asyncio.BaseProtocol]
-Listen = Callable[[Factory, Callable[[], bool], bytes, str, int], Awaitable[Listening]]
-"""Makes a listening address of: a protocol's factory, whether there is room, the last words for whom there is none, host, port."""
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a broker gives its listeners.
+
+    Attributes:
+        loop: where it lives.
+        heartbeat: seconds, where the protocol has one.
+        connections: where each counts.
+        turns: what the loop has for all of them.
+        partial: what all of them keep of what is not complete.
+        unsent: what waits for the sockets of all of them.
+        listen: how it listens.
+        ports: what each native role's port is made by.
+        greeting: makes WELCOME of what a role is told: every role is told more.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    heartbeat: float
+    connections: Connections[Served[Any]]
+    turns: Turns
+    partial: PartialFrames
+    unsent: UnsentTotal
+    listen: Listen
+    ports: Mapping[str, PortMaker]
+    greeting: Callable[[Options], Welcome]
+
+    def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
+        """The shell of a connection that has come, within what all may take together."""
+        connection = Connection(protocol, handler, self.loop, self.heartbeat, self.turns, self.unsent)
+        protocol.receiver.keep_in(PartialRoom(self.partial, connection))
+        return connection
 
 
-class Listener:
-    """One address that takes connections.
+class Listener(Generic[P]):
+    """One address of a broker.
 
     Args:
-        listening: its sockets, bound and listening.
-        factory: makes a new connection's protocol.
-        has_room: whether one more connection may be taken.
-        refusal: what a connection is told for which there is no room.
+        name: what it is for.
+        address: host:port; port 0 for any that is free.
+        protocol: makes the protocol of a connection.
+        handler: makes its handler, of what the broker gives and the protocol.
+
+    Attributes:
+        name: as given.
     """
 
     def __init__(
-        self, listening: list[socket.socket], factory: Factory, has_room: Callable[[], bool], refusal: bytes
+        self, name: str, address: str, protocol: Callable[[], P], handler: Callable[[Host, P], Served[Any]]
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._listening = listening
-        self._factory = factory
-        self._has_room = has_room
-        self._refusal = refusal
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._again: asyncio.TimerHandle | None = None
-        self._resume()
+        self.name = name
+        self._address = address
+        self._protocol = protocol
+        self._handler = handler
+        self._listening: Listening | None = None
+        self._bound: tuple[Address, ...] = ()
 
     @property
-    def sockets(self) -> tuple[socket.socket, ...]:
-        """The listening sockets; none once it is closed."""
-        return tuple(self._listening)
+    def addresses(self) -> tuple[Address, ...]:
+        """Where it listens, with the ports that were really bound; still told when it is closed. One for each family of addresses."""
+        return self._bound
+
+    async def start(self, host: Host) -> None:
+        """Take connections from now on; OSError where the address cannot be bound."""
+        address = parse_address(self._address)
+        last_words = b"".join(self._protocol().last_words("limit-exceeded", host.connections.too_many()))
+        listening = await host.listen(
+            partial(self.accept, host), host.connections.has_room, last_words, address.host, address.port
+        )
+        self._listening = listening
+        self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
+
+    def accept(self, host: Host) -> Connection[Any]:
+        """The shell of a connection that has come."""
+        protocol = self._protocol()
+        return host.accept(protocol, self._handler(host, protocol))
 
     def close(self) -> None:
         """Take no more connections; those that were taken stay."""
-        self._pause()
-        listening, self._listening = self._listening, []
-        for each in listening:
-            each.close()
-
-    def _resume(self) -> None:
-        self._again = None
-        for each in self._listening:
-            self._loop.add_reader(each.fileno(), self._accept, each)
-
-    def _pause(self) -> None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        for each in self._listening:
-            self._loop.remove_reader(each.fileno())
-
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS_A_TURN):
-            try:
-                accepted, _peer = listening.accept()
-            except (BlockingIOError, InterruptedError):
-                return
-            except ConnectionError:
-                continue  # it has gone while it waited
-            except OSError as error:
-                if error.errno not in EXHAUSTED:
-                    raise
-                logger.warning(
-                    "no connection can be accepted, for this process or machine has no file left (%s); again in %.0f s",
-                    error.strerror,
-                    ACCEPT_AGAIN,
-                )
-                self._pause()
-                self._again = self._loop.call_later(ACCEPT_AGAIN, self._resume)
-                return
-            if self._has_room():
-                self._take(accepted)
-            else:
-                self._turn_away(accepted)
-
-    def _take(self, accepted: socket.socket) -> None:
-        # The protocol is there at once, so that whoever counts connections has counted this one before the next.
-        task = self._loop.create_task(self._attach(accepted, self._factory()), name="accept a connection")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _attach(self, accepted: socket.socket, protocol: asyncio.BaseProtocol) -> None:
-        try:
-            accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
-        except BaseException as error:
-            # It broke before it stood, or the loop is ending.
-            accepted.close()
-            protocol.connection_lost(error if isinstance(error, OSError) else None)
-            if not isinstance(error, OSError):
-                raise
-
-    def _turn_away(self, accepted: socket.socket) -> None:
-        """Say why, as far as that goes without waiting, and close: what the peer has said is taken, for else the kernel resets."""
-        with accepted, suppress(OSError):
-            accepted.setblocking(False)
-            accepted.send(self._refusal)
-            accepted.shutdown(socket.SHUT_WR)
-            accepted.recv(4096)
-
-
-async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes, host: str, port: int) -> Listener:
-    """Listen on every address that ``host`` stands for; OSError where one cannot be bound."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as error:
-        # UnicodeError: what the resolver cannot even ask for.
-        raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: {getattr(error, 'strerror', None) or error}") from None
-    listening: list[socket.socket] = []
-    failure = OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: it has no address here")
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                listening.append(_bound(family, kind, protocol, address))
-            except OSError as error:
-                failure = OSError(error.errno, f"{host}:{port}: {error.strerror or error}")
-                # A name may stand for addresses of a family that this machine does not have.
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    raise failure from None
-        if not listening:
-            raise failure
-        return Listener(listening, factory, has_room, refusal)
-    except BaseException:
-        for each in listening:
-            each.close()
-        raise
-
-
-def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
-    each = socket.socket(family, kind, protocol)
-    try:
-        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            # Its own family only: the other has a socket of its own, on the same port.
-            each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        each.setblocking(False)
-        each.bind(address)  # type: ignore[arg-type] # as the resolver gave it
-        each.listen(BACKLOG)
-    except BaseException:
-        each.close()
-        raise
-    return each
+        if self._listening is not None:
+            self._listening.close()

@@ -23,7 +23,7 @@ from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.statistics import QueueStatistics
-    from transport.shell.connection import FrameConnection
+    from transport.shell.frame_connection import FrameConnection
     from transport.wire.messages import Options
 
 ANSWER_TIMEOUT = 5.0

@@ -55,17 +55,19 @@ class ReceivingPort(Port):
         assert self.actor is not None
         match frame:
             case wire.Ack():
-                self.actor.tell(Acknowledged(frame.ranges, self.actor))
+                self.actor.deliver(Acknowledged(frame.ranges, self.actor))
             case wire.Request(messages=0, bytes=0) if self._demand.messages:
-                self.actor.tell(DemandWithdrawn())
+                self.actor.deliver(DemandWithdrawn())
             case wire.Request():
-                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+                self.actor.deliver(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
-                self.actor.tell(Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor))
+                self.actor.deliver(
+                    Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor)
+                )
             case wire.Extend():
-                self.actor.tell(Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
+                self.actor.deliver(Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
             case wire.Cancel():
-                self.actor.tell(Left(frame.failed))
+                self.actor.deliver(Left(frame.failed))
                 self._client.finished()
 
     def attached(self, waiting: bool) -> None:
@@ -103,15 +105,15 @@ class SubscribingPort(Port):
         match frame:
             case wire.Reserve():
                 wait = _seconds(min(frame.wait_ms, MAX_WAIT_MS), "wait_ms")
-                self.actor.tell(
+                self.actor.deliver(
                     ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
                 )
             case wire.Commit():
-                self.actor.tell(CommitRequested(frame.request, frame.position))
+                self.actor.deliver(CommitRequested(frame.request, frame.position))
             case wire.Fetch():
-                self.actor.tell(FetchRequested(frame.request, frame.start, frame.stop))
+                self.actor.deliver(FetchRequested(frame.request, frame.start, frame.stop))
             case wire.Request():
-                self.actor.tell(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+                self.actor.deliver(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Cancel():
                 self._client.finished()
 

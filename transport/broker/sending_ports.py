@@ -39,7 +39,7 @@ class SendingPort(Port):
         if size > MAX_BODY_BYTES:
             raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
         timing = Timing.from_properties(frame.properties)
-        self.actor.tell(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
+        self.actor.deliver(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
 
     def attached(self, last_sequence: int | None, committed: bool = False) -> None:
         """The queue knows the sender; ``committed`` is its transaction, if it stages."""

@@ -14,8 +14,8 @@ from transport.clients.backoff import Backoff
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.arguments import say_settings
-from transport.wire.frames import Part
 from transport.wire.names import check_name
+from transport.wire.receiving import Part
 
 DEFAULT_CONNECT_TIMEOUT = 10.0
 """Seconds in which a broker must be reached, refused attempts tried again."""

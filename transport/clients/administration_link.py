@@ -10,12 +10,12 @@ import asyncio
 from typing import cast
 
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
-from transport.shell.connection import FrameConnection
+from transport.shell.frame_connection import FrameConnection, frame_connection
 from transport.shell.loop_transport import connect
 from transport.wire.address import Address
-from transport.wire.frames import Part
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Options, Result, Welcome
 from transport.wire.protocol import Protocol, Side
+from transport.wire.receiving import Part
 
 ROLE = "admin"
 
@@ -47,7 +47,7 @@ class AdministrationLink:
             OSError, TimeoutError: there is no broker.
             TransportError: it refused, or is none.
         """
-        connection = FrameConnection(Protocol(Side.CLIENT, frozenset({ROLE})), self, self._loop)
+        connection = frame_connection(Protocol(Side.CLIENT, frozenset({ROLE})), self, self._loop)
         welcome = self._waiting = self._loop.create_future()
         try:
             async with asyncio.timeout_at(deadline):
@@ -108,15 +108,15 @@ class AdministrationLink:
         self._connection = connection
         self._send(Hello(VERSION, ROLE, None, None, {}))
 
-    def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - one command at a time bounds it
+    def event_received(self, event: Frame, work: int) -> None:  # noqa: ARG002 - one command at a time bounds it
         """WELCOME, and the answer to the command that waits."""
-        if isinstance(frame, Error):
+        if isinstance(event, Error):
             if self._request:
-                self._answer(BrokerError(frame.code, frame.text))
+                self._answer(BrokerError(event.code, event.text))
             return
-        if isinstance(frame, Result) and frame.request != self._request:
-            raise RemoteProtocolError(f"a RESULT for request {frame.request}; {self._request} was asked")
-        self._answer(frame)
+        if isinstance(event, Result) and event.request != self._request:
+            raise RemoteProtocolError(f"a RESULT for request {event.request}; {self._request} was asked")
+        self._answer(event)
 
     def writable_changed(self, writable: bool) -> None:
         """One command is under way at a time: there is nothing to hold back."""

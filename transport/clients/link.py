@@ -16,7 +16,7 @@ from transport.errors import (
     ConnectionLostError,
     LocalProtocolError,
 )
-from transport.shell.connection import FrameConnection
+from transport.shell.frame_connection import FrameConnection, frame_connection
 from transport.shell.loop_transport import connect
 from transport.wire.address import parse_address
 from transport.wire.messages import Error, Frame, Hello, Welcome
@@ -147,21 +147,21 @@ class BrokerLink:
         self._connection = connection
         connection.send(self._hello())
 
-    def frame_received(self, frame: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
+    def event_received(self, event: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
         """WELCOME opens the link; everything else is the user's."""
-        if isinstance(frame, Welcome):
-            heartbeat_ms = frame.options.get("heartbeat_ms")
+        if isinstance(event, Welcome):
+            heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
             self._of_use = False
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
-            self._user.link_opened(frame)
-        elif isinstance(frame, Error):
+            self._user.link_opened(event)
+        elif isinstance(event, Error):
             # Not closing: the refusal of one request.
-            raise BrokerError(frame.code, frame.text)
+            raise BrokerError(event.code, event.text)
         else:
-            self._user.link_frame(frame)
+            self._user.link_frame(event)
 
     def writable_changed(self, writable: bool) -> None:
         """Demand bounds what may be sent, not what the broker reads of it: the user holds back what it can."""
@@ -196,7 +196,7 @@ class BrokerLink:
 
     async def _connect(self) -> None:
         address = self._addresses[self._attempt % len(self._addresses)]
-        connection = FrameConnection(Protocol(Side.CLIENT, frozenset({self._hello().role})), self, self._loop)
+        connection = frame_connection(Protocol(Side.CLIENT, frozenset({self._hello().role})), self, self._loop)
         seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
         try:
             await connect(connection, address.host, address.port, seconds, self._loop)

@@ -1,9 +1,9 @@
-"""The shell around one connection: asyncio's buffered transport on one side, frames on the other.
+"""The shell around one connection: asyncio's buffered transport on one side, a protocol without I/O on the other.
 
-It executes what the pure parts decide (`FrameDecoder`, `Protocol`, `Liveness`): receives, writes, keeps the heartbeat and ends the
-connection, with one ERROR frame where the peer broke the protocol. What the frames mean is its handler's business.
+It carries any protocol (`CarriedProtocol`): receives for it, writes what it says, keeps the heartbeat and ends the connection, with the
+protocol's last words where the peer broke it. What the events mean is its handler's business.
 
-It bounds what a peer can make this side hold or do. Frames are handled within the connection's share of a turn (`Turns`); the rest waits as
+It bounds what a peer can make this side hold or do. Events are handled within the connection's share of a turn (`Turns`); the rest waits as
 bytes, and meanwhile nothing is read. A broker does not read a client that does not read. And either side ends a connection whose peer
 leaves too much unread; a broker also one whose peer takes nothing for too long.
 """
@@ -12,48 +12,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast
+from collections.abc import Sequence
+from typing import Generic, TypeVar, cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError, forget_variables
 from transport.shell.connection_handler import ConnectionHandler
 from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, write_parts
-from transport.shell.partial_frames import PartialFrames, PartialRoom
 from transport.shell.place import Place
 from transport.shell.turns import Turns
 from transport.shell.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
-from transport.wire.codec import encode
-from transport.wire.frames import FrameDecoder, Part
+from transport.wire.carried import ANSWERED, ANY_SHARE, CarriedProtocol
 from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Welcome
-from transport.wire.protocol import Protocol, Side, State
-from transport.wire.work import paid_for, work_of
+from transport.wire.receiving import Part
 
 FLUSH_BYTES = 256 * 1024
 """Bytes gathered in one turn of the loop after which they are written at once."""
 LINGER = 2.0
-"""Seconds that a refused peer has to read why; closing at once would reset the connection and destroy the ERROR."""
+"""Seconds that a refused peer has to read why; closing at once would reset the connection and destroy what tells it."""
 CLOSE_TIMEOUT = 5.0
 """Seconds that what is written last has to leave; then the connection is aborted."""
 
 logger = logging.getLogger("penstock.transport")
 
-_OPENING = frozenset({Hello, Welcome})
-_OF_THE_SHELL = frozenset({Ping, Pong, Welcome})
-"""Frames that the handler is not told of, or that change something here as well."""
+E = TypeVar("E")
+
 _BUSY, _UNREAD = 1, 2
 """Why nothing is handled: the handler has asked for it, or the peer does not read."""
 
 
-class FrameConnection(Connectable):
-    """One framed connection.
+class Connection(Connectable, Generic[E]):
+    """One connection.
 
     Args:
-        protocol: its state.
+        protocol: what it carries.
         handler: its owner.
         loop: where it lives.
-        heartbeat: seconds, until WELCOME names another.
+        heartbeat: seconds, until the protocol names another.
         turns: shared by all connections that share the loop fairly; of its own by default.
-        partial: shared by all connections whose frames that are not complete are bounded together; not bounded by default.
         unsent: shared by all connections that are bounded together in what waits for their sockets; not bounded by default.
 
     Attributes:
@@ -64,30 +59,31 @@ class FrameConnection(Connectable):
 
     def __init__(
         self,
-        protocol: Protocol,
-        handler: ConnectionHandler,
+        protocol: CarriedProtocol[E],
+        handler: ConnectionHandler[E],
         loop: asyncio.AbstractEventLoop,
         heartbeat: float = DEFAULT_HEARTBEAT,
         turns: Turns | None = None,
-        partial: PartialFrames | None = None,
         unsent: UnsentTotal | None = None,
     ) -> None:
         self.bytes_in = self.bytes_out = 0
         self.peer = "?"
         self._protocol = protocol
+        self._receiver = protocol.receiver
         self._handler = handler
         self._loop = loop
         self._turns = turns or Turns(loop)
         self._place = Place(self._turns)
-        self._decoder = FrameDecoder() if partial is None else FrameDecoder(room=PartialRoom(partial, self))
         self._unsent = Unsent(unsent or UnsentTotal(), self)
         self._liveness = Liveness(heartbeat, loop.time())
         self._transport: asyncio.Transport | None = None
         self._out: list[Part] = []
         self._out_bytes = 0
-        self._flush_scheduled = self._closing = self._discarding = self._over = False
-        self._reading = True
+        self._flush_asked = self._closing = self._discarding = self._over = False
+        self._opening = self._reading = True
         self._blocked = 0
+        # Nothing to settle: it reads, and nothing of before is left.
+        self._calm = False
         self._working = False
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -106,12 +102,13 @@ class FrameConnection(Connectable):
             self._handler.connection_opened(self)
         except TransportError as error:
             self.fail(error)
+        self._look_whether_open()
         if not (self._reading or self._closing):
             pause_from_the_start(self._transport, self._loop, lambda: not self._reading)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
         """Called by asyncio: where to receive."""
-        return self._decoder.get_buffer()
+        return self._receiver.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by asyncio: ``nbytes`` have arrived."""
@@ -119,62 +116,69 @@ class FrameConnection(Connectable):
             if self._place.discarded(nbytes):
                 self._wait_in_line()
             return
-        decoder = self._decoder
+        receiver = self._receiver
         self.bytes_in += nbytes
         self._liveness.heard = self._loop.time()
-        in_pieces = decoder.mid_frame
+        fresh, in_pieces = receiver.idle, not receiver.idle and receiver.mid_event
         try:
-            decoder.received(nbytes)
+            receiver.received(nbytes)
         except TransportError as error:
             self.fail(error)
             return
         if self._blocked or self._place.in_line:
-            decoder.keep()
+            receiver.keep()
             return
         self._turns.used(self._handle(self._turns.share(), least=0))
-        begun = decoder.begun
+        if fresh and receiver.idle:
+            return
+        begun = receiver.begun
         if (in_pieces or begun) and self._place.gathered(nbytes if in_pieces else begun, complete=not begun):
             self._settle()
 
     def work(self, share: int) -> int:
-        """Handle what has arrived, of ``share`` units of work and one frame at least; returns the units. The rest stands in line."""
-        place, decoder = self._place, self._decoder
+        """Handle what has arrived, of ``share`` units of work and one event at least; returns the units. The rest stands in line."""
+        place, receiver = self._place, self._receiver
         owed = place.come()
         if self._discarding:
             if self._transport is not None and not self._transport.is_closing():
                 self._transport.resume_reading()
             return owed
-        in_pieces = decoder.mid_frame
+        in_pieces = receiver.mid_event
         units = owed + self._handle(share - owed, least=1)
-        return units if in_pieces else units + place.found(decoder.begun)
+        return units if in_pieces else units + place.found(receiver.begun)
 
     def _handle(self, share: int, least: int) -> int:
-        """Handle ``least`` frames, and as many as the share has room for."""
+        """Handle ``least`` events, and as many as the share has room for."""
         self._working = True
-        protocol, decoder = self._protocol, self._decoder
-        units = frames = 0
+        protocol, receiver = self._protocol, self._receiver
+        units = 0
+        left = share if least == 0 else ANY_SHARE
         try:
             while not (self._blocked or self._discarding):
-                if (raw := decoder.next_frame()) is None:
+                event = protocol.next_event(left)
+                if event is None:
                     break
-                work = work_of(raw)
-                left = max(1, work - paid_for(raw))
-                if units + left > share and frames >= least:
-                    decoder.put_back(raw)
+                units += protocol.due
+                left = share - units
+                if event is ANSWERED:
+                    self._write(protocol.answer())
+                else:
+                    self._handler.event_received(cast("E", event), protocol.work)
+                if receiver.idle:
                     break
-                units += left
-                frames += 1
-                self._receive(protocol.receive(raw), work)
         except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
             self.fail(error)
-        decoder.handled()
         self._working = False
-        self._settle()
+        if self._opening:
+            self._look_whether_open()
+        if not (receiver.idle and self._calm):
+            receiver.handled()
+            self._settle()
         return units
 
     def eof_received(self) -> bool:
         """Called by asyncio: the peer has closed its side."""
-        if self._decoder.mid_frame and not self._discarding:
+        if self._receiver.mid_event and not self._discarding:
             self._error = self._error or TruncatedFrameError("the stream ended inside a frame")
         return False
 
@@ -184,13 +188,13 @@ class FrameConnection(Connectable):
             return
         self._over = True
         self._discard()
-        self._protocol.state = State.CLOSED
+        self._protocol.closed = True
         if self._timer is not None:
             self._timer.cancel()
         # No cycle is left, so that what this connection kept is free at once and not when the collector comes by: a traceback, a timer and
-        # the decoder lead back here, and the handler is asked to forget this connection.
+        # the receiver lead back here, and the handler is asked to forget this connection.
         self._timer = None
-        self._decoder.close()
+        self._receiver.close()
         self._unsent.close()
         self._out.clear()
         error, self._error = self._error or exc, None
@@ -198,7 +202,7 @@ class FrameConnection(Connectable):
 
     def pause_writing(self) -> None:
         """Called by asyncio: the socket does not keep up."""
-        if self._protocol.side is Side.BROKER:
+        if self._protocol.serves:
             # Not the client's side: two that wait for each other would wait for ever, and one who breaks off loses its place in the line.
             self._liveness.held_up(self._taken(), self._loop.time())
             self._block(_UNREAD)
@@ -215,31 +219,23 @@ class FrameConnection(Connectable):
 
     # Sending
 
-    def send(self, frame: Frame) -> None:
-        """Write ``frame``; the frames of one turn of the loop leave together. Nothing happens once the connection closes.
+    def send(self, event: E) -> None:
+        """Write ``event``; what is sent in one turn of the loop leaves together. Nothing happens once the connection closes.
 
         Raises:
-            LocalProtocolError: the frame is over a limit; nothing was written.
+            LocalProtocolError: the event is over a limit; nothing was written.
         """
         if self._closing:
             return
-        parts = encode(frame)
-        self._out += parts
-        for part in parts:
-            self._out_bytes += len(part)
-        if type(frame) in _OPENING:
-            self._opened(frame)
-        if self._out_bytes >= FLUSH_BYTES:
-            self._flush()
-        elif not self._flush_scheduled:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush_turn)
+        self._write(self._protocol.send(event))
+        if self._opening:
+            self._look_whether_open()
 
     def close(self) -> None:
         """Write what is pending, then close."""
         if self._closing:
             return
-        self._flush()
+        self.flush()
         self._discard()
         self._arm(self._loop.time() + CLOSE_TIMEOUT, self._abort)
         self._handler.connection_ending(None)
@@ -263,12 +259,10 @@ class FrameConnection(Connectable):
             code = "internal-error"
         # While the peer is waited for, nothing of its frame is kept: a traceback has every variable on the way.
         forget_variables(error)
-        # A peer that closed on us with an ERROR of its own needs no answer.
-        if self._protocol.state is not State.CLOSED:
-            self.send(Error(code, str(error), close=True))
-        self._flush()
+        self._write(self._protocol.last_words(code, str(error)))
+        self.flush()
         self._discard()
-        self._protocol.state = State.CLOSED
+        self._protocol.closed = True
         self._arm(self._loop.time() + LINGER, self._abort)
         self._handler.connection_ending(error)
         if self._transport is not None and not self._transport.is_closing():
@@ -281,7 +275,7 @@ class FrameConnection(Connectable):
                 self._transport.abort()
 
     def pause_reading(self) -> None:
-        """Handle no more frames for now, those that have arrived included, and take no more from the socket."""
+        """Handle nothing more for now, those that have arrived included, and take no more from the socket."""
         self._block(_BUSY)
 
     def resume_reading(self) -> None:
@@ -298,11 +292,11 @@ class FrameConnection(Connectable):
         """When something last came, in the loop's time."""
         return self._liveness.heard
 
-    # For the room that its frames take
+    # For the room that what it keeps takes
 
     def room_found(self) -> None:
         """There is memory for the frame that waits for it."""
-        self._decoder.go_on()
+        self._receiver.go_on()
         self._settle()
 
     def waited(self) -> float:
@@ -316,16 +310,6 @@ class FrameConnection(Connectable):
 
     # Inside
 
-    def _receive(self, frame: Frame, work: int) -> None:
-        if type(frame) in _OF_THE_SHELL:
-            if isinstance(frame, Ping):
-                self.send(Pong(frame.token))
-            if isinstance(frame, Ping | Pong):
-                return
-            if isinstance(frame, Welcome):
-                self._opened(frame)
-        self._handler.frame_received(frame, work)
-
     def _block(self, reason: int) -> None:
         self._blocked |= reason
         self._settle()
@@ -336,23 +320,25 @@ class FrameConnection(Connectable):
 
     def _settle(self) -> None:
         """Stand in line where something waits, read where nothing does; neither while there is a reason against it."""
+        self._calm = False
         if self._working or self._discarding:
             return
-        decoder, liveness = self._decoder, self._liveness
-        waits = decoder.waiting or self._place.owed > 0
+        receiver, liveness = self._receiver, self._liveness
+        waits = receiver.waiting or self._place.owed > 0
         if waits:
-            decoder.keep()
+            receiver.keep()
             if not self._blocked:
                 self._place.join(self)
-        if not decoder.mid_frame:
+        if not receiver.mid_event:
             liveness.frame_began = None
         elif liveness.frame_began is None:
             liveness.frame_began = liveness.heard
-        self._read(not (waits or self._blocked or decoder.stalled))
+        self._read(not (waits or self._blocked or receiver.stalled))
         # Who is not heard because it does not read has nobody to wait for.
         held_up = not (self._reading or self._blocked == _UNREAD)
         if held_up is not liveness.waits:
             liveness.have_wait(held_up, self._loop.time())
+        self._calm = receiver.idle and self._reading and not self._blocked
 
     def _read(self, reading: bool) -> None:
         if reading is self._reading or self._transport is None:
@@ -374,39 +360,46 @@ class FrameConnection(Connectable):
     def _discard(self) -> None:
         """Send and handle nothing more."""
         self._closing = self._discarding = True
-        self._decoder.drop()
+        self._receiver.drop()
 
     def _taken(self) -> int:
         """Bytes that the system has taken of what was written."""
         return self.bytes_out - (0 if self._transport is None else self._transport.get_write_buffer_size())
 
-    def _opened(self, frame: Frame) -> None:
-        """Heartbeat and full-size frames begin once HELLO is answered."""
-        if isinstance(frame, Hello):
-            self._protocol.said_hello(frame.role)
-            return
-        assert isinstance(frame, Welcome), "nothing else opens"
-        if self._protocol.state is not State.OPEN:
-            self._protocol.said_welcome()
-        self._decoder.max_frame_bytes = self._protocol.largest_frame
-        heartbeat_ms = frame.options.get("heartbeat_ms")
-        if type(heartbeat_ms) is int and heartbeat_ms > 0:
-            self._liveness.interval = heartbeat_ms / 1000
-        self._arm(self._liveness.next_check(), self._check_liveness)
+    def _look_whether_open(self) -> None:
+        """The handshake may be over: from then on the heartbeat is kept."""
+        if self._opening and self._protocol.is_open and not self._closing and self._transport is not None:
+            self._opening = False
+            heartbeat = self._protocol.heartbeat
+            if heartbeat is None:
+                self._liveness.one_sided()
+            else:
+                self._liveness.interval = heartbeat
+            self._arm(self._liveness.next_check(), self._check_liveness)
 
-    def _flush_turn(self) -> None:
-        self._flush_scheduled = False
-        self._flush()
-
-    def _flush(self) -> None:
-        if not self._out or self._transport is None:
+    def _write(self, parts: Sequence[Part]) -> None:
+        if self._closing or not parts:
             return
-        parts, self._out = self._out, []
+        self._out += parts
+        self._out_bytes += len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if self._out_bytes >= FLUSH_BYTES:
+            self.flush()
+        elif not self._flush_asked:
+            self._flush_asked = True
+            self._turns.flushes.ask(self)
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        self._flush_asked = False
+        parts, transport = self._out, self._transport
+        if not parts or transport is None:
+            return
+        self._out = []
         size, self._out_bytes = self._out_bytes, 0
         self.bytes_out += size
         self._liveness.said = self._loop.time()
-        if not self._transport.is_closing():
-            unsent = write_parts(self._transport, parts, size, WRITE_BUFFER_HIGH)
+        if not transport.is_closing():
+            unsent = write_parts(transport, parts, size, WRITE_BUFFER_HIGH)
             if unsent > COUNTED_BYTES:
                 self._bound_unsent(unsent)
 
@@ -432,8 +425,8 @@ class FrameConnection(Connectable):
             self.abort(UnreadError(f"{self.bytes_out - self._taken()} {why}"))
             return
         if verdict is Verdict.PING:
-            self.send(Ping(0))
-            self._flush()
+            self._write(self._protocol.ping())
+            self.flush()
         self._arm(self._liveness.next_check(), self._check_liveness)
 
     def _handshake_late(self) -> None:

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from transport.wire.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES, Room
+from transport.wire.frames import FIRST_PARTIAL_BYTES, MAX_FRAME_BYTES
+from transport.wire.receiving import Room
 
 MOST_PARTIAL_BYTES = 256 * 2**20
 """Sixteen of the largest frames at once."""

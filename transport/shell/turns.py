@@ -16,6 +16,8 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
+from transport.shell.flushes import Flushes
+
 TURN_WORK = 64
 """Units that a turn has for those in line: half a millisecond, ten times what a turn costs by itself. A message passes through five
 turns on its way from one client to another, so this is what everybody's latency grows by when somebody floods."""
@@ -38,12 +40,17 @@ class Worker(Protocol):
 
 
 class Turns:
-    """The turns of one loop, shared by the connections that have to share it."""
+    """The turns of one loop, shared by the connections that have to share it.
 
-    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped")
+    Attributes:
+        flushes: what is written when a turn ends.
+    """
+
+    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped", "flushes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.flushes = Flushes(loop)
         self._line: deque[Worker] = deque()
         self._left = TURN_WORK
         self._scheduled = False

@@ -11,9 +11,10 @@ from actors.batch import MessageBatch
 from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER, check_of, is_uint
-from transport.wire.frames import Part, RawFrame, encode_frame
+from transport.wire.frames import RawFrame, encode_frame
 from transport.wire.messages import FRAMES, Frame, Result, Send, brief
 from transport.wire.range_pairs import decode_ranges
+from transport.wire.receiving import Part
 
 
 def encode(frame: Frame) -> list[Part]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import mmap
 import struct
-import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgpack
 
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
+from transport.wire.receiving import AMPLE, Part, Receiver, Room, shared_view
 from transport.wire.strangers import stranger
 
 HANDSHAKE_FRAME_BYTES = 4 * 1024
@@ -38,8 +38,6 @@ MAX_HEADER_ITEMS = 1024
 MIN_FRAME_BYTES = 7
 """Length, header length and the one byte of an empty array."""
 PREFIX_BYTES = 6
-SHARED_BUFFER_BYTES = 256 * 1024
-"""One receive between frames takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
 MOST_RECEIVED_BYTES = 512 * 1024
 """One receive within a frame takes at most this, straight to where it stays: fewer receives are fewer turns of the loop."""
 FIRST_PARTIAL_BYTES = 64 * 1024
@@ -51,10 +49,9 @@ buffers are quicker: their memory is used again, and a page costs more than its 
 SCARCE_BYTES = 4 * 1024
 """What is received at a time where memory for unfinished frames is scarce: enough to know what has begun."""
 
-_PREFIX = struct.Struct(">IH")
+PREFIX = struct.Struct(">IH")
+"""A frame's length and its header's."""
 _NOTHING = memoryview(b"")
-
-Part = bytes | bytearray | memoryview
 
 
 class RawFrame(NamedTuple):
@@ -64,37 +61,11 @@ class RawFrame(NamedTuple):
     body: memoryview
 
 
-class Room:
-    """Where a decoder asks for the memory of an unfinished frame; this one grants it always, as suits who has few connections."""
-
-    __slots__ = ()
-
-    line: Collection[object] = ()
-    """Not empty while memory is scarce: little is received at a time then."""
-
-    def take(self, size: int, whole: int) -> bool:  # noqa: ARG002 - for others to know
-        """Whether ``size`` bytes may be kept of a frame of ``whole``; where not, `FrameDecoder.go_on` is to be called when they may."""
-        return True
-
-    def keep(self, size: int) -> None:
-        """So many bytes are kept, for they have come already."""
-
-    def hold(self, size: int) -> None:
-        """A frame that is complete waits to be handled: so many bytes are kept, and no more are to come for it."""
-
-    def leave(self) -> None:
-        """Nothing is kept any more."""
-
-
-_AMPLE = Room()
-
-
-class FrameDecoder:
+class FrameDecoder(Receiver):
     """Cuts a TCP stream into frames, whatever way it was fragmented; each only when it is asked for.
 
     Attributes:
         max_frame_bytes: the limit in force; raised by the shell once HELLO is answered.
-        stalled: whether the frame that has begun waits for room: nothing is to be received before `go_on`.
         error: what ended the stream behind frames that were still good.
     """
 
@@ -114,12 +85,11 @@ class FrameDecoder:
         "_view",
         "error",
         "max_frame_bytes",
-        "stalled",
     )
 
-    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES, room: Room = _AMPLE) -> None:
+    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES, room: Room = AMPLE) -> None:
+        super().__init__()
         self.max_frame_bytes = max_frame_bytes
-        self.stalled = False
         self._room = room
         self._line = room.line
         self._partial: bytearray | mmap.mmap | None = None
@@ -136,8 +106,13 @@ class FrameDecoder:
         self._header_bytes = 0
         self.error: RemoteProtocolError | None = None
 
+    def keep_in(self, room: Room) -> None:
+        """Count what is kept in ``room``."""
+        self._room = room
+        self._line = room.line
+
     @property
-    def mid_frame(self) -> bool:
+    def mid_event(self) -> bool:
         """Whether a frame has begun and is not complete."""
         return self._partial is not None
 
@@ -154,7 +129,7 @@ class FrameDecoder:
     def get_buffer(self) -> memoryview:
         """Where the next bytes go; valid until they are reported, which must follow on the same thread at once."""
         if self._partial is None or self.error is not None or self.stalled:
-            self._target = _shared_view()[:SCARCE_BYTES] if self._line else _shared_view()
+            self._target = shared_view()[:SCARCE_BYTES] if self._line else shared_view()
         else:
             end = min(self._granted, self._filled + MOST_RECEIVED_BYTES)
             self._target = memoryview(self._partial)[self._filled : end]
@@ -168,6 +143,7 @@ class FrameDecoder:
         """
         if self.error is not None:
             raise self.error
+        self.idle = False
         if self._start < self._end or self.stalled:
             # The shell has been asked to receive no more, and one more receive was under way.
             if self._partial is not None:
@@ -200,10 +176,16 @@ class FrameDecoder:
             return None
         try:
             if end - start >= PREFIX_BYTES:
-                length, header_length = self._prefix(view, start)
+                length, header_length = PREFIX.unpack_from(view, start)
+                body_at = start + PREFIX_BYTES + header_length
+                if (
+                    not MIN_FRAME_BYTES <= length <= self.max_frame_bytes
+                    or header_length > MAX_HEADER_BYTES
+                    or body_at - start > length
+                ):
+                    raise self._wrong_prefix(view, start)
                 if end - start >= length:
-                    body_at = start + PREFIX_BYTES + header_length
-                    header = _unpack_header(bytes(view[start + PREFIX_BYTES : body_at]))
+                    header = _unpack_header(bytes(view[body_at - header_length : body_at]))
                     body = view[body_at : start + length]
                     # A frame that came in pieces has its memory to itself; another is copied out of what it shares.
                     alone = self._kept and length == len(view) and header_length <= max(LITTLE_HEADER_BYTES, len(body))
@@ -213,6 +195,7 @@ class FrameDecoder:
                     if self._start == end:
                         self._view = _NOTHING
                         self._lent = self._kept
+                        self.idle = not self._kept
                     return RawFrame(header, body)
             self._begin_partial(view[start:end])
         except RemoteProtocolError as error:
@@ -231,13 +214,14 @@ class FrameDecoder:
     def put_back(self, raw: RawFrame) -> None:
         """``raw``, the last that was given, is to be given again later: until then its memory counts, beside what is behind it."""
         self._held = raw
-        self._lent = False
+        self._lent = self.idle = False
         self._count()
 
     def handled(self) -> None:
         """All that was given is handled: what it took counts no more."""
         if self._lent:
             self._lent = False
+            self.idle = self._partial is None and self._start >= self._end
             self._count()
 
     def go_on(self) -> None:
@@ -254,14 +238,15 @@ class FrameDecoder:
         self._lent = False
         self._view = self._target = _NOTHING
         self.stalled = False
+        self.idle = True
         self._room.leave()
 
     def close(self) -> None:
         """The stream is over: nothing is kept, and nobody is told of anything."""
         self.drop()
         self.error = None
-        self._room = _AMPLE
-        self._line = _AMPLE.line
+        self._room = AMPLE
+        self._line = AMPLE.line
 
     def buffer_updated(self, nbytes: int) -> list[RawFrame]:
         """Take the ``nbytes`` just received; returns all frames that they complete, in order.
@@ -312,7 +297,7 @@ class FrameDecoder:
         self._filled = len(received)
         length = size = PREFIX_BYTES
         if self._filled >= PREFIX_BYTES:
-            length, _ = self._prefix(received, 0)
+            length, _ = self._prefix(received)
             size = min(length, max(FIRST_PARTIAL_BYTES, 2 * self._filled))
         self.stalled = not self._room.take(size, length)
         if self.stalled:
@@ -330,7 +315,7 @@ class FrameDecoder:
             return
         received = memoryview(partial)[: self._filled]
         try:
-            length, _ = self._prefix(received, 0)
+            length, _ = self._prefix(received)
         except RemoteProtocolError as error:
             self.error = error
             self.drop()
@@ -342,17 +327,26 @@ class FrameDecoder:
         self._partial = None
         self._view, self._start, self._end, self._kept = received, 0, length, True
 
-    def _prefix(self, view: memoryview, start: int) -> tuple[int, int]:
-        length, header_length = _PREFIX.unpack_from(view, start)
-        if length > self.max_frame_bytes:
-            raise _too_large(bytes(view[start : start + PREFIX_BYTES]), length, self.max_frame_bytes)
-        if length < MIN_FRAME_BYTES:
-            raise RemoteProtocolError(f"a frame of {length} bytes is shorter than the shortest of {MIN_FRAME_BYTES}")
-        if header_length > MAX_HEADER_BYTES:
-            raise RemoteProtocolError(f"a header of {header_length} bytes exceeds {MAX_HEADER_BYTES}")
-        if PREFIX_BYTES + header_length > length:
-            raise RemoteProtocolError(f"a header of {header_length} bytes does not fit its frame of {length}")
+    def _prefix(self, view: memoryview) -> tuple[int, int]:
+        length, header_length = PREFIX.unpack_from(view)
+        if (
+            not MIN_FRAME_BYTES <= length <= self.max_frame_bytes
+            or header_length > MAX_HEADER_BYTES
+            or PREFIX_BYTES + header_length > length
+        ):
+            raise self._wrong_prefix(view, 0)
         return length, header_length
+
+    def _wrong_prefix(self, view: memoryview, start: int) -> RemoteProtocolError:
+        """The error for a prefix that begins no frame."""
+        length, header_length = PREFIX.unpack_from(view, start)
+        if length > self.max_frame_bytes:
+            return _too_large(bytes(view[start : start + PREFIX_BYTES]), length, self.max_frame_bytes)
+        if length < MIN_FRAME_BYTES:
+            return RemoteProtocolError(f"a frame of {length} bytes is shorter than the shortest of {MIN_FRAME_BYTES}")
+        if header_length > MAX_HEADER_BYTES:
+            return RemoteProtocolError(f"a header of {header_length} bytes exceeds {MAX_HEADER_BYTES}")
+        return RemoteProtocolError(f"a header of {header_length} bytes does not fit its frame of {length}")
 
 
 def _mapping(size: int) -> mmap.mmap | bytearray:
@@ -398,7 +392,7 @@ def encode_frame(header: list[Any], body: Iterable[Part] = ()) -> list[Part]:
             length += size
     if length > MAX_FRAME_BYTES:
         raise LocalProtocolError(f"a frame of {length} bytes exceeds {MAX_FRAME_BYTES}")
-    parts[0] = _PREFIX.pack(length, len(packed)) + packed
+    parts[0] = PREFIX.pack(length, len(packed)) + packed
     return parts
 
 
@@ -425,17 +419,3 @@ def _unpack_header(packed: bytes) -> list[Any]:
 
 def _no_extension(code: int, _data: bytes) -> None:
     raise ValueError(f"extension type {code}")
-
-
-class _ThreadLocal(threading.local):
-    """One receive buffer a thread: an event loop, or a blocking client, finishes with it before the next receive."""
-
-    def __init__(self) -> None:
-        self.view = memoryview(bytearray(SHARED_BUFFER_BYTES))
-
-
-_local = _ThreadLocal()
-
-
-def _shared_view() -> memoryview:
-    return _local.view

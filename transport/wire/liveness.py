@@ -43,6 +43,7 @@ class Liveness:
     __slots__ = (
         "_checked",
         "_deaf_since",
+        "_one_sided",
         "_stuck_since",
         "_taken",
         "_waited",
@@ -62,10 +63,15 @@ class Liveness:
         self._deaf_since: float | None = None
         self._stuck_since: float | None = None
         self.waits = False
+        self._one_sided = False
         self._waits_since = now
         self._waited = 0.0
         self._taken = 0
         self._checked = now
+
+    def one_sided(self) -> None:
+        """The peer answers no PING, and may be silent for as long as it likes but in the middle of what it says."""
+        self._one_sided = True
 
     def stop_listening(self, now: float) -> None:
         """Nothing is received from now on: what the peer says waits."""
@@ -110,13 +116,14 @@ class Liveness:
         if now >= self._silent_at():
             return Verdict.SILENT
         # What the peer does not take, it does not hear.
-        if now >= self.said + self.interval and self._stuck_since is None:
+        if now >= self.said + self.interval and self._stuck_since is None and not self._one_sided:
             return Verdict.PING
         return Verdict.FINE
 
     def next_check(self) -> float:
         """The earliest time at which `check` can answer otherwise than FINE, or must be told how much was taken."""
-        ping = self.said + self.interval if self._stuck_since is None else self._checked + self.interval
+        usual = self._stuck_since is None and not self._one_sided
+        ping = self.said + self.interval if usual else self._checked + self.interval
         return min(ping, self._silent_at(), self._stuck_at())
 
     def _stuck_at(self) -> float:
@@ -128,4 +135,4 @@ class Liveness:
         limit = self.interval * SILENT_INTERVALS
         if self.frame_began is not None:
             return min(self.heard, self.frame_began) + limit
-        return self.heard + limit
+        return math.inf if self._one_sided else self.heard + limit

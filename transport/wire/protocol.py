@@ -78,9 +78,10 @@ class Protocol:
         role: the role, once HELLO has named it.
         state: where the connection is.
         granted: the demand that what a sender sends is held against; None where none has been granted.
+        takes_sends: whether the peer may send batches now.
     """
 
-    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state")
+    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state", "takes_sends")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
@@ -88,6 +89,7 @@ class Protocol:
         self.role: str | None = None
         self.state = State.CONNECTED
         self.granted: GrantedDemand | None = None
+        self.takes_sends = False
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
@@ -158,6 +160,7 @@ class Protocol:
         self.state = State.OPEN
         table = FROM_CLIENT if self.side is Side.BROKER else FROM_BROKER
         self._allowed = ALWAYS | table[self.role]
+        self.takes_sends = wire.Send in self._allowed
 
     def _where(self) -> str:
         if self.state is State.OPEN:

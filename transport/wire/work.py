@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.batch import OFFSET_BYTES
 from transport.wire.field_checks import is_uint
-from transport.wire.frames import SHARED_BUFFER_BYTES, RawFrame
+from transport.wire.frames import RawFrame
 from transport.wire.messages import (
     AbortTransaction,
     Ack,
@@ -18,6 +18,7 @@ from transport.wire.messages import (
     Reserve,
     Send,
 )
+from transport.wire.receiving import SHARED_BUFFER_BYTES
 
 MESSAGES_A_UNIT = 128
 """Messages of a SEND whose offsets are checked in one unit of work."""

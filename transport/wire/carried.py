@@ -1,0 +1,165 @@
+"""What the shell of a connection asks of the protocol that it carries: bytes in, events out; events to bytes. No I/O, no clock.
+
+A protocol says how its bytes are cut into events, and how an event is written: the shape of h11. The shell
+(`transport.shell.connection.Connection`) does the rest for each of them: it receives and writes, shares the loop fairly, holds back a peer
+that does not read, keeps time, and ends the connection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+from transport.wire.receiving import AMPLE, Part, Receiver, Room, shared_view
+
+E = TypeVar("E")
+
+
+class Answered:
+    """The event of what the protocol has dealt with by itself."""
+
+    __slots__ = ()
+
+
+ANSWERED: Final = Answered()
+"""Given in place of an event: `CarriedProtocol.answer` has what is to be said to it."""
+ANY_SHARE = 1 << 62
+"""The share of an event that is to be handled whatever its work is."""
+
+
+class CarriedProtocol(ABC, Generic[E]):
+    """One side of one connection, as its shell sees it.
+
+    Attributes:
+        receiver: what was received.
+        work: units of work of the event that was given last, for whoever handles it.
+        due: how many of them its turn has to pay for.
+        is_open: whether the handshake is over. One without a handshake is open from the start.
+        heartbeat: seconds between two signs of life; None where the peer is asked for none.
+        serves: whether this side serves the other: it reads no more of a peer that does not read what it is told.
+        closed: whether the peer has said its last word, or was told ours.
+    """
+
+    receiver: Receiver
+    work = 1
+    due = 1
+    is_open = True
+    heartbeat: float | None = None
+    serves = True
+    closed = False
+
+    @abstractmethod
+    def next_event(self, share: int) -> E | Answered | None:
+        """The next event that is complete; None where there is none, or where its work is above ``share`` and it is to be asked for again.
+
+        Raises:
+            TransportError: the peer broke the protocol. It is told so in `last_words`.
+        """
+
+    @abstractmethod
+    def send(self, event: E) -> Sequence[Part]:
+        """The bytes of an event, in parts of which none is empty; raises LocalProtocolError for one over a limit."""
+
+    def last_words(self, code: str, text: str) -> Sequence[Part]:  # noqa: ARG002 - for who has any
+        """The bytes that tell the peer why the connection ends."""
+        return ()
+
+    def answer(self) -> Sequence[Part]:
+        """What is to be written for the last `ANSWERED`."""
+        return ()
+
+    def ping(self) -> Sequence[Part]:
+        """A sign of life to which the peer answers; asked for where there is a `heartbeat`."""
+        return ()
+
+
+class DataProtocol(CarriedProtocol[E]):
+    """A protocol that keeps what it was given itself, as most do. It needs `receive_data`, `read`, `kept`, `waiting` and `send`."""
+
+    def __init__(self) -> None:
+        self.receiver = DataReceiver(self)
+
+    @abstractmethod
+    def receive_data(self, data: memoryview) -> None:
+        """Take what has come; valid during the call. Raises a `TransportError` where that is more than may be kept."""
+
+    @abstractmethod
+    def read(self) -> E | Answered | None:
+        """The next event that is complete, a unit of work; errors as of `next_event`."""
+
+    def next_event(self, share: int) -> E | Answered | None:
+        """As `CarriedProtocol.next_event`."""
+        return self.read() if share > 0 else None
+
+    @property
+    @abstractmethod
+    def waiting(self) -> bool:
+        """Whether `next_event` may have something of what was received already."""
+
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Bytes that were received and are kept."""
+
+
+class DataReceiver(Receiver):
+    """Passes on what it receives to a protocol, and counts what that keeps."""
+
+    __slots__ = ("_protocol", "_room", "_target")
+
+    def __init__(self, protocol: DataProtocol[E]) -> None:
+        super().__init__()
+        self._protocol: DataProtocol[E] | None = protocol
+        self._room: Room = AMPLE
+        self._target = memoryview(b"")
+
+    def keep_in(self, room: Room) -> None:
+        """As `Receiver.keep_in`."""
+        self._room = room
+
+    def get_buffer(self) -> memoryview:
+        """As `Receiver.get_buffer`."""
+        self._target = shared_view()
+        return self._target
+
+    def received(self, nbytes: int) -> None:
+        """As `Receiver.received`."""
+        if self._protocol is not None:
+            self.idle = False
+            self._protocol.receive_data(self._target[:nbytes])
+
+    def keep(self) -> None:
+        """As `Receiver.keep`: the protocol has it already."""
+        self.handled()
+
+    def handled(self) -> None:
+        """As `Receiver.handled`."""
+        kept = 0 if self._protocol is None else self._protocol.kept
+        self.idle = not kept
+        if kept:
+            self._room.keep(kept)
+        else:
+            self._room.leave()
+
+    @property
+    def waiting(self) -> bool:
+        """As `Receiver.waiting`."""
+        return self._protocol is not None and self._protocol.waiting
+
+    @property
+    def mid_event(self) -> bool:
+        """As `Receiver.mid_event`."""
+        return self._protocol is not None and self._protocol.kept > 0 and not self._protocol.waiting
+
+    def drop(self) -> None:
+        """As `Receiver.drop`; without a cycle the protocol is free at once."""
+        self._protocol = None
+        self._target = memoryview(b"")
+        self.idle = True
+        self._room.leave()
+
+    def close(self) -> None:
+        """As `Receiver.close`."""
+        self.drop()
+        self._room = AMPLE
