@@ -1,8 +1,7 @@
 """A settings file: TOML, each of its values with the line that it stands on.
 
-`tomllib` reads the values and judges the syntax, but tells no positions. So a second, small scanner walks over what it has found
-to be valid and notes the line of every key: it has to know how keys, strings, comments and brackets are written, and nothing of what
-values mean.
+`tomllib` reads the values and judges the syntax, but tells no positions. So `_lines` goes over the words and the marks of a text that
+is known to be valid, and notes the line of every key. It knows what a word is and which marks begin a key, and nothing of what values mean.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ MAX_FILE_BYTES = 1 << 20
 Keys = tuple[str, ...]
 """Where a value is: the names of the tables around it, then its own."""
 
-_GAP = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
-_BLANK = re.compile(r"[ \t]*")
-_KEY = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
-# A multi-line string may end with up to two quotes of its own before the three that close it.
-_STRING = re.compile(r'''"""(?:[^\\]|\\.)*?""""{0,2}|\'\'\'.*?\'\'\'\'{0,2}|"(?:[^"\\]|\\.)*"|'[^']*\'''', re.DOTALL)
-_SCALAR = re.compile(r"[^,\]}\n#]*")
+_TOKEN = re.compile(
+    # A multi-line string may end with up to two quotes of its own before the three that close it.
+    r'''(?P<word>"""(?:[^\\]|\\.)*?""""{0,2}|\'\'\'.*?\'\'\'\'{0,2}|"(?:[^"\\]|\\.)*"|'[^']*'|[^][{}=,.#"'\s]+)'''
+    r"|#[^\n]*|[][{}=,\n]",
+    re.DOTALL,
+)
 _POSITION = re.compile(r" \(at line (\d+), column \d+\)$")
 _AT_END = " (at end of document)"
 
@@ -108,7 +107,7 @@ def parse_settings(data: bytes, name: str) -> list[FileValue]:
 
     try:
         document = tomllib.loads(text)
-        lines = _Lines(text).lines
+        lines = _lines(text)
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([_located(str(error), name, text)]) from error
     except RecursionError as error:
@@ -118,12 +117,8 @@ def parse_settings(data: bytes, name: str) -> list[FileValue]:
 
 def quoted(keys: Keys) -> str:
     """``keys`` as TOML writes them: dotted, and in quotes where they are no bare words."""
-    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _basic_string(key) for key in keys)
-
-
-def _basic_string(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    escaped = (re.sub(r'(["\\])', r"\\\1", key) for key in keys)
+    return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"' for key in escaped)
 
 
 def _located(message: str, name: str, text: str) -> str:
@@ -144,92 +139,39 @@ def _flattened(table: dict[str, Any], keys: Keys, lines: dict[Keys, int]) -> Ite
             yield FileValue(path, value, lines[path])
 
 
-class _Lines:
-    """Walks over a valid document once.
+def _lines(text: str) -> dict[Keys, int]:
+    """The line on which each key, and each table, of a valid document appears first."""
+    import tomllib  # noqa: PLC0415 - as above
 
-    Attributes:
-        lines: the line on which each key, and each table, appears first.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.lines: dict[Keys, int] = {}
-        self._text = text
-        self._at = 0
-        self._counted = (0, 1)
-        table: Keys = ()
-        while self._skip(_GAP) < len(text):
-            if text[self._at] == "[":
-                table = self._header()
-            else:
-                self._pair(table)
-
-    def _header(self) -> Keys:
-        brackets = 2 if self._text.startswith("[[", self._at) else 1
-        self._at += brackets
-        table = self._key(())
-        self._at += brackets
-        return table
-
-    def _pair(self, table: Keys) -> None:
-        keys = self._key(table)
-        self._at += len("=")
-        self._value(keys)
-
-    def _key(self, table: Keys) -> Keys:
-        """Pass a key, dotted or not, and note its line and those of the tables it makes."""
-        keys = table
-        while True:
-            self._skip(_BLANK)
-            line = self._line()
-            start = self._at
-            self._skip(_KEY)
-            keys = (*keys, _unquoted(self._text[start : self._at]))
-            self.lines.setdefault(keys, line)
-            self._skip(_BLANK)
-            if not self._text.startswith(".", self._at):
-                return keys
-            self._at += len(".")
-
-    def _value(self, keys: Keys) -> None:
-        self._skip(_BLANK)
-        opening = self._text[self._at]
-        if opening in "{[":
-            self._at += 1
-            while self._text[self._skip(_GAP)] not in "}]":
-                if opening == "{":
-                    self._pair(keys)
-                else:
-                    # Tables in an array have no keys of their own to be found by: they are below the array's.
-                    self._value(keys)
-                if self._text[self._skip(_GAP)] == ",":
-                    self._at += 1
-            self._at += 1
-        elif opening in "\"'":
-            self._skip(_STRING)
-        else:
-            self._skip(_SCALAR)
-
-    def _skip(self, pattern: re.Pattern[str]) -> int:
-        """Pass what ``pattern`` matches here; returns the position after it."""
-        found = pattern.match(self._text, self._at)
-        assert found is not None, f"tomllib and this scanner disagree at {self._at}"
-        self._at = found.end()
-        return self._at
-
-    def _line(self) -> int:
-        position, line = self._counted
-        line += self._text.count("\n", position, self._at)
-        self._counted = (self._at, line)
-        return line
-
-
-def _unquoted(key: str) -> str:
-    if key.startswith("'"):
-        return key[1:-1]
-    if "\\" in key:
-        import tomllib  # noqa: PLC0415 - as above
-
-        # Its escapes are tomllib's to know.
-        (name,) = tomllib.loads(f"{key} = 0")
-        return name
-    return key.strip('"')
+    lines: dict[Keys, int] = {}
+    line = 1
+    table: Keys = ()
+    # The words up to the next "=" or "]" are parts of a key, and below these keys.
+    keys, naming = table, True
+    around: list[tuple[Keys, bool]] = []
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case word if token.lastgroup:
+                if naming:
+                    # What the escapes in quotes mean is tomllib's to know.
+                    keys = (*keys, *(tomllib.loads(f"{word} = 0") if word[0] in "\"'" else [word]))
+                    lines.setdefault(keys, line)
+            case "\n" if not around:
+                keys, naming = table, True
+            case "=":
+                naming = False
+            case "[" if naming:
+                keys = ()
+            case "]" if naming:
+                table = keys
+            case "[" | "{" as opening:
+                # Tables in an array have no keys of their own to be found by: they are below the array's.
+                around.append((keys, opening == "{"))
+                naming = opening == "{"
+            case ",":
+                keys, naming = around[-1]
+            case "]" | "}":
+                around.pop()
+                naming = False
+        line += token[0].count("\n")
+    return lines
