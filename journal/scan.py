@@ -29,10 +29,10 @@ from journal.format import (
     unpack_segment_header,
 )
 from journal.names import parse_segment
+from journal.segment import MARK_BYTES
 
 SCAN_BYTES = 1 << 20
 """Bytes read at a time: a scan of many segments is as fast as the disk, and holds little."""
-MARK_BYTES = 4
 
 
 class ScannedRecord(NamedTuple):

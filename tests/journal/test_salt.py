@@ -1,0 +1,55 @@
+"""A segment's salt is found again from its records, whatever they hold."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal.format import (
+    COMPACTED,
+    FIRST_LSN,
+    LOG,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    pack_record,
+    unpack_record_header,
+)
+from journal.salt import header_from_records, salt_from_record
+
+SALTS = st.tuples(st.lists(st.integers(1, 255), min_size=4, max_size=4).map(bytes), st.binary(min_size=4, max_size=4))
+HEADERS = st.builds(
+    lambda kind, salt: SegmentHeader(7, kind, FIRST_LSN, salt[0] + salt[1]), st.sampled_from([LOG, COMPACTED]), SALTS
+)
+
+
+def packed(header: SegmentHeader, payloads: list[bytes]) -> list[bytes]:
+    """Records with these payloads; those of a combined segment are some numbers apart."""
+    apart = 1 if header.kind == LOG else 3
+    return [pack_record(header, FIRST_LSN + apart * at, 1, 1, 0, 0, payload) for at, payload in enumerate(payloads)]
+
+
+@given(HEADERS, st.binary(max_size=300))
+def test_one_whole_record_tells_the_salt(header: SegmentHeader, payload: bytes) -> None:
+    (record,) = packed(header, [payload])
+    assert salt_from_record(unpack_record_header(record), memoryview(record)) == header.salt
+
+
+@given(
+    HEADERS, st.lists(st.binary(max_size=60), min_size=3, max_size=9), st.binary(min_size=48, max_size=48), st.data()
+)
+def test_the_header_is_found_behind_any_damage_to_it_where_two_records_are_whole(
+    header: SegmentHeader, payloads: list[bytes], damaged: bytes, data: st.DataObject
+) -> None:
+    assert len(damaged) == SEGMENT_HEADER_BYTES
+    records = packed(header, payloads)
+    hurt = data.draw(st.none() | st.integers(0, len(records) - 1))
+    if hurt is not None:
+        # Its length stays, or where the next begins would be told by the mark alone.
+        records[hurt] = records[hurt][:-1] + bytes([records[hurt][-1] ^ 1])
+    assert header_from_records(damaged + b"".join(records), 7, header.kind, FIRST_LSN) == header
+
+
+def test_no_header_is_made_up_where_only_one_record_is_there() -> None:
+    header = SegmentHeader(7, LOG, FIRST_LSN, b"saltsalt")
+    (record,) = packed(header, [b"alone"])
+    assert header_from_records(bytes(SEGMENT_HEADER_BYTES) + record, 7, LOG, FIRST_LSN) is None
