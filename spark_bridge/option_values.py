@@ -13,9 +13,8 @@ from typing import Any
 
 from spark_bridge.errors import OptionError
 from transport import LocalProtocolError, parse_address
+from transport.wire.names import MAX_NAME_BYTES
 
-MAX_NAME_BYTES = 255
-"""The protocol's limit of a name."""
 UNITS_MS = {"": 1000, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
 

@@ -24,7 +24,8 @@ from .errors import (
 )
 from .wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
 from .wire.timing import Timed
-from .wire.values import BinaryColumn, EnlistedStage, Message, MessageBatch
+from .wire.transaction_options import EnlistedStage
+from .wire.values import BinaryColumn, Message, MessageBatch
 
 __all__ = [
     "DEFAULT_RECEIVE_ADDRESS",

@@ -12,6 +12,7 @@ import pykka
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
+from actors.queue.structures.clocks import US_PER_SECOND
 from actors.queue.vocabulary import commands, replies
 from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 QUEUE_INBOX = 4_194_304
 """Messages that may wait for a queue: no bound to work with, but a last resort. What senders have under way is bounded by
 their permits, a million by default, and what receivers answer by what they hold."""
-US_PER_SECOND = 1_000_000
 STORE_TURNS = 3
 """Turns of the loop that a batch waits for others to be stored with, while more comes in each of them."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from actors.queue.vocabulary.settings import DEFAULT_CACHE_BYTES as DEFAULT_CACHE_BYTES  # noqa: PLC0414 - given here too
 from journal import JournalOptions
 
-DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
-"""Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
 GATHER_DELAY = 0.015
 """Seconds for which acknowledgements are gathered, so that many become one record;"""
 ACKNOWLEDGE_DELAY = 0.02

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
+from actors.limits import MAX_NAME_BYTES
 from actors.queue.operations.leaving import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands
@@ -17,7 +18,6 @@ from actors.queue.vocabulary.settings import (
     DEAD_LETTER_PART_BYTES,
     DEAD_LETTER_SUFFIX,
     DEAD_LETTER_TIMEOUT,
-    MAX_NAME_BYTES,
     QueueSettings,
     dead_letter_name,
 )
@@ -138,7 +138,6 @@ def test_every_queue_has_a_dead_letter_queue_that_can_be_named(queue: str) -> No
     short = len(queue.encode()) + len(DEAD_LETTER_SUFFIX) <= MAX_NAME_BYTES
     assert (name == queue + DEAD_LETTER_SUFFIX) == short
     assert dead_letter_name(queue[:-1] + "y") != name
-    assert transport_names.MAX_NAME_BYTES == MAX_NAME_BYTES
 
 
 class Connection(LoopActor):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.operations import dispatch, receiving, sending
 from actors.queue.state import log as log_module
 from actors.queue.state.entries import Entry, MemoryEntryTable
@@ -20,8 +21,6 @@ from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (
     ENTRY_OVERHEAD_BYTES,
-    MAX_TTL_SECONDS,
-    MAX_VISIBILITY_SECONDS,
     QueueSettings,
 )
 from tests.actors.driven import Confirm, Deliver, QueueState, Reserved

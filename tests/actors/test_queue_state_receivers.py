@@ -12,6 +12,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, UnknownAcknowledgementError
+from actors.limits import MAX_VISIBILITY_SECONDS
 from actors.queue.operations import receiving
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.vocabulary import settings as limits
@@ -237,7 +238,7 @@ def test_extending_what_has_expired_is_too_late_and_no_error() -> None:
     assert queue.statistics(10.0).ready == 1
 
 
-@pytest.mark.parametrize("seconds", [-1.0, limits.MAX_VISIBILITY_SECONDS + 1])
+@pytest.mark.parametrize("seconds", [-1.0, MAX_VISIBILITY_SECONDS + 1])
 def test_delays_and_extensions_out_of_their_limits_are_refused(seconds: float) -> None:
     queue = queue_with(1)
     receive(queue, "r", 1)

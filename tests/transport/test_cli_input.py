@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
 from transport.cli._input import LineInput, Window
-from transport.cli._lines import MAX_LINE_BYTES, LineSplitter, LineTooLongError
+from transport.cli._lines import LineSplitter, LineTooLongError
+from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Send
@@ -81,7 +82,7 @@ def test_a_line_that_never_ends_is_refused_once_it_is_too_long_not_at_its_end() 
 
 def test_the_longest_line_allowed_fits_a_frame() -> None:
     splitter = LineSplitter()
-    (batch,) = splitter.feed(b"x" * MAX_LINE_BYTES + b"\n")
+    (batch,) = splitter.feed(b"x" * MAX_BATCH_BYTES + b"\n")
     parts = encode(Send(2**63 - 1, None, batch))
     assert sum(len(bytes(part)) for part in parts) <= MAX_FRAME_BYTES
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.queue.vocabulary.settings import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from transport.errors import LocalProtocolError, RemoteProtocolError
 from transport.wire.timing import MAX_DELAY_MS, MAX_TTL_MS, NO_TIMING, Timed, Timing
 

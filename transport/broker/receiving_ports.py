@@ -31,8 +31,6 @@ from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import is_uint_or_nil
 from transport.wire.names import check_name
 
-MAX_WAIT_MS = 10_000
-
 IdPrefix = Callable[[str], bytes]
 """The first bytes of the ids generated for the messages of the queue with a name."""
 
@@ -104,7 +102,8 @@ class SubscribingPort(Port):
         assert self.actor is not None
         match frame:
             case wire.Reserve():
-                wait = _seconds(min(frame.wait_ms, MAX_WAIT_MS), "wait_ms")
+                # However long: a queue lets a reservation wait for as long as it will have it.
+                wait = frame.wait_ms / 1000
                 self.actor.deliver(
                     ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
                 )

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from actors.batch import MessageBatch
-from transport.clients.sender_batches import DEFAULT_BATCH_MESSAGES, MESSAGE_OVERHEAD_BYTES
+from transport.clients.sender_batches import DEFAULT_BATCH_MESSAGES, MAX_BATCH_BYTES
 from transport.errors import TransportError
-from transport.wire.frames import MAX_BODY_BYTES
-
-MAX_LINE_BYTES = MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES
-"""The largest message that fits a frame."""
 
 
 class LineTooLongError(TransportError):
@@ -33,7 +29,7 @@ class LineSplitter:
 
     __slots__ = ("_batch_messages", "_max_line", "_tail", "_tail_bytes", "lines")
 
-    def __init__(self, batch_messages: int = DEFAULT_BATCH_MESSAGES, max_line: int = MAX_LINE_BYTES) -> None:
+    def __init__(self, batch_messages: int = DEFAULT_BATCH_MESSAGES, max_line: int = MAX_BATCH_BYTES) -> None:
         self._batch_messages = batch_messages
         self._max_line = max_line
         # A long line arrives in many blocks; they are joined once, when its end is there.

@@ -10,8 +10,6 @@ from transport.errors import TransportError
 from transport.wire.address import parse_address
 from transport.wire.names import check_name
 
-DEFAULT_CONNECT_TIMEOUT = 10.0
-
 
 def address(text: str) -> str:
     """Typer callback: ``text`` when it is host:port."""

@@ -16,6 +16,7 @@ from transport.config.settings import (
     FLAG,
     MEMORY,
     OPTIONS,
+    QUEUE_FLAG,
     QUEUE_OPTIONS,
     Option,
     check_queue_setting,
@@ -41,7 +42,7 @@ ConfigFile = Annotated[
 Queues = Annotated[
     list[str] | None,
     typer.Option(
-        "--queue", metavar='"Q [KEY=VALUE ...]"', help="Declare a queue; may be repeated.", rich_help_panel="Queues"
+        QUEUE_FLAG, metavar='"Q [KEY=VALUE ...]"', help="Declare a queue; may be repeated.", rich_help_panel="Queues"
     ),
 ]
 

@@ -8,9 +8,10 @@ import typer
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
 from transport.cli._admin import Column, administer, show
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress
+from transport.cli._options import ConnectTimeout, QueueArgument, SendAddress
 from transport.cli._run import EXIT_USAGE, tell
 from transport.cli._settings import REQUIRED, queue_settings_command
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import BrokerError, LocalProtocolError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 

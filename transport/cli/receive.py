@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueOption, ReceiveAddress
+from transport.cli._options import ConnectTimeout, QueueOption, ReceiveAddress
 from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 
 if TYPE_CHECKING:

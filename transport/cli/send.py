@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transport.cli._input import STDIN, LineInput, Window
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueOption, SendAddress
+from transport.cli._options import ConnectTimeout, QueueOption, SendAddress
 from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 

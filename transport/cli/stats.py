@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transport.cli._admin import Column, administer, console, show
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress
+from transport.cli._options import ConnectTimeout, SendAddress
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from actors.queue.structures.clocks import US_PER_SECOND
 from transport.cli._admin import administer, show
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, QueueArgument, SendAddress, name
+from transport.cli._options import ConnectTimeout, QueueArgument, SendAddress, name
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
 
-US_PER_SECOND = 1_000_000
 COLUMNS = (
     ("queue", "queue"),
     ("name", "name"),

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transport.cli._admin import administer, show
-from transport.cli._options import DEFAULT_CONNECT_TIMEOUT, ConnectTimeout, SendAddress, name
+from transport.cli._options import ConnectTimeout, SendAddress, name
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:

@@ -10,15 +10,13 @@ from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
 from transport.clients.administration_link import AdministrationLink
-from transport.clients.backoff import Backoff
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
 from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.arguments import say_settings
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
 
-DEFAULT_CONNECT_TIMEOUT = 10.0
-"""Seconds in which a broker must be reached, refused attempts tried again."""
 DEFAULT_TIMEOUT = 10.0
 """Seconds in which one command must be answered."""
 CLOSE_TIMEOUT = 2.0
@@ -123,20 +121,8 @@ class Administration:
             BrokerError: ``already-exists`` with other settings, or a limit.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
-        settings = {
-            "max_messages": max_messages,
-            "max_bytes": max_bytes,
-            "visibility_timeout": visibility_timeout,
-            "overflow": overflow,
-            "max_receives": max_receives,
-            "dead_letter_queue": dead_letter_queue,
-            "delay": delay,
-            "ttl": ttl,
-            "exclusive": exclusive,
-            "max_staged_messages": max_staged_messages,
-            "max_staged_bytes": max_staged_bytes,
-        }
-        await self._command("queue.create", {"name": check_name(name, "queue"), **say_settings(settings)})
+        settings = say_settings(locals())  # its parameters have the names of the table
+        await self._command("queue.create", {"name": check_name(name, "queue"), **settings})
 
     async def delete_queue(self, name: str) -> int | None:
         """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.

@@ -120,8 +120,8 @@ class BatchBuilder:
             self._open.pop()
             self.seal()
             self._open.append(payload)
-        if len(payload) + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
-            raise MessageTooLargeError(len(payload), MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+        if len(payload) > MAX_BATCH_BYTES:
+            raise MessageTooLargeError(len(payload), MAX_BATCH_BYTES)
         self.seal()
 
     def _offer_message(self, message: Message) -> None:
@@ -170,6 +170,6 @@ def _checked_size(message: Message) -> int:
     if message.id is not None and len(message.id) != ID_BYTES:
         raise LocalProtocolError(f"a message's id has {ID_BYTES} bytes, not {len(message.id)}")
     size = len(message.payload) + len(message.key or b"") + len(pack_headers(message.headers))
-    if size + MESSAGE_OVERHEAD_BYTES > MAX_BODY_BYTES:
-        raise MessageTooLargeError(size, MAX_BODY_BYTES - MESSAGE_OVERHEAD_BYTES)
+    if size > MAX_BATCH_BYTES:
+        raise MessageTooLargeError(size, MAX_BATCH_BYTES)
     return size

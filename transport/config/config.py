@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import (
+    DEFAULT_CACHE_BYTES,
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_MESSAGES,
     DEFAULT_MAX_QUEUES,
     DEFAULT_MAX_STAGED_BYTES,
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -24,6 +28,17 @@ DURABLE_MAX_MESSAGES = 100_000_000
 """Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
 DURABLE_MAX_BYTES = 64 * 2**30
 """Bytes of a queue with a journal, unless told; as above."""
+IN_MEMORY = {
+    "max_messages": DEFAULT_MAX_MESSAGES,
+    "max_bytes": DEFAULT_MAX_BYTES,
+    "max_staged_bytes": MEMORY_MAX_STAGED_BYTES,
+}
+WITH_JOURNAL = {
+    "max_messages": DURABLE_MAX_MESSAGES,
+    "max_bytes": DURABLE_MAX_BYTES,
+    "max_staged_bytes": DEFAULT_MAX_STAGED_BYTES,
+}
+"""What queues may hold unless told: as much as is fit for memory, or for a disk."""
 DEFAULT_DIRECTORY = "./penstock-data"
 """Where the command keeps the journal, unless told. A broker inside a program keeps none unless told."""
 
@@ -37,8 +52,6 @@ MIN_SEGMENT_BYTES = 64 * 2**10
 """With smaller segments a backlog would be more files than data."""
 MAX_SEGMENT_BYTES = 2**30
 """Disk is given back a segment at a time, and an offset in one has 32 bits."""
-DEFAULT_CACHE_BYTES = 64 * 2**20
-"""Recent batches kept in memory, so that a receiver that keeps up causes no reads."""
 DEFAULT_MEMORY_WATERMARK = 0.6
 """Share of the machine's or the container's memory: what is left covers a burst between two looks, and the page cache."""
 DEFAULT_DISK_FLOOR = 2**30
@@ -48,7 +61,6 @@ OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes
 """Settings of queues that have a longer name among a broker's."""
 
 _QUEUE = QueueSettings()
-_AS_THEY_ARE = [each.name for each in QUEUE_SETTINGS if each.name not in (*OF_QUEUES, "max_staged_bytes")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,18 +148,14 @@ class BrokerConfig:
 
     def queue_settings(self) -> QueueSettings:
         """What a queue gets that is not declared otherwise."""
-        most_messages, most_bytes = self.max_queue_messages, self.max_queue_bytes
-        if most_messages is None:
-            most_messages = _QUEUE.max_messages if self.directory is None else DURABLE_MAX_MESSAGES
-        if most_bytes is None:
-            most_bytes = _QUEUE.max_bytes if self.directory is None else DURABLE_MAX_BYTES
-        most_staged = self.max_staged_bytes
-        if most_staged is None:
-            most_staged = MEMORY_MAX_STAGED_BYTES if self.directory is None else DEFAULT_MAX_STAGED_BYTES
         if self.dead_letter_queue is not None:
             check_name(self.dead_letter_queue, "dead-letter queue")
-        rest = {name: getattr(self, name) for name in _AS_THEY_ARE}
-        return QueueSettings(most_messages, most_bytes, max_staged_bytes=most_staged, **rest)
+        unless_told = IN_MEMORY if self.directory is None else WITH_JOURNAL
+        settings: dict[str, Any] = {}
+        for each in QUEUE_SETTINGS:
+            told = getattr(self, OF_QUEUES.get(each.name, each.name))
+            settings[each.name] = unless_told.get(each.name) if told is None else told
+        return QueueSettings(**settings)
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

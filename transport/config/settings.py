@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import QueueSettings
-from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
-from transport.config.config import DEFAULT_DIRECTORY, OF_QUEUES, SYNC_POLICIES, BrokerConfig
+from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Setting, Unit
+from transport.config.config import (
+    DEFAULT_DIRECTORY,
+    IN_MEMORY,
+    OF_QUEUES,
+    SYNC_POLICIES,
+    WITH_JOURNAL,
+    BrokerConfig,
+)
 from transport.config.units import (
     parse_count,
     parse_duration,
@@ -28,6 +35,7 @@ from transport.wire.names import check_name
 ENVIRONMENT_PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 QUEUES_VARIABLE = f"{ENVIRONMENT_PREFIX}QUEUES"
+QUEUE_FLAG = "--queue"
 LEAST_SECONDS = 0.001
 """The shortest time of a queue's setting but 0, which means something else: the protocol has milliseconds."""
 NEVER = "never"
@@ -94,7 +102,7 @@ FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(fl
 ADDRESS = _text("H:P")
 FOLDER = _text("DIR")
 SYNC = _text("|".join(SYNC_POLICIES))
-OVERFLOW = _text("block|reject")
+OVERFLOW = _text(f"{BLOCK}|{REJECT}")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
 KINDS = {
     Unit.COUNT: COUNT,
@@ -198,10 +206,8 @@ def default_text(option: Option) -> str:
     if option is MEMORY:
         return FLAG.show(False)
     value = getattr(_DEFAULT, option.field)
-    if value is None and option.key in ("max_messages", "max_bytes", "max_staged_bytes"):
-        durable = BrokerConfig(directory=DEFAULT_DIRECTORY).queue_settings()
-        show = option.kind.show
-        return f"{show(getattr(durable, option.key))}; {show(getattr(_DEFAULT.queue_settings(), option.key))} in memory"
+    if value is None and option.key in IN_MEMORY:
+        return f"{option.kind.show(WITH_JOURNAL[option.key])}; {option.kind.show(IN_MEMORY[option.key])} in memory"
     return option.kind.show(value)
 
 

@@ -20,6 +20,7 @@ from transport.config.settings import (
     ENVIRONMENT_PREFIX,
     MEMORY,
     OPTIONS,
+    QUEUE_FLAG,
     QUEUE_OPTIONS,
     QUEUES,
     QUEUES_VARIABLE,
@@ -30,8 +31,6 @@ from transport.config.settings import (
 from transport.config.settings_file import FileValue, Keys, SettingsError, SettingsFile, quoted
 from transport.errors import TransportError
 from transport.wire.names import check_name
-
-QUEUE_FLAG = "--queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +115,8 @@ def resolve(
     problems: list[str] = []
     layers = [
         _file_layer(file, problems),
-        _text_layer(
-            "environment", {o.name: (o.variable, environment.get(o.variable) or None) for o in OPTIONS}, problems
-        ),
-        _text_layer("command line", {o.name: (o.flag, command_line.get(o.name)) for o in OPTIONS}, problems),
+        _text_layer("environment", lambda o: (o.variable, environment.get(o.variable) or None), problems),
+        _text_layer("command line", lambda o: (o.flag, command_line.get(o.name)), problems),
     ]
     given = {name: value for layer in layers for name, value in layer.items()}
     given |= _storage(layers, problems)
@@ -150,10 +147,10 @@ def closest(word: str, known: Iterable[str], alike: float = SLIP) -> str:
 # One layer: what one source says, by option
 
 
-def _text_layer(source: str, texts: Mapping[str, tuple[str, str | None]], problems: list[str]) -> dict[str, Given]:
+def _text_layer(source: str, said: Callable[[Option], tuple[str, str | None]], problems: list[str]) -> dict[str, Given]:
     layer = {}
     for option in OPTIONS:
-        name, text = texts[option.name]
+        name, text = said(option)
         if text is None:
             continue
         value = _judged(option, option.kind.parse, text, Origin(source, name), problems)

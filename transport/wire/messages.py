@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from actors.batch import MessageBatch
+from actors.limits import MAX_VISIBILITY_SECONDS
 from transport.wire.field_checks import MAX_RANGES_PER_FRAME
 
 VERSION = 1
-MAX_EXTENSION_MS = 12 * 3600 * 1000
+MAX_EXTENSION_MS = round(MAX_VISIBILITY_SECONDS * 1000)
 """The longest visibility deadline, and delay, that can be asked for."""
 
 MAX_ERROR_TEXT = 1000

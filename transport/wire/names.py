@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from actors.limits import MAX_NAME_BYTES as MAX_NAME_BYTES  # noqa: PLC0414 - for those who import no actors
 from transport.errors import InvalidNameError
-
-MAX_NAME_BYTES = 255
 
 
 def check_name(name: str, what: str = "queue") -> str:

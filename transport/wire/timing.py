@@ -10,24 +10,24 @@ import math
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from transport.errors import ImpossibleTimeError, RemoteProtocolError
-from transport.wire.messages import MAX_EXTENSION_MS, Options, brief
+from transport.wire.messages import Options, brief
 
-MAX_DELAY_MS = 12 * 3600 * 1000
-"""The longest delay: what waits longer belongs in a calendar, not in a queue's memory."""
-TWELVE_HOURS = "0 to 43200 (12 hours)"
-MAX_TTL_MS = 366 * 24 * 3600 * 1000
-"""The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
+MAX_DELAY_MS = round(MAX_VISIBILITY_SECONDS * 1000)
+MAX_TTL_MS = round(MAX_TTL_SECONDS * 1000)
+TWELVE_HOURS = f"0 to {MAX_VISIBILITY_SECONDS:.0f} (12 hours)"
+A_LEAP_YEAR = f"more than 0 to {MAX_TTL_SECONDS:.0f} (366 days)"
 DELAY, TTL = "delay_ms", "ttl_ms"
 """The properties of SEND, by their names on the wire."""
 
 E = TypeVar("E")
 
 
-def _check(what: str, seconds: object, most_ms: int, possible: str) -> None:
+def _check(what: str, seconds: object, most: float, possible: str) -> None:
     if seconds is None:
         return
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= most_ms / 1000:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= most:
         raise ImpossibleTimeError(f"{what} is {seconds!r:.60}; {possible} seconds are possible")
 
 
@@ -39,7 +39,7 @@ def check_answer_time(what: str, seconds: object) -> None:
     """
     if seconds is None:
         raise ImpossibleTimeError(f"{what} is None, not a number of seconds")
-    _check(what, seconds, MAX_EXTENSION_MS, TWELVE_HOURS)
+    _check(what, seconds, MAX_VISIBILITY_SECONDS, TWELVE_HOURS)
 
 
 def setting_milliseconds(what: str, seconds: float | None) -> int | None:
@@ -71,8 +71,8 @@ class Timing:
     ttl: float | None = None
 
     def __post_init__(self) -> None:
-        _check("delay", self.delay, MAX_DELAY_MS, TWELVE_HOURS)
-        _check("ttl", self.ttl, MAX_TTL_MS, "more than 0 to 31622400 (366 days)")
+        _check("delay", self.delay, MAX_VISIBILITY_SECONDS, TWELVE_HOURS)
+        _check("ttl", self.ttl, MAX_TTL_SECONDS, A_LEAP_YEAR)
         if self.ttl == 0:
             raise ImpossibleTimeError("ttl is 0 seconds: such a message is of no use to anybody; give it more, or none")
 

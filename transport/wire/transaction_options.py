@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actors.queue.vocabulary.stages import EnlistedStage as EnlistedStage  # noqa: PLC0414 - transport gives it from here
 from actors.queue.vocabulary.stages import StageKey
 from transport.errors import LocalProtocolError, RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER

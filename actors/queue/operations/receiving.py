@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
+from actors.limits import MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import give_back
 from actors.queue.state.leases import Receiver
@@ -21,7 +22,6 @@ from actors.queue.vocabulary.replies import ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
     MAX_EXPIRED_RANGES,
-    MAX_VISIBILITY_SECONDS,
     PURGE_BUDGET,
     TIMER_BUDGET,
 )

@@ -11,13 +11,14 @@ from actors.errors import (
     SequenceGapError,
     TransactionCommittedError,
 )
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.consumers import Sender
 from actors.queue.state.incoming import Incoming, groups, joined, shape_of
 from actors.queue.structures.clocks import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
-from actors.queue.vocabulary.settings import MAX_DELAYED, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.settings import MAX_DELAYED
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

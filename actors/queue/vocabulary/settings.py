@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
+from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.stages import MAX_ENLISTED
+
 DEFAULT_MAX_QUEUES = 10_000
 """Queues of one broker; a client that makes up names cannot make up memory."""
 DEFAULT_MAX_MESSAGES = 1_000_000
@@ -16,9 +19,11 @@ DEFAULT_MAX_STAGED_BYTES = 4 * 1024**3
 """What transactions that are not committed may hold of a queue: on the disk, a few of the largest batches that a query writes,"""
 MEMORY_MAX_STAGED_BYTES = 256 * 1024 * 1024
 """and where a queue is in memory, as much of it as its messages may take."""
+DEFAULT_CACHE_BYTES = 64 * 1024 * 1024
+"""Recent batches kept in memory, of all queues together: what receivers who keep up read without a disk."""
 DEFAULT_TRANSACTION_TIMEOUT = 3600.0
 """Seconds for which a stage stays without a connection and a commit: longer than a query takes to come back."""
-MAX_STAGES = 100_000
+MAX_STAGES = MAX_ENLISTED
 """Stages of one queue, as many as one commit may name; each takes some hundred bytes of memory."""
 MAX_STAGE_NAME = 255
 """Characters of a writer's or a stage's name, which are in memory and in each record of the stage."""
@@ -38,8 +43,6 @@ MAX_SUBSCRIPTIONS = 1_000
 """Ledgers of one queue; each open to an owner who may never come back."""
 MAX_EXPIRED_RANGES = 4_096
 """Ranges one receiver may let expire without a word; one that does so for longer does not acknowledge at all."""
-MAX_VISIBILITY_SECONDS = 12 * 3600.0
-"""The furthest that a visibility deadline or a delay may lie ahead."""
 MAX_RESERVE_WAIT_SECONDS = 10.0
 """The longest that a reservation waits for its first message."""
 DISPATCH_BUDGET = 256
@@ -68,8 +71,6 @@ BLOCK, REJECT = "block", "reject"
 """What a queue at its limit does: grants its senders nothing, or refuses what they send."""
 MAX_RECEIVES_LIMIT = 1_000
 """The largest ``max_receives``: a message that failed so often will not succeed."""
-MAX_TTL_SECONDS = 366 * 24 * 3600.0
-"""The longest that a time to live can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +202,6 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
 
 
 DEAD_LETTER_SUFFIX = ".dead"
-MAX_NAME_BYTES = 255
-"""The longest name of a queue, in UTF-8."""
 DIGEST_DIGITS = 16
 """Of a digest of the name that is cut: so many that no two queues share their dead letters by chance."""
 

@@ -1,0 +1,10 @@
+"""Limits that both ends of a connection judge by: what a client may ask for is what a queue takes."""
+
+from __future__ import annotations
+
+MAX_NAME_BYTES = 255
+"""The longest name of a queue, a client or a subscription, in UTF-8."""
+MAX_VISIBILITY_SECONDS = 12 * 3600.0
+"""The furthest that a visibility deadline or a delay may lie ahead: what waits longer belongs in a calendar, not in a queue's memory."""
+MAX_TTL_SECONDS = 366 * 24 * 3600.0
+"""The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
