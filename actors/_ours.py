@@ -1,4 +1,7 @@
-"""The first import of actors: the packages that it needs are Penstock's own, and not others of the same name."""
+"""The first import of actors: the packages that it needs are Penstock's own, and not others of the same name.
+
+Each package that needs others has this file: if one of them had it for all, the others could not find it where that one is shadowed.
+"""
 
 from __future__ import annotations
 

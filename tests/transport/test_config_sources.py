@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from transport.config.settings import OPTIONS, QUEUE_OPTIONS, Option
 from transport.config.settings_file import SettingsError, SettingsFile, parse_settings
 from transport.config.settings_sources import Resolved, resolve
 
-ROOT = Path(__file__).resolve().parents[2]
 SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     # For each option three different values: as the file has them, the environment, the command line.
     "send_address": ('"h:1"', "h:1", "h:2", "h:2", "h:3", "h:3"),
@@ -296,38 +294,3 @@ def test_a_value_that_another_source_replaces_must_still_be_one() -> None:
 def test_variables_that_name_no_setting_are_told_and_no_error() -> None:
     environment = {"PENSTOCK_SNYC": "x", "PENSTOCK_SERVICE_HOST": "h", "PENSTOCK_CONFIG": "f", "HOME": "h"}
     assert resolved(environment=environment).ignored == ("PENSTOCK_SERVICE_HOST", "PENSTOCK_SNYC")
-
-
-# The reference
-
-
-def documented(text: str) -> set[tuple[str, ...]]:
-    """The first three cells of each row of a table whose first is a key."""
-    return {
-        tuple(cell.strip().strip("`") for cell in row.split(" | ")[:3])
-        for row in re.findall(r"^\| (`[a-z_]+`.*) \|$", text, re.MULTILINE)
-    }
-
-
-def check_documented(text: str) -> None:
-    rows = {(row[0], row[1], row[2]) for row in documented(text) if len(row) == 3}
-    for option in OPTIONS:
-        assert (option.key, option.flag, option.variable) in rows, f"{option.path} is not in the reference"
-
-
-def test_the_reference_has_every_setting_with_its_names() -> None:
-    check_documented((ROOT / "docs" / "configuration.md").read_text("utf-8"))
-
-
-def test_a_setting_missing_in_the_reference_is_found() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    with pytest.raises(AssertionError, match=r"journal\.sync_interval is not in the reference"):
-        check_documented(text.replace("PENSTOCK_SYNC_INTERVAL", "PENSTOCK_SYNC_PAUSE"))
-
-
-def test_the_examples_of_the_reference_can_be_in_force() -> None:
-    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
-    examples = re.findall(r"^```toml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    assert examples
-    for example in examples:
-        assert resolved(example).config.queues != {}

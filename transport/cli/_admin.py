@@ -22,6 +22,17 @@ LEAST_TENTHS = 0.1
 
 Column = tuple[str, str]
 """A key of the facts, and its heading."""
+QUEUE_HOLDS: tuple[Column, ...] = (
+    ("name", "queue"),
+    ("failed", "failed"),
+    ("ready", "ready"),
+    ("in_flight", "in flight"),
+    ("reserved", "reserved"),
+    ("delayed", "delayed"),
+    ("staged_messages", "staged"),
+    ("demand_waiting", "demand"),
+)
+"""What every table of queues begins with."""
 
 
 def administer(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
-from transport.cli._admin import Column, administer, show
+from transport.cli._admin import QUEUE_HOLDS, Column, administer, show
 from transport.cli._options import ConnectTimeout, QueueArgument, SendAddress
 from transport.cli._run import EXIT_USAGE, tell
 from transport.cli._settings import REQUIRED, queue_settings_command
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Declare, list, empty and delete queues.")
 
 COLUMNS: list[Column] = [
-    ("name", "queue"),
-    ("failed", "failed"),
-    ("ready", "ready"),
-    ("in_flight", "in flight"),
-    ("reserved", "reserved"),
-    ("delayed", "delayed"),
-    ("staged_messages", "staged"),
-    ("demand_waiting", "demand"),
+    *QUEUE_HOLDS,
     ("stored_bytes", "bytes"),
     *((setting.name, setting.heading) for setting in QUEUE_SETTINGS),
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._admin import Column, administer, console, show
+from transport.cli._admin import QUEUE_HOLDS, Column, administer, console, show
 from transport.cli._options import ConnectTimeout, SendAddress
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_SEND_ADDRESS
@@ -16,14 +16,7 @@ if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
 
 QUEUE_COLUMNS: list[Column] = [
-    ("name", "queue"),
-    ("failed", "failed"),
-    ("ready", "ready"),
-    ("in_flight", "in flight"),
-    ("reserved", "reserved"),
-    ("delayed", "delayed"),
-    ("staged_messages", "staged"),
-    ("demand_waiting", "demand"),
+    *QUEUE_HOLDS,
     ("capacity_granted", "granted"),
     ("stored_bytes", "bytes"),
     ("staged_bytes", "staged bytes"),
