@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from actors import QueueSettings
+from journal import JournalOptions
 from transport.config.config import (
     DURABLE_MAX_BYTES,
     DURABLE_MAX_MESSAGES,
     MAX_SEGMENT_BYTES,
     MAX_SYNC_INTERVAL,
     MIN_SEGMENT_BYTES,
+    SYNC_POLICIES,
     BrokerConfig,
 )
 from transport.errors import InvalidNameError, LocalProtocolError
@@ -44,6 +46,15 @@ def test_every_queue_default_reaches_the_queue() -> None:
         max_staged_bytes=8,
     )
     assert config.queue_settings() == QueueSettings(1, 2, 3.0, "reject", 4, "failed", 5.0, 6.0, True, 7, 8)
+
+
+def test_the_journal_knows_every_policy_of_syncing_and_has_the_same_defaults() -> None:
+    # The configuration loads no journal, so it states them for itself.
+    unless_told = JournalOptions()
+    config = BrokerConfig()
+    assert {JournalOptions(sync=policy).sync for policy in SYNC_POLICIES} == set(SYNC_POLICIES)
+    assert (config.sync, config.sync_interval) == (unless_told.sync, unless_told.sync_interval)
+    assert config.segment_bytes == unless_told.segment_bytes
 
 
 def test_what_may_be_staged_is_bounded_by_memory_where_there_is_no_disk() -> None:

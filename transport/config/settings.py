@@ -36,6 +36,8 @@ ENVIRONMENT_PREFIX = "PENSTOCK_"
 CONFIG_VARIABLE = f"{ENVIRONMENT_PREFIX}CONFIG"
 QUEUES_VARIABLE = f"{ENVIRONMENT_PREFIX}QUEUES"
 QUEUE_FLAG = "--queue"
+QUEUE_DEFAULTS = "queue_defaults"
+"""The section of what holds for every queue that is not declared otherwise."""
 LEAST_SECONDS = 0.001
 """The shortest time of a queue's setting but 0, which means something else: the protocol has milliseconds."""
 NEVER = "never"
@@ -158,7 +160,7 @@ def _option(section: str, key: str, kind: Kind, text: str, *, name: str = "", fi
 def _of_queues(setting: Setting) -> Option:
     """The broker's setting for queues that are not declared otherwise; those that others have too go by a longer name."""
     kind = _or_never(KINDS[setting.unit]) if setting.none == 0 else KINDS[setting.unit]
-    return _option("queue_defaults", setting.name, kind, setting.help, name=OF_QUEUES.get(setting.name, ""))
+    return _option(QUEUE_DEFAULTS, setting.name, kind, setting.help, name=OF_QUEUES.get(setting.name, ""))
 
 
 DATA = _option("broker", "data", FOLDER, "Where the journal is kept.", field="directory")
@@ -192,7 +194,7 @@ OPTIONS: tuple[Option, ...] = (
 SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
 QUEUES = "queues"
 """The section whose tables are queues: ``[queues.orders]``."""
-QUEUE_OPTIONS: dict[str, Option] = {option.key: option for option in OPTIONS if option.section == "queue_defaults"}
+QUEUE_OPTIONS: dict[str, Option] = {option.key: option for option in OPTIONS if option.section == QUEUE_DEFAULTS}
 """What a queue can be declared with, by its name in `QueueSettings`."""
 
 _DEFAULT = BrokerConfig()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from actors import QueueSettings
@@ -20,6 +20,7 @@ from transport.config.settings import (
     ENVIRONMENT_PREFIX,
     MEMORY,
     OPTIONS,
+    QUEUE_DEFAULTS,
     QUEUE_FLAG,
     QUEUE_OPTIONS,
     QUEUES,
@@ -193,7 +194,7 @@ def _judged(
     """The value that ``read`` makes of ``raw``, if it can be in force by itself."""
     try:
         value = read(raw)
-        if option.section == "queue_defaults":
+        if option.section == QUEUE_DEFAULTS:
             check_queue_setting(option.key, value)
         elif option is not MEMORY:
             BrokerConfig(**{option.field: value})
@@ -334,9 +335,8 @@ def _build(given: Mapping[str, Given], declared: _Declared, problems: list[str])
     for name, settings in declared.queues.items():
         # The queue for everybody's dead letters has none of its own by default.
         plain = dead_letter_settings(defaults) if name == defaults.dead_letter_queue else defaults
-        values = {key: getattr(plain, key) for key in QUEUE_OPTIONS}
         try:
-            queues[name] = QueueSettings(**(values | {key: one.value for key, one in settings.items()}))
+            queues[name] = replace(plain, **{key: one.value for key, one in settings.items()})
             if queues[name].dead_letter_queue == name:
                 raise ValueError("it cannot be its own dead-letter queue: name another")
         except ValueError as error:
@@ -355,7 +355,7 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
         said = given.get(option.name)
         if said is not None:
             value = said.value
-        elif option.section == "queue_defaults":
+        elif option.section == QUEUE_DEFAULTS:
             value = getattr(defaults, option.key)
         else:
             value = getattr(config, option.field)
