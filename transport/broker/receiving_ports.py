@@ -102,7 +102,7 @@ class SubscribingPort(Port):
         assert self.actor is not None
         match frame:
             case wire.Reserve():
-                # However long: a queue lets a reservation wait for as long as it will have it.
+                # The queue bounds how long it lets a reservation wait.
                 wait = frame.wait_ms / 1000
                 self.actor.deliver(
                     ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)

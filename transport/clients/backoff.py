@@ -9,7 +9,7 @@ from transport.errors import BrokerError, RemoteProtocolError, TruncatedFrameErr
 CONNECT_TIMEOUT = 10.0
 """Seconds for one TCP connection attempt."""
 DEFAULT_CONNECT_TIMEOUT = 10.0
-"""Seconds in which somebody who waits wants a broker reached, refused attempts tried again."""
+"""Seconds in which the command line and `Administration` must reach a broker, refused attempts tried again."""
 
 
 @dataclass(frozen=True, slots=True)
