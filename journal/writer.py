@@ -109,11 +109,13 @@ class Writer:
 
     def seconds_to_wait(self) -> float | None:
         """How long until `ready` says yes by itself; None if only something new can make it."""
+        # Read once: another thread may commit meanwhile what is lazy (`AloneCommits`), and then there is nothing to wait for.
+        lazy, unsynced = self._lazy_since, self._unsynced_since
         dues = []
-        if self._lazy_since is not None:
-            dues.append(self._lazy_since + self._options.lazy_delay)
-        if self._unsynced_since is not None:
-            dues.append(self._unsynced_since + self._options.sync_interval)
+        if lazy is not None and self.queue:
+            dues.append(lazy + self._options.lazy_delay)
+        if unsynced is not None:
+            dues.append(unsynced + self._options.sync_interval)
         return max(0.0, min(dues) - self._clock()) if dues else None
 
     def commit(self) -> None:

@@ -185,3 +185,18 @@ def test_an_append_that_raised_leaves_nothing_held(opened: Opened) -> None:
     lsn = opened.journal.append(1, [b"by the writer"])
     opened.durable.wait(lsn + 1)
     opened.journal.close()
+
+
+def test_the_writers_thread_does_not_wait_for_what_was_lazy_and_is_committed(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, JournalOptions(lazy_delay=3600.0))
+    opened.quick()
+    for _ in range(ALONE_IN_A_ROW):
+        opened.append()
+    opened.journal.append(1, [b"lazy"], lazy=True)
+    assert not opened.writer.ready()
+    assert opened.writer.seconds_to_wait() is not None
+    assert opened.append()
+    # As if the thread had looked at the queue before, and at its clock behind.
+    opened.writer._lazy_since = 0.0
+    assert opened.writer.seconds_to_wait() is None
+    opened.journal.close()

@@ -81,7 +81,10 @@ class Broker:
         listeners: Sequence[Listener[Any]] | None = None,
     ) -> None:
         self.config = config or BrokerConfig()
-        self._listeners = listeners or native_listeners(self.config.send_address, self.config.receive_address)
+        config = self.config
+        self._listeners = (
+            native_listeners(config.send_address, config.receive_address) if listeners is None else listeners
+        )
         self._storage = storage
         self._listen_on = listen
         self._connections: Connections[Served[Any]] = Connections(self.config.max_connections)

@@ -122,7 +122,7 @@ class Connection(Connectable, Generic[E]):
         fresh, in_pieces = receiver.idle, not receiver.idle and receiver.mid_event
         try:
             receiver.received(nbytes)
-        except TransportError as error:
+        except Exception as error:  # noqa: BLE001 - as in _handle
             self.fail(error)
             return
         if self._blocked or self._place.in_line:

@@ -12,8 +12,8 @@ class Flushed(Protocol):
     def flush(self) -> None:
         """Write it."""
 
-    def fail(self, error: Exception, /) -> None:
-        """It could not be written."""
+    def abort(self, error: Exception, /) -> None:
+        """It could not be written: end at once."""
 
 
 class Flushes:
@@ -37,4 +37,4 @@ class Flushes:
             try:
                 each.flush()
             except Exception as error:  # noqa: BLE001 - the others' bytes leave whatever becomes of one's
-                each.fail(error)
+                each.abort(error)
