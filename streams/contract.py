@@ -15,7 +15,7 @@ Any object of the right shape is accepted; deriving from these classes is a conv
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, runtime_checkable
 
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -24,6 +24,7 @@ UNBOUNDED: Final = 2**63 - 1
 """Demand that is never used up (rule 3.17)."""
 
 
+@runtime_checkable
 class Subscription(Protocol):
     """One subscriber's link to one publisher: demand and cancellation go up through it."""
 
@@ -38,6 +39,7 @@ class Subscription(Protocol):
         """Asks the publisher to stop; nothing happens the second time (3.7)."""
 
 
+@runtime_checkable
 class Subscriber(Protocol[T_contra]):
     """Receives the signals of one subscription."""
 
@@ -64,6 +66,7 @@ class Subscriber(Protocol[T_contra]):
         """The stream has ended; the last signal."""
 
 
+@runtime_checkable
 class Publisher(Protocol[T_co]):
     """A possibly endless sequence that moves only under its subscriber's demand."""
 
@@ -74,6 +77,7 @@ class Publisher(Protocol[T_co]):
         """Calls ``subscriber.on_subscribe``, at once or later; a publisher that refuses then calls on_error (1.9)."""
 
 
+@runtime_checkable
 class Processor(Subscriber[T_contra], Publisher[T_co], Protocol[T_contra, T_co]):
     """A stage: subscriber of what is above it and publisher to what is below, bound by both sets of rules (4.1)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Never, TypeVar, overload
 
 from streams.bidi_flow import BidiFlow
 from streams.blueprint import Blueprint
@@ -64,7 +64,7 @@ class GraphBuilder:
     @overload
     def add(self, part: FlowLike[I, O], name: str | None = None) -> GraphPart[I, O]: ...
     @overload
-    def add(self, part: SourceLike[O], name: str | None = None) -> GraphPart[Any, O]: ...
+    def add(self, part: SourceLike[O], name: str | None = None) -> GraphPart[Never, O]: ...
     @overload
     def add(self, part: Junction[I, O], name: str | None = None) -> GraphPart[I, O]: ...
     def add(self, part: Any, name: str | None = None) -> GraphPart[Any, Any]:
@@ -179,6 +179,16 @@ class GraphBuilder:
     def build(
         self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], third: SinkPart[Any, M3], /
     ) -> RunnableGraph[tuple[M, M2, M3]]: ...
+    @overload
+    def build(
+        self,
+        sink: SinkPart[Any, Any],
+        second: SinkPart[Any, Any],
+        third: SinkPart[Any, Any],
+        fourth: SinkPart[Any, Any],
+        /,
+        *more: SinkPart[Any, Any],
+    ) -> RunnableGraph[tuple[Any, ...]]: ...
     def build(self, *sinks: SinkPart[Any, Any]) -> RunnableGraph[Any]:
         """The whole graph. A run results in what its sink does; with several sinks, in the list of their results, in order of adding.
 

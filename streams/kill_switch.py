@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakSet
 
@@ -66,11 +67,11 @@ class KillSwitch:
         with self._lock:
             self._stages.discard(stage)
 
-    def _flow(self) -> Flow[Any, Any]:
+    def _flow(self) -> PassThrough:
         def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], KillSwitch]:
             return StagePublisher(publisher, lambda downstream: _KillSwitchStage(downstream, m, self)), self
 
-        return Flow.valued(materialize, self.name)
+        return _pass_through(materialize, self.name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} {'used' if self._used else f'of {len(self._stages)} streams'}>"
@@ -86,8 +87,7 @@ class SharedKillSwitch(KillSwitch):
     @property
     def flow(self) -> PassThrough:
         """Lets everything through until the switch is used; materializes the switch. For any number of streams."""
-        flow: Any = self._flow()
-        return cast("PassThrough", flow)
+        return self._flow()
 
 
 if TYPE_CHECKING:
@@ -100,17 +100,24 @@ if TYPE_CHECKING:
             ...
 
 
+def _pass_through(
+    materialize: Callable[[Publisher[Any], Materialization], tuple[Publisher[Any], KillSwitch]], name: str
+) -> PassThrough:
+    flow: Any = Flow.valued(materialize, name)
+    return cast("PassThrough", flow)
+
+
 class KillSwitches:
     """Where kill switches come from."""
 
     @staticmethod
-    def single() -> Flow[T, T]:
+    def single() -> PassThrough:
         """A flow that lets everything through, and materializes a `UniqueKillSwitch` that ends it."""
 
-        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Any]:
+        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], KillSwitch]:
             return UniqueKillSwitch("kill_switch")._flow().create_flow(publisher, m)
 
-        return Flow.valued(materialize, "kill_switch")
+        return _pass_through(materialize, "kill_switch")
 
     @staticmethod
     def shared(name: str) -> SharedKillSwitch:

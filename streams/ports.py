@@ -103,7 +103,11 @@ class GraphPart(Generic[I_contra, O_co]):
         return f"<GraphPart {self.name}>"
 
 
-class SinkPart(GraphPart[I_contra, Any], Generic[I_contra, M_co]):
-    """A sink in a graph; ``M`` is what it results in, for `GraphBuilder.build`."""
+class SinkPart(GraphPart[I_contra, object], Generic[I_contra, M_co]):
+    """A sink in a graph; ``M`` is what it results in, for `GraphBuilder.build`.
+
+    It has no output: to type checkers one of ``object``, which what takes elements of a type does not take. So a source has an input
+    of ``Never``.
+    """
 
     __slots__ = ()

@@ -117,10 +117,13 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
                 raise
         return result.result()
 
-    def materialized(self, kind: type[V]) -> V:
+    def materialized(self, kind: type[V] | Callable[..., V]) -> V:
         """What the graph materialized, as what it is: ``running.materialized(SourceQueue[int])``, which type checkers follow.
 
         Where several values were kept together (`Keep.both`), it is the first of that kind among them.
+
+        Args:
+            kind: a class, or a shape as `Publisher` is: to type checkers that is no ``type[V]``, for nothing can be made of it.
 
         Raises:
             TypeError: nothing of the kind was materialized.

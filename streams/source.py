@@ -46,6 +46,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 M = TypeVar("M")
 M2 = TypeVar("M2")
+M3 = TypeVar("M3")
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -130,6 +131,10 @@ class Source(Operators, Generic[T_co]):
     @overload
     def broadcast(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
     @overload
+    def broadcast(
+        self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], third: SinkLike[T_co, M3], /
+    ) -> RunnableGraph[list[M | M2 | M3]]: ...
+    @overload
     def broadcast(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
     def broadcast(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
         """Every sink gets every element, at the pace of the slowest; one that cancels leaves the others. Results in theirs, in order.
@@ -138,11 +143,34 @@ class Source(Operators, Generic[T_co]):
         """
         return self._fan_out("broadcast", sinks, lambda: Broadcast(len(sinks)))
 
-    def balance(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]:
+    @overload
+    def balance(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
+    @overload
+    def balance(
+        self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], third: SinkLike[T_co, M3], /
+    ) -> RunnableGraph[list[M | M2 | M3]]: ...
+    @overload
+    def balance(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
+    def balance(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
         """Each element goes to one sink that asks for it, in turn. Results in theirs, in order."""
         return self._fan_out("balance", sinks, lambda: Balance(len(sinks)))
 
-    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]:
+    @overload
+    def partition(
+        self, f: Callable[[T_co], int], sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /
+    ) -> RunnableGraph[list[M | M2]]: ...
+    @overload
+    def partition(
+        self,
+        f: Callable[[T_co], int],
+        sink: SinkLike[T_co, M],
+        second: SinkLike[T_co, M2],
+        third: SinkLike[T_co, M3],
+        /,
+    ) -> RunnableGraph[list[M | M2 | M3]]: ...
+    @overload
+    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
+    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
         """Each element goes to ``sinks[f(element)]``; those for a sink that has cancelled are dropped. Results in theirs, in order."""
         return self._fan_out("partition", sinks, lambda: Partition(len(sinks), f))
 

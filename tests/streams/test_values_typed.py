@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from streams import GraphBuilder, GraphError, Keep, Sink, SinkQueue, Source, SourceQueue, UniqueKillSwitch
+from streams import (
+    Flow,
+    GraphBuilder,
+    GraphError,
+    Keep,
+    Processor,
+    Publisher,
+    Sink,
+    SinkQueue,
+    Source,
+    SourceQueue,
+    Subscriber,
+    UniqueKillSwitch,
+)
 from streams.junctions import Broadcast
 from streams.testkit import elapse, run_in_virtual_time
 
@@ -17,6 +30,22 @@ def test_a_value_is_found_by_its_class_wherever_it_stands() -> None:
         with pytest.raises(TypeError, match="materialized no UniqueKillSwitch"):
             running.materialized(UniqueKillSwitch)
         await running.stop()
+
+    run_in_virtual_time(main())
+
+
+def test_a_value_is_found_by_its_shape_where_its_class_is_nobodys_business() -> None:
+    async def main() -> None:
+        running = Source.as_subscriber().run_with(Sink.as_publisher(), Keep.both)
+        told, published = running.value
+        assert running.materialized(Subscriber[int]) is told
+        assert running.materialized(Publisher[int]) in {told, published}  # a subscriber that passes on is one, too
+        with pytest.raises(TypeError, match="materialized no SourceQueue"):
+            running.materialized(SourceQueue[int])
+        await running.stop()
+        processing = Flow[int, int].identity().to_processor().run()
+        assert processing.materialized(Processor[int, int]) is processing.value
+        await processing.stop()
 
     run_in_virtual_time(main())
 

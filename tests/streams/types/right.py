@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import assert_type
+from typing import Any, Never, assert_type
 
 from streams import (
     Flow,
     GraphBuilder,
     Keep,
     KillSwitches,
+    Processor,
+    Publisher,
     RunnableGraph,
     Running,
     Sink,
@@ -17,10 +19,12 @@ from streams import (
     Source,
     SourceQueue,
     SubFlow,
+    Subscriber,
     SubSource,
     UniqueKillSwitch,
 )
 from streams.junctions import Broadcast, Merge
+from streams.ports import GraphPart, SinkPart
 
 
 async def look_up(n: int) -> str:
@@ -89,9 +93,23 @@ async def queues_and_switches() -> None:
     switched = source.via(KillSwitches.single(), Keep.both)
     assert_type(switched, Source[int])
     assert_type(switched.run_with(Sink.ignore()).materialized(UniqueKillSwitch), UniqueKillSwitch)
+    switch = KillSwitches.single()
+    assert_type(source.via(switch), Source[int])
+    assert_type(source.via(switch, Keep.both).map(str).via(switch), Source[str])
+    assert_type(measured().via(switch).map(str), Flow[str, str])
     shared = KillSwitches.shared("all")
     assert_type(source.via(shared.flow), Source[int])
     assert_type(measured().via(shared.flow), Flow[str, int])
+
+
+def values_that_are_shapes() -> None:
+    published = Source.of(1).to(Sink.as_publisher()).run().materialized(Publisher[int])
+    assert_type(published, Publisher[int])
+    told = Source.as_subscriber().to(Sink.ignore()).run().materialized(Subscriber[str])
+    assert_type(told, Subscriber[str])
+    processor = measured().to_processor().run().materialized(Processor[str, int])
+    assert_type(processor, Processor[str, int])
+    assert_type(Source.of(1).to(Sink.as_async_iterator()).run().materialized(AsyncIterator[int]), AsyncIterator[int])
 
 
 async def graphs() -> None:
@@ -107,10 +125,33 @@ async def graphs() -> None:
     builder.connect(fan_out.outlets[0], written(), merge.inlets[0])
     builder.connect(fan_out.outlets[1], seen)
     builder.connect(merge, measured(), written(), total)
+    assert_type(source, GraphPart[Never, int])
+    assert_type(seen, SinkPart[int, list[int]])
+    assert_type(merge, GraphPart[str, str])
     assert_type(builder.build(total), RunnableGraph[int])
+    assert_type(builder.build(total, seen, total), RunnableGraph[tuple[int, list[int], int]])
+    assert_type(builder.build(total, seen, total, seen, total), RunnableGraph[tuple[Any, ...]])
+    switched = builder.add(Source.of(1))
+    builder.connect(switched, KillSwitches.single(), seen)
+    builder.connect(switched, KillSwitches.shared("all").flow, written(), merge.inlets[1])
+    flow = builder.add(measured())
+    assert_type(builder.build_source(switched), Source[int])
+    assert_type(builder.build_flow(flow, flow), Flow[str, int])
     assert_type(await builder.build(total, seen).run(), tuple[int, list[int]])
     assert_type(Source.of(1).broadcast(Sink.collect(), Sink.collect()), RunnableGraph[list[list[int]]])
     assert_type(await Source.of(1).broadcast(Sink.fold("", _joined), Sink.fold(0, _added)).run(), list[str | int])
+
+
+def several_sinks() -> None:
+    text, total, source = Sink.fold("", _joined), Sink.fold(0, _added), Source.of(1)
+    everything: Sink[int, list[int]] = Sink.collect()
+    assert_type(source.broadcast(total, total, total, total), RunnableGraph[list[int]])
+    assert_type(source.broadcast(text, total, everything), RunnableGraph[list[str | int | list[int]]])
+    assert_type(source.balance(total), RunnableGraph[list[int]])
+    assert_type(source.balance(text, total), RunnableGraph[list[str | int]])
+    assert_type(source.balance(text, total, everything), RunnableGraph[list[str | int | list[int]]])
+    assert_type(source.partition(abs, text, total), RunnableGraph[list[str | int]])
+    assert_type(source.partition(abs, text, total, everything), RunnableGraph[list[str | int | list[int]]])
 
 
 def _joined(text: str, n: int) -> str:
