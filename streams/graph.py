@@ -8,8 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from streams.keep import Combine, first
 from streams.materialize import Materialization
+from streams.operators.via import functions
 from streams.running import Running, start
 from streams.shapes import SinkLike, SourceLike, create_sink, expect_sink, name_of
+from streams.supervised_run import SupervisedRun
+from streams.supervision import Decider
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -56,6 +59,14 @@ class RunnableGraph(Generic[M_co]):
 
     async def _run_to_end(self) -> M_co:
         return await self.run()
+
+    def with_supervision(self, decider: Decider) -> RunnableGraph[M_co]:
+        """The same graph, but where a user's function fails on an element, ``decider(failure)`` says what its stage or junction does.
+
+        It holds for all parts but those that have a decider already: see docs/failures.md. In a sink it holds for the flows in front.
+        """
+        functions("with_supervision", decider=decider)
+        return RunnableGraph(lambda m: self._assemble(SupervisedRun(m, decider)), self.name)
 
     def __repr__(self) -> str:
         return f"<RunnableGraph {self.name}>"

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Any, NamedTuple
+
+from streams.errors import FAILURES
 
 
 class Directive(Enum):
@@ -43,13 +46,31 @@ class Supervision:
         return Directive.RESTART
 
 
-def decide(decider: Decider, error: Exception) -> Directive:
-    """What ``decider`` answers.
+class Verdict(NamedTuple):
+    """What is done about a failure.
 
-    Raises:
-        TypeError: it has not answered with a `Directive`.
+    Attributes:
+        directive: what becomes of the stage.
+        error: what the stream fails with, where that is to stop.
+        function: what has raised it.
     """
-    directive = decider(error)
-    if not isinstance(directive, Directive):
-        raise TypeError(f"with_supervision: the decider must return a Directive, not {type(directive).__name__}")
-    return directive
+
+    directive: Directive
+    error: BaseException
+    function: Any
+
+
+def judge(decider: Decider | None, error: BaseException, function: Any) -> Verdict:
+    """What ``decider`` says about ``error`` of the user's ``function``; where none holds, the stream stops.
+
+    A decider that fails, or answers with no `Directive`, cannot have wanted the stream to go on: the failure is its own then.
+    """
+    if decider is None or not isinstance(error, Exception):
+        return Verdict(Directive.STOP, error, function)
+    try:
+        directive = decider(error)
+        if not isinstance(directive, Directive):
+            raise TypeError(f"with_supervision: the decider must return a Directive, not {type(directive).__name__}")
+    except FAILURES as fault:
+        return Verdict(Directive.STOP, fault, decider)
+    return Verdict(directive, error, function)

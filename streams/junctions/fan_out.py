@@ -31,9 +31,10 @@ class _FanOut(Generic[T]):
     def __post_init__(self) -> None:
         positive(type(self).__name__, "outputs", self.outputs)
 
-    def create_junction(self, _m: Materialization, /) -> JunctionPorts[T, Any]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, Any]:
         """The hub of one run."""
         hub = self._hub()
+        hub.decider = m.decider
         return JunctionPorts((hub,), hub.outlets)
 
     def _hub(self) -> stages.FanOut[T]:

@@ -17,6 +17,7 @@ from streams.keep import first
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
+from streams.supervision import Directive, judge
 
 T = TypeVar("T")
 
@@ -238,9 +239,20 @@ class FanIn(Publisher[T], Subscription, Generic[T]):
         self._busy = busy
 
     def _function_failed(self, error: BaseException, function: Any) -> None:
-        """A function that the user gave has raised ``error``, or has returned what is no element."""
-        error.add_note(f"in the stage {describe(self.name, function)}")
-        self.fail(error)
+        """A function that the user gave has raised ``error``, or has returned what is no element.
+
+        Without a decider that ends the whole. A hub that goes on has left behind what the function was called with when this returns.
+        """
+        decider = None if self.done or self.m is None else self.m.decider
+        directive, error, function = judge(decider, error, function)
+        if directive is Directive.STOP:
+            error.add_note(f"in the stage {describe(self.name, function)}")
+            self.fail(error)
+        elif directive is Directive.RESTART:
+            self._reset()
+
+    def _reset(self) -> None:
+        """Forgets what was gathered from elements that have gone on, as at the beginning; hubs that have such a state say how."""
 
     @abstractmethod
     def _emit_next(self) -> bool:

@@ -19,6 +19,7 @@ from streams.plain import plain
 from streams.shapes import SinkLike
 from streams.stages.all_done import all_done
 from streams.stages.stage import UNSUBSCRIBED, describe, discard, reject
+from streams.supervision import Decider, Directive, judge
 
 T = TypeVar("T")
 
@@ -96,6 +97,10 @@ class FanOut(Subscriber[T], Generic[T]):
     Args:
         outputs: how many sinks.
         eager_cancel: the first sink that cancels ends the whole: upstream is cancelled, the others are told the end. Else the last does.
+
+    Attributes:
+        decider: what is done when a function of the user's fails; None where no `with_supervision` holds.
+        outlets: the sinks' publishers.
     """
 
     __slots__ = (
@@ -107,6 +112,7 @@ class FanOut(Subscriber[T], Generic[T]):
         "_error",
         "_outstanding",
         "_upstream",
+        "decider",
         "outlets",
     )
 
@@ -115,6 +121,7 @@ class FanOut(Subscriber[T], Generic[T]):
     """Elements on their way at which more is asked for, even if no sink has said anything new."""
 
     def __init__(self, outputs: int, eager_cancel: bool = False) -> None:
+        self.decider: Decider | None = None
         self.outlets: tuple[Outlet[Any], ...] = tuple(Outlet(self) for _ in range(outputs))
         self._eager_cancel = eager_cancel
         self._upstream: Subscription = UNSUBSCRIBED
@@ -219,9 +226,14 @@ class FanOut(Subscriber[T], Generic[T]):
         """It is over; subclasses that hold something let go of it here. May be called twice."""
 
     def _function_failed(self, error: BaseException, function: Any) -> None:
-        """A function that the user gave has raised ``error``, or has returned what cannot be handed on."""
-        error.add_note(f"in the stage {describe(self.name, function)}")
-        self.fail(error)
+        """A function that the user gave has raised ``error``, or has returned what cannot be handed on.
+
+        Without a decider that ends the whole. Else the element is left out: nothing was gathered, and the sinks' demand is as it was.
+        """
+        directive, error, function = judge(None if self._done else self.decider, error, function)
+        if directive is Directive.STOP:
+            error.add_note(f"in the stage {describe(self.name, function)}")
+            self.fail(error)
 
     def _settle(self) -> bool:
         """Hands on one element that waits for demand; False if none can move."""
@@ -419,6 +431,7 @@ def attach_fan_out(
     publisher: Publisher[T], m: Materialization, hub: FanOut[T], sinks: Sequence[SinkLike[T, Any]]
 ) -> asyncio.Future[list[Any]]:
     """Attaches ``sinks`` to ``hub`` and that to ``publisher``; the future is done when all sinks are, or one has failed."""
+    hub.decider = m.decider
     results = [sink.attach_sink(outlet, m) for sink, outlet in zip(sinks, hub.outlets, strict=True)]
     publisher.subscribe(hub)
     return all_done(m, results)

@@ -248,31 +248,41 @@ class MergeSorted(EagerFanIn[T], Generic[T]):
         """The key of each input's next element: made once for each element."""
 
     def _emit_next(self) -> bool:
-        try:
-            inlet = self._smallest()
-        except FAILURES as error:  # keys and comparisons are user code
-            self._function_failed(error, self._key or operator.lt)
-            return False
+        inlet = self._smallest()
         if inlet is None:
             return False
-        self._heads[inlet.index] = NONE
-        return self._pass_on(inlet)
+        heads = self._heads
+        if heads[inlet.index] is not NONE:
+            heads[inlet.index] = NONE
+            return self._pass_on(inlet)
+        if not self.done:  # else it has failed, or was cancelled by the key
+            inlet.waiting.popleft()
+            inlet.left()
+        return True
 
     def _smallest(self) -> Inlet[T] | None:
-        """The input whose next element goes out; None while one may still bring a smaller."""
+        """The input whose next element goes out, or without a key is left out; None while one may still bring a smaller."""
         heads, key, smallest = self._heads, self._key, None
         for inlet in self.inlets:
             if not inlet.waiting:
                 if not inlet.completed:
                     return None
                 continue
-            head = heads[inlet.index]
-            if head is NONE:
-                head = heads[inlet.index] = inlet.waiting[0] if key is None else key(inlet.waiting[0])
-            if smallest is None or head < heads[smallest.index]:
-                smallest = inlet
+            try:
+                head = heads[inlet.index]
+                if head is NONE:
+                    head = heads[inlet.index] = inlet.waiting[0] if key is None else key(inlet.waiting[0])
+                if smallest is None or head < heads[smallest.index]:
+                    smallest = inlet
+            except FAILURES as error:  # keys and comparisons are user code
+                heads[inlet.index] = NONE
+                self._function_failed(error, key or operator.lt)
+                return inlet
         return smallest
 
-    def _finish(self) -> None:
+    def _reset(self) -> None:
         self._heads = [NONE] * len(self._heads)
+
+    def _finish(self) -> None:
+        self._reset()
         super()._finish()

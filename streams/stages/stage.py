@@ -12,9 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
-from streams.errors import FAILURES, null_element
+from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.supervision import Decider, Directive, decide
+from streams.supervision import Decider, Directive, judge
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 I_contra = TypeVar("I_contra", contravariant=True)
@@ -124,12 +124,7 @@ class Stage(Subscriber[I], Generic[I, O]):
 
         Without a decider that ends the stage. A stage that goes on has left the element behind when this returns.
         """
-        directive = Directive.STOP
-        if self._decider is not None and not self._done and isinstance(error, Exception):
-            try:
-                directive = decide(self._decider, error)
-            except FAILURES as fault:  # a decider that fails cannot have wanted the stream to go on
-                error, function = fault, self._decider
+        directive, error, function = judge(None if self._done else self._decider, error, function)
         if directive is Directive.STOP:
             self._fail(error, describe(self._name, function))
         elif directive is Directive.RESUME:

@@ -75,6 +75,7 @@ class ZipWith(Zip):
             if element is None:
                 raise null_element(self.name)
         except FAILURES as error:  # whatever user code raises is the stream's failure
+            self._demand += 1  # taken for an element that does not come
             self._function_failed(error, self._f)
             return
         self._push(element)
@@ -180,8 +181,12 @@ class LatestOfEach(InOrderOfArrival[Any]):
             inlet.completed and not inlet.waiting and self._latest[inlet.index] is NONE for inlet in self.inlets
         )
 
-    def _finish(self) -> None:
+    def _reset(self) -> None:
         self._latest = [NONE] * len(self._latest)
+        self._missing = len(self._latest)
+
+    def _finish(self) -> None:
+        self._reset()
         self._held.clear()
         super()._finish()
 
@@ -231,6 +236,7 @@ class ZipLatestWith(LatestOfEach):
             if element is None:
                 raise null_element(self.name)
         except FAILURES as error:  # whatever user code raises is the stream's failure
+            self._demand += 1  # as above
             self._function_failed(error, self._f)
             return
         self._push(element)
