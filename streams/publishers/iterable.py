@@ -22,6 +22,10 @@ SIZED: Final = (tuple, list, range, bytes, str)
 """Types whose iterators know exactly how much is left, so that the end follows the last element without another request."""
 
 
+ONE: Final = (None,)
+"""A batch of one, ready made."""
+
+
 class IterablePublisher(Publisher[T_co], Generic[T_co]):
     """Publishes an iterable, opened anew for each subscriber.
 
@@ -189,26 +193,32 @@ class _Emitter(Subscription, Generic[T]):
         return True
 
     def _emit(self, count: int) -> bool:
-        """Emits ``count`` elements; False once the stream is over."""
+        """Emits ``count`` elements, and then each that is asked for by itself, as many stages do; False once the stream is over."""
         advance = self._iterator.__next__
         push = self._subscriber.on_next
-        for _ in repeat(None, count):
-            try:
-                element = advance()
-            except StopIteration:
-                self._complete()
-                return False
-            except FAILURES as error:  # the iterable is user code
-                self.iterable_failed(error)
-                return False
-            if element is None:
-                self.refuse_none()
-                return False
-            push(element)
-            if self.done:
-                self._close()
-                return False
-        return True
+        batch: Iterable[None] = repeat(None, count)
+        while True:
+            for _ in batch:
+                try:
+                    element = advance()
+                except StopIteration:
+                    self._complete()
+                    return False
+                except FAILURES as error:  # the iterable is user code
+                    self.iterable_failed(error)
+                    return False
+                if element is None:
+                    self.refuse_none()
+                    return False
+                push(element)
+                if self.done:
+                    self._close()
+                    return False
+            if self._demand != 1 or not self._budget:
+                return True
+            self._demand = 0
+            self._budget -= 1
+            batch = ONE
 
     def _complete(self) -> None:
         self.done = True

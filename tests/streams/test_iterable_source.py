@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from streams import UNBOUNDED, Sink, Source
+from streams import UNBOUNDED, Sink, Source, Subscriber, Subscription
 from streams.publishers.iterable import EMIT_BUDGET
 from streams.testkit import TestSink, run_in_virtual_time, settle
 
@@ -199,5 +200,100 @@ def test_demand_beyond_unbounded_saturates_rule_3_17() -> None:
         sink.request(UNBOUNDED)
         await sink.expect_next(1, 2, 3)
         await sink.expect_complete()
+
+    run_in_virtual_time(main())
+
+
+class OneByOne(Subscriber[int]):
+    """Asks for the next element within on_next, and for another number of them where it is told to."""
+
+    def __init__(self, also: dict[int, Callable[[Subscription], None]] | None = None) -> None:
+        self.also = also or {}
+        self.depths: set[int] = set()
+        self.seen: list[Any] = []
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        subscription.request(1)
+
+    def on_next(self, element: int) -> None:
+        self.depths.add(sum(1 for _ in traceback.walk_stack(None)))
+        self.seen.append(element)
+        self.also.get(len(self.seen), lambda subscription: subscription.request(1))(self.subscription)
+
+    def on_error(self, error: BaseException) -> None:
+        self.seen.append(type(error))
+
+    def on_complete(self) -> None:
+        self.seen.append("end")
+
+
+def test_one_element_at_a_time_leaves_the_loop_its_turns_and_the_stack_as_it_is() -> None:
+    async def main() -> None:
+        one_by_one = OneByOne()
+        running = Source.repeat(1).run_with(Sink.from_subscriber(lambda: one_by_one))
+        for turn in range(1, 4):
+            await asyncio.sleep(0)
+            assert len(one_by_one.seen) <= turn * EMIT_BUDGET
+        assert len(one_by_one.seen) >= EMIT_BUDGET
+        assert len(one_by_one.depths) == 1
+        await running.stop()
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_a_cancel_among_single_requests_is_the_end_there_and_closes_the_generator(at: int) -> None:
+    closed: list[int] = []
+
+    def numbers() -> Iterator[int]:
+        n = 0
+        try:
+            for n in itertools.count(1):
+                yield n
+        finally:
+            closed.append(n)
+
+    async def main() -> None:
+        one_by_one = OneByOne({at: lambda subscription: subscription.cancel()})
+        await Source.iterable(numbers).run_with(Sink.from_subscriber(lambda: one_by_one))
+        assert one_by_one.seen == list(range(1, at + 1))
+        assert closed == [at]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("iterable", [range(9), lambda: iter(range(9))])
+def test_single_requests_among_others_give_every_element_once_and_no_more_than_was_asked_for(iterable: Any) -> None:
+    async def main() -> None:
+        nothing: Callable[[Subscription], None] = lambda subscription: None  # noqa: E731 - beside the others
+        one_by_one = OneByOne({2: lambda subscription: subscription.request(3), 3: nothing, 4: nothing, 5: nothing})
+        running = Source.from_iterable(iterable).run_with(Sink.from_subscriber(lambda: one_by_one))
+        await settle()
+        assert one_by_one.seen == [0, 1, 2, 3, 4]
+        one_by_one.also.clear()
+        one_by_one.subscription.request(1)
+        await running
+        assert one_by_one.seen == [*range(9), "end"]
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_a_mistake_among_single_requests_ends_the_stream_there(at: int) -> None:
+    async def main() -> None:
+        wrong = OneByOne({at: lambda subscription: subscription.request(0)})
+        with pytest.raises(ValueError, match="at least 1"):
+            await Source.from_iterable(range(9)).run_with(Sink.from_subscriber(lambda: wrong))
+        assert wrong.seen == [*range(at), ValueError]
+        failing = OneByOne({at: lambda _subscription: 1 // 0})
+        with pytest.raises(ZeroDivisionError):
+            await Source.from_iterable(range(9)).run_with(Sink.from_subscriber(lambda: failing))
+        assert failing.seen == list(range(at))
+        none = OneByOne()
+        given = [*range(at), None, at]
+        with pytest.raises(TypeError, match="None"):
+            await Source.from_iterable(given).run_with(Sink.from_subscriber(lambda: none))
+        assert none.seen == [*range(at), TypeError]
 
     run_in_virtual_time(main())
