@@ -372,31 +372,14 @@ class Materialization:
             self.report(f"{what} of a stream have not ended {STOP_TIMEOUT:g} s after it", TimeoutError(names))
 
 
-class Part(Materialization):
-    """A part of a run, with tasks, hooks and an end of its own; it ends with its run at the latest. Made by `Materialization.part`."""
+class WithinRun(Materialization):
+    """A run as something within it sees it: who leaves the run, and who is told its failure, is the affair of the whole."""
 
-    __slots__ = ("_on_failure", "_run")
+    __slots__ = ("_run",)
 
-    def __init__(self, run: Materialization, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(self, run: Materialization) -> None:
         super().__init__(run.loop, run.context)
         self._run = run
-        self._on_failure = on_failure
-
-    def fail(self, error: BaseException) -> None:
-        """Cancels the part, and tells whoever began it."""
-        if not self._ended and not self._cancelled:
-            self._failure = error
-            self.cancel()
-            self._on_failure(error)
-
-    def _has_failed(self) -> bool:
-        return super()._has_failed() or self._run._has_failed()
-
-    async def left_by(self, sink: asyncio.Future[Any]) -> None:
-        """As the run's, and waits for what cleans up here."""
-        if under_way := self.clean_ups() - {asyncio.current_task()}:
-            await asyncio.wait(under_way)
-        await self._run.left_by(sink)
 
     def left_at_work(self) -> None:
         """As the run's."""
@@ -414,6 +397,32 @@ class Part(Materialization):
     def hand_over(self, error: BaseException) -> None:
         """As the run's."""
         self._run.hand_over(error)
+
+
+class Part(WithinRun):
+    """A part of a run, with tasks, hooks and an end of its own; it ends with its run at the latest. Made by `Materialization.part`."""
+
+    __slots__ = ("_on_failure",)
+
+    def __init__(self, run: Materialization, on_failure: Callable[[BaseException], None]) -> None:
+        super().__init__(run)
+        self._on_failure = on_failure
+
+    def fail(self, error: BaseException) -> None:
+        """Cancels the part, and tells whoever began it."""
+        if not self._ended and not self._cancelled:
+            self._failure = error
+            self.cancel()
+            self._on_failure(error)
+
+    def _has_failed(self) -> bool:
+        return super()._has_failed() or self._run._has_failed()
+
+    async def left_by(self, sink: asyncio.Future[Any]) -> None:
+        """As the run's, and waits for what cleans up here."""
+        if under_way := self.clean_ups() - {asyncio.current_task()}:
+            await asyncio.wait(under_way)
+        await self._run.left_by(sink)
 
     def end(self) -> None:
         """Stops the part's tasks and starts its last work, for which the run waits; the second time does nothing."""

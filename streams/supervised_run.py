@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streams.materialize import Materialization, Part
+from streams.materialize import Materialization, Part, WithinRun
 
 if TYPE_CHECKING:
     from streams.supervision import Decider
@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-class SupervisedRun(Materialization):
+class SupervisedRun(WithinRun):
     """A run seen by stages under supervision: everything is the run's but the decider."""
 
-    __slots__ = ("_run",)
+    __slots__ = ()
 
     def __init__(self, run: Materialization, decider: Decider) -> None:
-        super().__init__(run.loop, run.context)
-        self._run = run
+        super().__init__(run)
         self.decider = decider
 
     def spawner(
@@ -73,23 +72,6 @@ class SupervisedRun(Materialization):
     def fail(self, error: BaseException) -> None:
         """As the run's."""
         self._run.fail(error)
-
-    def left_at_work(self) -> None:
-        """As the run's."""
-        self._run.left_at_work()
-
-    @property
-    def left(self) -> bool:
-        """As the run's."""
-        return self._run.left
-
-    def will_hand_over(self) -> None:
-        """As the run's."""
-        self._run.will_hand_over()
-
-    def hand_over(self, error: BaseException) -> None:
-        """As the run's."""
-        self._run.hand_over(error)
 
     def cancel(self) -> None:
         """As the run's."""

@@ -23,6 +23,7 @@ from streams.demand import add_demand, invalid_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
+from streams.stages.stage import one_at_a_time
 
 BLOCK_BYTES: Final = 64 * 1024
 """Bytes read at a time: what a pipe holds on Linux, and enough to make the change of threads cheap."""
@@ -138,11 +139,9 @@ class _Blocks(Subscription):
             self._error = error
         self._drain()
 
+    @one_at_a_time
     def _drain(self) -> None:
         """Passes on what waits, under demand, while the next is being read; a call from within only leaves its mark."""
-        if self._busy:
-            return
-        self._busy = True
         self._read_ahead()
         while self._demand and self._waiting and not self._done:
             self._demand -= 1
@@ -151,7 +150,6 @@ class _Blocks(Subscription):
             self._pass_on(block)
         if self._ended and not self._waiting and not self._done:
             self._end(self._error)
-        self._busy = False
 
     def _read_ahead(self) -> None:
         if not (self._reading or self._ended or self._done or self._waiting):

@@ -8,8 +8,8 @@ from streams.contract import UNBOUNDED, Subscriber
 from streams.demand import add_demand, multiply_demand
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import OVER, ControlledStage
-from streams.stages.timed import TimedStage
+from streams.stages.stage import OVER, ControlledStage, one_at_a_time
+from streams.stages.timed import TimedDrainingStage
 
 T = TypeVar("T")
 
@@ -111,14 +111,14 @@ class Sliding(ControlledStage[T, list[T]], Generic[T]):
         self._window = []
 
 
-class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
+class GroupedWithin(TimedDrainingStage[T, list[T]], Generic[T]):
     """Lists of ``size`` elements, or of fewer once ``seconds`` have passed since the first of them came.
 
     From downstream's first request on, one group is collected ahead of demand: what was asked for and what waits are ``size`` together. The
     clock runs only while elements wait.
     """
 
-    __slots__ = ("_busy", "_completed", "_due", "_group", "_seconds", "_size", "_started")
+    __slots__ = ("_due", "_group", "_seconds", "_size", "_started")
 
     def __init__(self, downstream: Subscriber[list[T]], m: Materialization, size: int, seconds: float) -> None:
         super().__init__(downstream, m, "grouped_within")
@@ -127,8 +127,6 @@ class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
         self._group: list[T] = []
         self._due = False
         self._started = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Adds to the group; the first one starts the clock."""
@@ -145,16 +143,14 @@ class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
             self._arm(self._loop.time() + self._seconds)
 
     def on_complete(self) -> None:
-        """Ends once what waits is out."""
-        self._completed = True
-        self._upstream = OVER
+        """What waits is due now."""
         self._due = bool(self._group)
         self._disarm()
-        self._drain()
+        super().on_complete()
 
     def _time_is_up(self) -> None:
         self._due = True
-        self._drain()
+        super()._time_is_up()
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         if not self._started:
@@ -162,11 +158,9 @@ class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
             self._upstream.request(self._size)
         self._drain()
 
+    @one_at_a_time
     def _drain(self) -> None:
-        """Emits the group if it is due and wanted; a call from within only leaves its mark."""
-        if self._busy:
-            return
-        self._busy = True
+        """Emits the group if it is due and wanted."""
         while not self._done and self._due and self._demand:
             group, self._group = self._group, []
             self._due = False
@@ -176,8 +170,7 @@ class GroupedWithin(TimedStage[T, list[T]], Generic[T]):
             if not self._done and not self._completed:
                 self._upstream.request(len(group))
         if self._completed and not self._due:
-            super().on_complete()
-        self._busy = False
+            self._drained()
 
     def _finish(self) -> None:
         super()._finish()

@@ -9,8 +9,8 @@ from streams.contract import UNBOUNDED, Subscriber
 from streams.errors import BufferOverflowError, null_element
 from streams.materialize import Materialization
 from streams.overflow import OverflowStrategy, make_room
-from streams.stages.stage import OVER, DrainingStage
-from streams.stages.timed import TIMER_SLACK, TimedStage
+from streams.stages.stage import DrainingStage, one_at_a_time
+from streams.stages.timed import TIMER_SLACK, TimedDrainingStage
 
 T = TypeVar("T")
 
@@ -115,13 +115,13 @@ class Buffer(DrainingStage[T, T], Generic[T]):
         self._elements.clear()
 
 
-class Delay(TimedStage[T, T], Generic[T]):
+class Delay(TimedDrainingStage[T, T], Generic[T]):
     """Every element ``seconds`` after it came, in the same order; up to ``size`` of them wait, for their time or for demand.
 
     Where upstream is held back, its elements come no faster than ``size`` in ``seconds``.
     """
 
-    __slots__ = ("_busy", "_completed", "_room", "_seconds", "_waiting")
+    __slots__ = ("_room", "_seconds", "_waiting")
 
     def __init__(
         self, downstream: Subscriber[T], m: Materialization, seconds: float, size: int, overflow: OverflowStrategy
@@ -131,8 +131,6 @@ class Delay(TimedStage[T, T], Generic[T]):
         self._room = _Room(size, overflow)
         self._waiting: deque[tuple[float, T]] = deque()
         """Each with the time that it is due at."""
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Keeps ``element`` until its time has come."""
@@ -153,37 +151,22 @@ class Delay(TimedStage[T, T], Generic[T]):
         if self._timer is None and self._demand and len(waiting) == 1:
             self._arm(due)
 
-    def on_complete(self) -> None:
-        """Ends once what waits is out, each in its time."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
     def _subscribed(self) -> None:
         super()._subscribed()
         if not self._done:
             self._upstream.request(self._room.first_request())
 
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
-
-    def _time_is_up(self) -> None:
-        self._drain()
-
+    @one_at_a_time
     def _drain(self) -> None:
-        """Emits what is due and wanted, and sets the timer for what is next; a call from within only leaves its mark."""
-        if self._busy:
-            return
-        self._busy = True
+        """Emits what is due and wanted, and sets the timer for what is next."""
         waiting = self._waiting
         now = self._loop.time() + TIMER_SLACK
         while self._demand and waiting and waiting[0][0] <= now:
             self._demand -= 1
             self._push(waiting.popleft()[1])
             self._refill()
-        self._busy = False
         if self._completed and not waiting:
-            super().on_complete()
+            self._drained()
         elif self._demand and waiting and self._timer is None:
             self._arm(waiting[0][0])
 

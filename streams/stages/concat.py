@@ -11,7 +11,7 @@ from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
 from streams.shapes import SourceLike
 from streams.stages.fan_in import FanIn, Inlet
-from streams.stages.stage import UNSUBSCRIBED
+from streams.stages.stage import UNSUBSCRIBED, one_at_a_time
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Concat(Subscription, Generic[T]):
         name: names it in failures.
     """
 
-    __slots__ = ("_advancing", "_demand", "_done", "_downstream", "_m", "_over", "_rest", "_upstream", "name")
+    __slots__ = ("_busy", "_demand", "_done", "_downstream", "_m", "_over", "_rest", "_upstream", "name")
 
     def __init__(
         self, downstream: Subscriber[T], m: Materialization, rest: Iterator[SourceLike[T]], name: str = "concat"
@@ -37,7 +37,7 @@ class Concat(Subscription, Generic[T]):
         self._demand = 0
         self._upstream: Subscription = UNSUBSCRIBED
         self._done = False
-        self._advancing = False
+        self._busy = False
         self._over = False
         self.name = name
 
@@ -92,12 +92,14 @@ class Concat(Subscription, Generic[T]):
             downstream.on_next(element)
 
     def ended(self) -> None:
-        """On to the next; those that end at once are gone through in a loop, so the stack stays flat."""
+        """On to the next."""
         self._over = True
         self._upstream = UNSUBSCRIBED
-        if self._advancing:
-            return
-        self._advancing = True
+        self._advance()
+
+    @one_at_a_time
+    def _advance(self) -> None:
+        """Creates the next; those that end at once are gone through in the loop."""
         while self._over and not self._done:
             self._over = False
             source = self._next()
@@ -110,7 +112,6 @@ class Concat(Subscription, Generic[T]):
                 self.fail(error)
                 break
             publisher.subscribe(_ConcatInlet(self))
-        self._advancing = False
 
     def _next(self) -> SourceLike[T] | None:
         return next(self._rest, None)
@@ -272,14 +273,15 @@ class ConcatInputs(FanIn[T], Generic[T]):
         self._push(element)
 
     def ended(self, inlet: Inlet[Any]) -> None:  # noqa: ARG002 - it may be one whose turn has not come
-        """On to the next that has not ended; those that end when they are asked are gone through in a loop."""
-        if self._busy:
-            return
-        self._busy = True
+        """On to the next that has not ended."""
+        self._advance()
+        self.drain()
+
+    @one_at_a_time
+    def _advance(self) -> None:
+        """Asks the next; those that end when they are asked are gone through in the loop."""
         while self._next_turn() and self._demand:
             self.inlets[self._turn].upstream.request(self._demand)
-        self._busy = False
-        self.drain()
 
     def _next_turn(self) -> bool:
         """Passes over the inputs that have ended; False if the turn stays, or there is no other."""

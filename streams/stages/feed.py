@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
 from streams.errors import StreamClosedError, null_element
-from streams.stages.stage import UNSUBSCRIBED, discard, reject
+from streams.stages.stage import UNSUBSCRIBED, discard, one_at_a_time, reject
 
 T = TypeVar("T")
 
@@ -86,11 +86,9 @@ class Feed(Generic[T]):
         """The turn of now has asked for more, or begun."""
         self._drain()
 
+    @one_at_a_time
     def _drain(self) -> None:
-        """Gives what is held under demand, tells the end, asks for more; a call from within only leaves its mark."""
-        if self._busy:
-            return
-        self._busy = True
+        """Gives what is held under demand, tells the end, asks for more."""
         held = self._held
         while (turn := self._turn) is not None and turn.joined:
             if held and turn.demand:
@@ -107,7 +105,6 @@ class Feed(Generic[T]):
                     break
                 self._asked += more
                 self._upstream.request(more)
-        self._busy = False
 
 
 class Turn(Publisher[T], Subscription, Generic[T]):

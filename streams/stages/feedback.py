@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage
+from streams.stages.stage import ControlledStage, one_at_a_time
 
 T = TypeVar("T")
 
@@ -62,10 +62,8 @@ class Feedback(ControlledStage[T, T], Generic[T]):
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - all of the demand counts
         self._drain()
 
+    @one_at_a_time
     def _drain(self) -> None:
-        if self._busy or self._done:
-            return
-        self._busy = True
         waiting = self._waiting
         while waiting and self._demand:
             self._demand -= 1
@@ -73,7 +71,6 @@ class Feedback(ControlledStage[T, T], Generic[T]):
             self._push(waiting.popleft())
             if self._freed >= FEEDBACK_PREFETCH // 2:
                 self._refill()
-        self._busy = False
         if self._upstream_ended and not waiting:
             super().on_complete()
 

@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 
 from streams.contract import Subscriber
 from streams.errors import null_element
-from streams.stages.stage import NONE, OVER, ControlledStage
+from streams.stages.stage import NONE, DrainingStage
 
 T = TypeVar("T")
 
 
-class Intersperse(ControlledStage[T, T], Generic[T]):
+class Intersperse(DrainingStage[T, T], Generic[T]):
     """``start``, then the elements with ``separator`` between them, then ``end``; start and end come also where there is no element.
 
     Args:
@@ -22,7 +22,7 @@ class Intersperse(ControlledStage[T, T], Generic[T]):
         end: after the last; `NONE` for nothing.
     """
 
-    __slots__ = ("_asked", "_begun", "_busy", "_completed", "_end", "_separator", "_start", "_waiting")
+    __slots__ = ("_asked", "_begun", "_end", "_separator", "_start", "_waiting")
 
     def __init__(self, downstream: Subscriber[T], separator: T, start: T, end: T) -> None:
         super().__init__(downstream, "intersperse")
@@ -33,8 +33,6 @@ class Intersperse(ControlledStage[T, T], Generic[T]):
         self._waiting: deque[T] = deque()
         """At most three: what has been decided on and not been asked for."""
         self._asked = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Passes on ``element`` behind what goes before it."""
@@ -54,21 +52,16 @@ class Intersperse(ControlledStage[T, T], Generic[T]):
         """Ends once what goes after the last element is out."""
         if self._completed or self._done:
             return
-        self._completed = True
-        self._upstream = OVER
         if not self._begun:
             self._begin()
         if self._end is not NONE:
             self._waiting.append(self._end)
-        self._drain()
+        super().on_complete()
 
     def _begin(self) -> None:
         self._begun = True
         if self._start is not NONE:
             self._waiting.append(self._start)
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
 
     def _drain(self) -> None:
         """Emits what waits under demand, then asks for more; a call from within only leaves its mark."""
@@ -83,7 +76,7 @@ class Intersperse(ControlledStage[T, T], Generic[T]):
                 self._demand -= 1
                 self._push(waiting.popleft())
             elif self._completed:
-                super().on_complete()
+                self._drained()
             elif self._demand and not self._asked:
                 self._asked = True
                 self._upstream.request(1)

@@ -8,19 +8,19 @@ from typing import Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import NONE, OVER
-from streams.stages.timed import TIMER_SLACK, TimedStage
+from streams.stages.stage import NONE
+from streams.stages.timed import TIMER_SLACK, TimedDrainingStage
 
 T = TypeVar("T")
 
 
-class KeepAlive(TimedStage[T, T], Generic[T]):
+class KeepAlive(TimedDrainingStage[T, T], Generic[T]):
     """Emits ``make()`` when nothing has passed for ``seconds`` and downstream wants something.
 
     What it makes uses up demand that was passed on already, so elements are asked for one at a time, and one can be held.
     """
 
-    __slots__ = ("_asked", "_busy", "_completed", "_held", "_last", "_make", "_now", "_seconds")
+    __slots__ = ("_asked", "_held", "_last", "_make", "_now", "_seconds")
 
     def __init__(self, downstream: Subscriber[T], m: Materialization, seconds: float, make: Callable[[], T]) -> None:
         super().__init__(downstream, m, "keep_alive")
@@ -31,8 +31,6 @@ class KeepAlive(TimedStage[T, T], Generic[T]):
         """When something passed last."""
         self._held: T = NONE
         self._asked = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Passes on ``element``, or holds it if what was made has taken its place."""
@@ -44,21 +42,9 @@ class KeepAlive(TimedStage[T, T], Generic[T]):
         self._held = element
         self._drain()
 
-    def on_complete(self) -> None:
-        """Ends once the element that is held is out."""
-        self._completed = True
-        self._upstream = OVER
-        self._drain()
-
     def _subscribed(self) -> None:
         self._last = self._now()
         super()._subscribed()
-
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._drain()
-
-    def _time_is_up(self) -> None:
-        self._drain()
 
     def _drain(self) -> None:
         """Emits what is held, then asks for more; what upstream has at hand goes before what can be made."""
@@ -72,7 +58,7 @@ class KeepAlive(TimedStage[T, T], Generic[T]):
                 element, self._held = self._held, NONE
                 self._emit(element)
             elif self._completed:
-                super().on_complete()
+                self._drained()
             elif not self._demand:
                 break
             elif not self._asked:

