@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from streams.errors import GraphError
 
@@ -21,40 +21,41 @@ class Kind(Enum):
     JUNCTION = "junction"
 
 
-class InPort(Generic[I_contra]):
-    """Where elements go into a part.
+class _Port:
+    """A port of a part.
 
     Attributes:
         part: whose port it is.
-        index: its place among the part's inputs.
+        index: its place among those of its side.
     """
 
     __slots__ = ("index", "part")
 
-    def __init__(self, part: GraphPart[I_contra, Any], index: int) -> None:
+    side: ClassVar[str]
+
+    def __init__(self, part: GraphPart[Any, Any], index: int) -> None:
         self.part = part
         self.index = index
 
     def __repr__(self) -> str:
-        return f"{self.part.name}.inlet" if len(self.part.inlets) == 1 else f"{self.part.name}.inlets[{self.index}]"
+        several = len(getattr(self.part, f"{self.side}s")) > 1
+        return f"{self.part.name}.{self.side}s[{self.index}]" if several else f"{self.part.name}.{self.side}"
 
 
-class OutPort(Generic[O_co]):
-    """Where elements come out of a part.
+class InPort(_Port, Generic[I_contra]):
+    """Where elements go into a part."""
 
-    Attributes:
-        part: whose port it is.
-        index: its place among the part's outputs.
-    """
+    __slots__ = ()
 
-    __slots__ = ("index", "part")
+    side = "inlet"
 
-    def __init__(self, part: GraphPart[Any, O_co], index: int) -> None:
-        self.part = part
-        self.index = index
 
-    def __repr__(self) -> str:
-        return f"{self.part.name}.outlet" if len(self.part.outlets) == 1 else f"{self.part.name}.outlets[{self.index}]"
+class OutPort(_Port, Generic[O_co]):
+    """Where elements come out of a part."""
+
+    __slots__ = ()
+
+    side = "outlet"
 
 
 class GraphPart(Generic[I_contra, O_co]):

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Any, Generic, TypeVar
 
 from streams import materialize
-from streams.contract import Publisher, Subscriber, Subscription
-from streams.demand import add_demand, invalid_demand
+from streams.contract import Publisher, Subscriber
 from streams.errors import add_place, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET, used_up
-from streams.publishers.nobody import NOBODY
+from streams.publishers.nobody import NOBODY, Served
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -45,20 +44,17 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
         puller.start()
 
 
-class _Puller(Subscription, Generic[T]):
+class _Puller(Served[T], Generic[T]):
     """One subscription: a task that waits for demand, awaits an element, and passes it on."""
 
     __slots__ = (
         "_begun",
         "_deadline",
-        "_demand",
-        "_done",
         "_m",
         "_name",
         "_opened",
         "_overdue",
         "_pushing",
-        "_subscriber",
         "_task",
         "_wanted",
     )
@@ -66,14 +62,12 @@ class _Puller(Subscription, Generic[T]):
     def __init__(
         self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], AsyncIterable[T]], name: str | None
     ) -> None:
+        super().__init__(subscriber)
         self._m = m
         self._name = name
-        self._subscriber = subscriber
         self._opened = opened
         self._begun = False
         self._deadline: asyncio.TimerHandle | None = None
-        self._demand = 0
-        self._done = False
         self._overdue = False
         self._pushing = False
         self._task: asyncio.Task[None] | None = None
@@ -84,25 +78,12 @@ class _Puller(Subscription, Generic[T]):
         if not self._done or isinstance(self._opened, _Given):
             self._task = self._m.spawn(self._run(), "async iterable")
 
-    def request(self, n: int) -> None:
-        """Adds to the demand."""
-        if self._done:
-            return
-        if n < 1:
-            subscriber = self._subscriber
-            self.cancel()
-            subscriber.on_error(invalid_demand(n))
-            return
-        self._demand = add_demand(self._demand, n)
+    def _demanded(self) -> None:
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
 
-    def cancel(self) -> None:
+    def _stop(self) -> None:
         """Interrupts the iterable where it waits, once: what it does about that, its clean-up, runs whole."""
-        if self._done:
-            return
-        self._done = True
-        self._subscriber = NOBODY
         if self._task is not None:
             self._limit_clean_up()
             # From within on_next the task is the one that is running: it looks at ``_done`` when that returns. So it does at its

@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
-from streams.contract import Publisher, Subscriber, Subscription
-from streams.demand import add_demand, invalid_demand
+from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, add_place, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import NOBODY
+from streams.publishers.nobody import Served
 from streams.threads import Threads
 
 T = TypeVar("T")
@@ -44,23 +43,21 @@ class BlockingIterablePublisher(Publisher[T_co], Generic[T_co]):
         subscriber.on_subscribe(_Bridge(self._m, subscriber, self._opened, self._name))
 
 
-class _Bridge(Subscription, Generic[T]):
+class _Bridge(Served[T], Generic[T]):
     """One subscription. The thread takes what it is told to, puts it down, and wakes the loop once for all that lies there."""
 
     __slots__ = (
-        "_arrived", "_at_work", "_busy", "_closing", "_demand", "_done", "_error", "_exhausted", "_iterator", "_lock", "_m", "_name",
-        "_opened", "_subscriber", "_threads", "_woken",
+        "_arrived", "_at_work", "_busy", "_closing", "_error", "_exhausted", "_iterator", "_lock", "_m", "_name",
+        "_opened", "_threads", "_woken",
     )  # fmt: skip
 
     def __init__(
         self, m: Materialization, subscriber: Subscriber[T], opened: Callable[[], Iterable[T]], name: str
     ) -> None:
+        super().__init__(subscriber)
         self._m = m
-        self._subscriber = subscriber
         self._opened = opened
         self._name = name
-        self._demand = 0
-        self._done = False
         self._busy = False
         self._at_work = False
         """The thread has been told to take elements, and has not said that it is done with that."""
@@ -74,29 +71,15 @@ class _Bridge(Subscription, Generic[T]):
         self._exhausted = False
         self._error: BaseException | None = None
 
-    def request(self, n: int) -> None:
-        """Has the thread take as many, if it is not at it."""
-        if self._done:
-            return
-        if n < 1:
-            subscriber = self._subscriber
-            self.cancel()
-            subscriber.on_error(invalid_demand(n))
-            return
-        self._demand = add_demand(self._demand, n)
-        self._go_on()
-
-    def cancel(self) -> None:
-        """Takes no more: the thread closes the iterable, once it has come back from it."""
-        if not self._done:
-            self._done = True
-            self._subscriber = NOBODY
-            if self._threads is not None:
-                self._threads.last(self._close)
-
     # On the loop's thread
 
-    def _go_on(self) -> None:
+    def _stop(self) -> None:
+        """The thread closes the iterable, once it has come back from it."""
+        if self._threads is not None:
+            self._threads.last(self._close)
+
+    def _demanded(self) -> None:
+        """Has the thread take as many, if it is not at it."""
         if self._at_work or self._exhausted or self._done or self._busy or not self._demand:
             return
         self._at_work = True
@@ -134,7 +117,7 @@ class _Bridge(Subscription, Generic[T]):
         if self._exhausted and not self._at_work and not self._done:
             self._end()
         else:
-            self._go_on()
+            self._demanded()
 
     def _end(self) -> None:
         subscriber, error = self._subscriber, self._error

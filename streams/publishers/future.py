@@ -8,11 +8,10 @@ import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from streams.contract import Publisher, Subscriber, Subscription
-from streams.demand import invalid_demand
+from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import NOBODY
+from streams.publishers.nobody import NOBODY, Served
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -42,35 +41,26 @@ class FuturePublisher(Publisher[T_co], Generic[T_co]):
         subscriber.on_subscribe(_Waiter(self._m, subscriber, self._wait))
 
 
-class _Waiter(Subscription, Generic[T]):
+class _Waiter(Served[T], Generic[T]):
     """One subscription: a task that waits, from the first request on."""
 
-    __slots__ = ("_done", "_m", "_subscriber", "_task", "_wait")
+    __slots__ = ("_m", "_task", "_wait")
 
     def __init__(self, m: Materialization, subscriber: Subscriber[T], wait: Callable[[], Any]) -> None:
+        super().__init__(subscriber)
         self._m = m
-        self._subscriber = subscriber
         self._wait = wait
         self._task: asyncio.Task[T] | None = None
-        self._done = False
 
-    def request(self, n: int) -> None:
+    def _demanded(self) -> None:
         """Starts the waiting, the first time."""
-        if self._done:
-            return
-        if n < 1:
-            subscriber = self._subscriber
-            self.cancel()
-            subscriber.on_error(invalid_demand(n))
-        elif self._task is None:
+        if self._task is None:
             self._task = self._m.spawn(self._wait(), "future", lambda task: self._m.call(self._waited, task))
 
-    def cancel(self) -> None:
+    def _stop(self) -> None:
         """Ends the waiting."""
-        if not self._done:
-            self._finish()
-            if self._task is not None:
-                self._m.interrupt(self._task)
+        if self._task is not None:
+            self._m.interrupt(self._task)
 
     def _finish(self) -> Subscriber[T]:
         self._done = True

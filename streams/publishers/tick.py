@@ -6,11 +6,10 @@ import asyncio
 import math
 from typing import Final
 
-from streams.contract import Publisher, Subscriber, Subscription
-from streams.demand import add_demand, invalid_demand
+from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import NOBODY
+from streams.publishers.nobody import Served
 
 TICK_GRACE: Final = 0.01
 """Seconds that demand may come later than the tick it is for: an element takes that long, now and then, on its way through some stages,
@@ -42,34 +41,24 @@ class TickPublisher(Publisher[int]):
         self._m.loop.call_soon(ticker.start, self._initial_delay)
 
 
-class _Ticker(Subscription):
+class _Ticker(Served[int]):
     """One subscription: a timer is set only while there is demand for the tick it is set for."""
 
-    __slots__ = ("_busy", "_count", "_demand", "_done", "_interval", "_loop", "_m", "_next", "_subscriber", "_timer")
+    __slots__ = ("_busy", "_count", "_interval", "_loop", "_m", "_next", "_timer")
 
     def __init__(self, m: Materialization, subscriber: Subscriber[int], interval: float) -> None:
+        super().__init__(subscriber)
         self._m = m
         self._loop = m.loop
-        self._subscriber = subscriber
         self._interval = interval
         self._next = math.inf
-        self._demand = 0
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
         self._busy = True
         """It has not started, or a tick is on its way: what is asked for meanwhile is seen to afterwards."""
-        self._done = False
 
-    def request(self, n: int) -> None:
-        """Adds to the demand; the next tick to come is the first that can meet it."""
-        if self._done:
-            return
-        if n < 1:
-            subscriber = self._subscriber
-            self.cancel()
-            subscriber.on_error(invalid_demand(n))
-            return
-        self._demand = add_demand(self._demand, n)
+    def _demanded(self) -> None:
+        """The next tick to come is the first that can meet the demand."""
         if self._timer is None and not self._busy:
             self._arm(TICK_GRACE)
 
@@ -84,10 +73,8 @@ class _Ticker(Subscription):
         else:
             self._tick()
 
-    def cancel(self) -> None:
+    def _stop(self) -> None:
         """Stops the clock."""
-        self._done = True
-        self._subscriber = NOBODY
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

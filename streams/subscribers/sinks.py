@@ -48,7 +48,10 @@ class SinkSubscriber(Subscriber[I], Generic[I, M]):
             subscription.cancel()
             return
         self._subscription = subscription
-        subscription.request(self._first_request())
+        self._subscribed()
+
+    def _subscribed(self) -> None:
+        self._subscription.request(self._first_request())
 
     def on_error(self, error: BaseException) -> None:
         """The stream's failure is the sink's."""

@@ -8,7 +8,7 @@ from streams.contract import Subscriber, Subscription
 from streams.errors import null_element
 from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
-from streams.stages.stage import UNSUBSCRIBED, I
+from streams.stages.stage import I
 from streams.subscribers.sinks import SinkSubscriber
 
 
@@ -23,14 +23,8 @@ class Watched(SinkSubscriber[I, None], Generic[I]):
         super().__init__(m)
         self._inner = inner
 
-    def on_subscribe(self, subscription: Subscription) -> None:
+    def _subscribed(self) -> None:
         """Hands on a subscription of its own, so that it sees the subscriber cancel."""
-        if subscription is None:
-            raise null_element(self.name)
-        if self._subscription is not UNSUBSCRIBED or self.future.done():
-            subscription.cancel()
-            return
-        self._subscription = subscription
         self._inner.on_subscribe(_Link(self))
 
     def on_next(self, element: I) -> None:
