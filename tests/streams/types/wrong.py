@@ -33,6 +33,9 @@ async def mistakes() -> None:
     Source.of(1).group_by(2, bool).mapp(str)  # wrong: attr-defined
     Source.of(1).group_by(2, bool).map(str).merge_substreams().map(abs)  # wrong: arg-type
     of_strings(await Source.of(1).group_by(2, bool).merge_substreams().run_with(Sink.collect()))  # wrong: arg-type
+    Source.of(1).group_by(2, bool).group_by(2, bool).map(lengths)  # wrong: arg-type
+    Source.of(1).group_by(2, bool).group_by(2, bool).mapp(str)  # wrong: attr-defined
+    Source.of(1).group_by(2, bool).split_when(bool).merge_substreams().run_with(Sink.ignore())  # wrong: attr-defined
     Source.queue(1, of=int).map(lengths)  # wrong: arg-type
     Source.queue(1, of=int).to(Sink.ignore()).run().materialized(SourceQueue[int]).offer("text")  # wrong: arg-type
     Source.of(1).via(KillSwitches.single()).map(lengths)  # wrong: arg-type
