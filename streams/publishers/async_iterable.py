@@ -11,7 +11,7 @@ from streams.contract import Publisher, Subscriber
 from streams.errors import add_place, null_element
 from streams.materialize import Materialization
 from streams.publishers.iterable import EMIT_BUDGET, used_up
-from streams.publishers.nobody import NOBODY, Served
+from streams.publishers.nobody import NOBODY, DemandSubscription
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -44,7 +44,7 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
         puller.start()
 
 
-class _Puller(Served[T], Generic[T]):
+class _Puller(DemandSubscription[T], Generic[T]):
     """One subscription: a task that waits for demand, awaits an element, and passes it on."""
 
     __slots__ = (

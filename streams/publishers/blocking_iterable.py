@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, add_place, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import Served
+from streams.publishers.nobody import DemandSubscription
 from streams.threads import Threads
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class BlockingIterablePublisher(Publisher[T_co], Generic[T_co]):
         subscriber.on_subscribe(_Bridge(self._m, subscriber, self._opened, self._name))
 
 
-class _Bridge(Served[T], Generic[T]):
+class _Bridge(DemandSubscription[T], Generic[T]):
     """One subscription. The thread takes what it is told to, puts it down, and wakes the loop once for all that lies there."""
 
     __slots__ = (

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import NOBODY, Served
+from streams.publishers.nobody import NOBODY, DemandSubscription
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -41,7 +41,7 @@ class FuturePublisher(Publisher[T_co], Generic[T_co]):
         subscriber.on_subscribe(_Waiter(self._m, subscriber, self._wait))
 
 
-class _Waiter(Served[T], Generic[T]):
+class _Waiter(DemandSubscription[T], Generic[T]):
     """One subscription: a task that waits, from the first request on."""
 
     __slots__ = ("_m", "_task", "_wait")

@@ -32,7 +32,7 @@ class _Nobody(Subscriber[Any]):
 NOBODY: Final[Subscriber[Any]] = _Nobody()
 
 
-class Served(Subscription, Generic[T]):
+class DemandSubscription(Subscription, Generic[T]):
     """One subscription: the demand of its subscriber, who is let go of when it cancels (3.13). Subclasses say what demand sets going."""
 
     __slots__ = ("_demand", "_done", "_subscriber")

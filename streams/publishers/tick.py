@@ -9,7 +9,7 @@ from typing import Final
 from streams.contract import Publisher, Subscriber
 from streams.errors import FAILURES, null_element
 from streams.materialize import Materialization
-from streams.publishers.nobody import Served
+from streams.publishers.nobody import DemandSubscription
 
 TICK_GRACE: Final = 0.01
 """Seconds that demand may come later than the tick it is for: an element takes that long, now and then, on its way through some stages,
@@ -41,7 +41,7 @@ class TickPublisher(Publisher[int]):
         self._m.loop.call_soon(ticker.start, self._initial_delay)
 
 
-class _Ticker(Served[int]):
+class _Ticker(DemandSubscription[int]):
     """One subscription: a timer is set only while there is demand for the tick it is set for."""
 
     __slots__ = ("_busy", "_count", "_interval", "_loop", "_m", "_next", "_timer")
