@@ -13,7 +13,8 @@ from .errors import (
     UnknownItemError,
 )
 from .files import Buffer, Files, OsFiles
-from .format import ITEMS_PREFIX_BYTES, RECORD_HEADER_BYTES, unpack_items_prefix
+from .format import RECORD_HEADER_BYTES
+from .items import ITEMS_PREFIX_BYTES, Held, unpack_items_prefix, unpack_several
 from .journal import Journal, Record
 from .judgement import Finding
 from .options import JournalOptions, JournalStatistics
@@ -30,6 +31,7 @@ __all__ = [
     "Files",
     "Finding",
     "FormatError",
+    "Held",
     "Journal",
     "JournalDamagedError",
     "JournalError",
@@ -49,6 +51,7 @@ __all__ = [
     "UnknownItemError",
     "repair",
     "unpack_items_prefix",
+    "unpack_several",
     "verify",
     "write_encountered",
 ]

@@ -20,6 +20,7 @@ from journal.segment import Segment
 
 LOADED_INDEXES = 4
 """Segments, besides the one being written, whose rows stay in memory: a few readers at different places do not thrash."""
+MAX_U32 = (1 << 32) - 1
 OPEN_FILES = 16
 """Segments kept open for reading: a process has some thousand files, and most are for connections."""
 
@@ -63,7 +64,34 @@ class Catalog:
         if segment.sealed and segment.rows is not None:
             self._keep_loaded(segment)
 
-    def first_of_stream(self, segment: Segment, stream: int, first: int) -> StreamRows:
+    def enter(self, segment: Segment, offset: int, length: int, stream: int, first: int, count: int) -> None:
+        """Have the segment being written hold items of a stream, by the record at ``offset`` that is about to be appended.
+
+        Raises:
+            JournalUsageError: numbers that are none, or items that do not follow those before; nothing has changed.
+        """
+        if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
+            raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
+        assert segment.rows is not None
+        rows = segment.rows.get(stream)
+        if rows is None:
+            rows = self._first_of_stream(segment, stream, first)
+        elif first < (stop := rows.firsts[-1] + rows.counts[-1]):
+            raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
+        rows.firsts.append(first)
+        rows.counts.append(count)
+        rows.offsets.append(offset)
+        rows.lengths.append(length)
+
+    def check(self, stream: int, first: int, count: int) -> None:
+        """Raise what `enter` would."""
+        if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
+            raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
+        known = self._streams.get(stream)
+        if known is not None and known.segments and first < (stop := self._stop_in(known.segments[-1], stream)):
+            raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
+
+    def _first_of_stream(self, segment: Segment, stream: int, first: int) -> StreamRows:
         """Have the segment being written take a stream that it has no record of yet; returns its rows, empty.
 
         Raises:

@@ -18,6 +18,7 @@ from journal.format import (
     COMPACTED,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    SEVERAL,
     SegmentHeader,
     StreamRows,
     pack_record,
@@ -25,7 +26,7 @@ from journal.format import (
     record_is_whole,
     unpack_record_header,
 )
-from journal.index import save_index
+from journal.index import add_several, save_index
 from journal.names import ASIDE
 from journal.reclaim import Combination
 from journal.segment import Segment, new_header
@@ -59,7 +60,8 @@ def combine(files: Files, directory: Path, combination: Combination, segment_id:
         OSError: writing fails.
     """
     first_lsn = min(source.header.first_lsn for source in combination.sources)
-    segment = Segment(directory, new_header(segment_id, first_lsn, COMPACTED))
+    version = max(source.header.version for source in combination.sources)
+    segment = Segment(directory, new_header(segment_id, first_lsn, COMPACTED, version))
     aside = segment.path.with_name(segment.path.name + ASIDE)
     file = create_anew(files, aside)
     try:
@@ -92,9 +94,13 @@ def _copy_all(files: Files, file: int, combination: Combination, target: Segment
         except OSError as error:
             raise JournalDamagedError(source.path, 0, f"the file cannot be opened: {error}") from error
         try:
+            copied = -1
             for row in _in_order(wanted):
+                if row.offset == copied:
+                    continue  # the record of several streams that was copied for another of them
+                copied = row.offset
                 record, lsn = _read_again(files, opened, source, row, target.header)
-                _enter(target.rows, row, target.end)
+                _enter(target, row, record)
                 target.end += len(record)
                 target.stop_lsn = lsn + 1
                 waiting.append(record)
@@ -122,6 +128,11 @@ def _read_again(files: Files, file: int, source: Segment, row: _Row, header: Seg
     size = RECORD_HEADER_BYTES + row.length
     try:
         record = read_exactly(files, file, size, row.offset)
+        if len(record) == size:
+            found = unpack_record_header(record)
+            if found.flags & SEVERAL:
+                size = min(RECORD_HEADER_BYTES + found.length, source.end - row.offset)
+                record = read_exactly(files, file, size, row.offset)
     except OSError as error:
         raise JournalDamagedError(source.path, row.offset, f"it cannot be read: {error}") from error
     if len(record) == size:
@@ -132,11 +143,17 @@ def _read_again(files: Files, file: int, source: Segment, row: _Row, header: Seg
     raise JournalDamagedError(source.path, row.offset, "the record is not what was written there")
 
 
-def _enter(rows: dict[int, StreamRows], row: _Row, offset: int) -> None:
+def _enter(target: Segment, row: _Row, record: bytes) -> None:
+    """Have the target hold a record at its end: under each of its streams, wanted or not, as whoever reads the file again finds it."""
+    rows = target.rows
+    assert rows is not None
+    if unpack_record_header(record).flags & SEVERAL:
+        add_several(rows, memoryview(record)[RECORD_HEADER_BYTES:], target.end, target.path)
+        return
     columns = rows.get(row.stream)
     if columns is None:
         columns = rows[row.stream] = StreamRows.empty()
     columns.firsts.append(row.first)
     columns.counts.append(row.count_of_items)
-    columns.offsets.append(offset)
+    columns.offsets.append(target.end)
     columns.lengths.append(row.length)

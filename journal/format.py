@@ -22,10 +22,10 @@ Directory::
 Segment, header of 48 bytes, then records end to end::
 
     magic      8s   b"PENSTOCK"
-    version    u16  1
+    version    u16  1; 2 where it may hold SEVERAL records, so that a program that knows none of them refuses it
     checksum   u8   1 = CRC-32C
     kind       u8   0 log: records of contiguous lsns from the first lsn on
-                    1 compacted: ITEMS records only, ascending lsns with gaps, group 0
+                    1 compacted: records with items only, ascending lsns with gaps, group 0
     flags      u32  bit 0 RECYCLED: the file was written over, so anything may stand behind its last record; otherwise
                     zeros do, unless a write was not finished
     segment id u64  never used again in this directory
@@ -40,7 +40,7 @@ Record, header of 28 bytes, then the payload::
     crc        u32  of the salt (8 bytes), the header behind this field (20 bytes) and the payload
     length     u32  bytes of payload
     kind       u8   0 CLOSED: the journal's own, empty payload, the last record of a clean shutdown; 1..255 the caller's
-    flags      u8   bit 0 ITEMS; the others are 0
+    flags      u8   bit 0 ITEMS, bit 1 SEVERAL, never both; the others are 0
     group      u16  how many records stand before it that no sync separates it from; 65535: that many or more
     epoch      u32  number of the start of the journal that wrote it
     lsn        u64
@@ -52,7 +52,7 @@ it has returned; with the other policies a group reaches back to the last sync t
 proves damage exactly when its group began behind the bad one's lsn: everything before that group was durable. Otherwise the bad one
 lies in the last group, which was never synced: a torn tail, which is cut off. A group of 65535 proves nothing.
 
-With ITEMS the payload begins with 16 bytes: stream u32, first u64, count u32. The record holds the items first <= n < first + count.
+With ITEMS or SEVERAL the payload begins with what it says of the items that it holds: journal/items.py has both, bit for bit.
 
 A segment that is followed by another was cut to the end of its last record and synced before the other got its name.
 
@@ -78,14 +78,15 @@ Index of a sealed segment, header of 64 bytes, then two tables::
     first lsn  u64
     stop lsn   u64  one more than its last record's
     end        u64  bytes of the segment
-    rows       u64  how many ITEMS records it has
+    rows       u64  how many records with items it has, one of several streams counted for each
     rows crc   u32  of the second table
     crc        u32  of the 60 bytes before it and the first table
     summary         columns of n values: stream u32, records u32, first u64, stop u64, items u64, bytes u64
     rows            for each stream, in the order of the summary, columns: first u64, count u32, offset u32, length u32
 
 ``first`` and ``stop`` span the stream's items in the segment, ``bytes`` are those of its records with their headers, ``offset`` is where
-a record's header is, ``length`` that of its payload. Streams ascend, and so do the items of each.
+a record's header is, ``length`` that of its payload: of one of several streams what an ITEMS record of this stream alone would have.
+Streams ascend, and so do the items of each.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ if sys.byteorder != "little":  # pragma: no cover - no such machine in CI
     raise ImportError("penstock keeps columns little-endian and reads them in place; this machine is big-endian")
 
 VERSION = 1
+SEVERAL_VERSION = 2
+"""Of a segment that may hold SEVERAL records."""
 CHECKSUM_CRC32C = 1
 SEGMENT_MAGIC = b"PENSTOCK"
 CHECKPOINT_MAGIC = b"PENSTCKP"
@@ -119,6 +122,8 @@ CLOSED = 0
 """Kind of the record that a clean shutdown ends with."""
 ITEMS = 1
 """Flag: the payload begins with stream, first and count."""
+SEVERAL = 2
+"""Flag: it begins with a table of these, of several streams (journal/items.py)."""
 GROUP_UNKNOWN = 0xFFFF
 """So many records since the last sync, or more: the record proves nothing about those before it."""
 FIRST_LSN = 1
@@ -140,13 +145,11 @@ RECORD_TAIL = struct.Struct("<IBBHIQ")
 """length, kind, flags, group, epoch, lsn."""
 RECORD_TAIL_ITEMS = struct.Struct("<IBBHIQIQI")
 """The same, and the stream, first and count that the payload of an ITEMS record begins with."""
-ITEMS_PREFIX = struct.Struct("<IQI")
 
 SEGMENT_HEADER_BYTES = _SEGMENT.size + _CRC.size
 RECORD_HEADER_BYTES = RECORD.size
 CHECKSUMMED_FROM = RECORD_HEAD.size
 """Where in a record the part begins that its checksum covers."""
-ITEMS_PREFIX_BYTES = ITEMS_PREFIX.size
 INDEX_HEADER_BYTES = _INDEX.size + _CRC.size
 SUMMARY_ROW_BYTES = 40
 INDEX_ROW_BYTES = 20
@@ -162,6 +165,7 @@ class SegmentHeader(NamedTuple):
     first_lsn: int
     salt: bytes
     recycled: bool = False
+    version: int = VERSION
 
     @property
     def mark(self) -> bytes:
@@ -247,9 +251,9 @@ class IndexHeader(NamedTuple):
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
     """The 48 bytes that a segment begins with."""
-    segment_id, kind, first_lsn, salt, recycled = header
+    segment_id, kind, first_lsn, salt, recycled, version = header
     flags = RECYCLED if recycled else 0
-    packed = _SEGMENT.pack(SEGMENT_MAGIC, VERSION, CHECKSUM_CRC32C, kind, flags, segment_id, first_lsn, salt, 0)
+    packed = _SEGMENT.pack(SEGMENT_MAGIC, version, CHECKSUM_CRC32C, kind, flags, segment_id, first_lsn, salt, 0)
     return packed + _CRC.pack(crc32c(packed))
 
 
@@ -259,10 +263,10 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
         raise FormatError(f"a segment's header has {SEGMENT_HEADER_BYTES} bytes, these are {len(data)}")
     magic, version, checksum, kind, flags, segment_id, first_lsn, salt, _ = _SEGMENT.unpack_from(data)
     _check_crc(data, _SEGMENT.size, "the segment's header")
-    _check_magic(magic, SEGMENT_MAGIC, version, "segment")
+    _check_magic(magic, SEGMENT_MAGIC, version, "segment", SEVERAL_VERSION)
     if checksum != CHECKSUM_CRC32C or kind not in {LOG, COMPACTED}:
         raise FormatError(f"a segment of checksum {checksum} and kind {kind}, which this version does not know")
-    return SegmentHeader(segment_id, kind, first_lsn, salt, bool(flags & RECYCLED))
+    return SegmentHeader(segment_id, kind, first_lsn, salt, bool(flags & RECYCLED), version)
 
 
 def salt_crc(salt: bytes) -> int:
@@ -292,16 +296,6 @@ def record_is_whole(header: RecordHeader, record: Buffer, segment: SegmentHeader
         and len(record) == RECORD_HEADER_BYTES + header.length
         and crc32c(memoryview(record)[CHECKSUMMED_FROM:], salt_crc(segment.salt)) == header.crc
     )
-
-
-def unpack_items_prefix(payload: Buffer) -> tuple[int, int, int]:
-    """(stream, first, count) of an ITEMS record; raises FormatError for a payload that is too short for them or holds no item."""
-    if len(payload) < ITEMS_PREFIX_BYTES:
-        raise FormatError(f"an ITEMS record of {len(payload)} bytes, it begins with {ITEMS_PREFIX_BYTES}")
-    stream, first, count = ITEMS_PREFIX.unpack_from(payload)
-    if count < 1 or first + count > 1 << 64:
-        raise FormatError(f"an ITEMS record of {count} items from {first} on")
-    return stream, first, count
 
 
 def pack_checkpoint(checkpoint: Checkpoint) -> bytes:
@@ -441,8 +435,8 @@ def _check_crc(data: Buffer, end: int, what: str) -> None:
         raise FormatError(f"the checksum of {what} does not hold")
 
 
-def _check_magic(magic: bytes, expected: bytes, version: int, what: str) -> None:
+def _check_magic(magic: bytes, expected: bytes, version: int, what: str, newest: int = VERSION) -> None:
     if magic != expected:
         raise FormatError(f"a {what} begins with {expected!r}, this with {magic!r}")
-    if version != VERSION:
-        raise FormatError(f"a {what} of version {version}; this program knows {VERSION}")
+    if not VERSION <= version <= newest:
+        raise FormatError(f"a {what} of version {version}; this program knows {newest}")

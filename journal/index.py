@@ -9,10 +9,12 @@ from pathlib import Path
 
 from journal.durable import read_exactly, read_whole, write_aside
 from journal.errors import FormatError, JournalDamagedError
-from journal.files import Files
+from journal.files import Buffer, Files
 from journal.format import (
+    CLOSED,
     INDEX_HEADER_BYTES,
     ITEMS,
+    SEVERAL,
     IndexHeader,
     StreamRows,
     Summary,
@@ -21,6 +23,7 @@ from journal.format import (
     unpack_rows,
     unpack_summary,
 )
+from journal.items import ITEMS_PREFIX_BYTES, unpack_several
 from journal.scan import ScannedRecord, SegmentScan, items_of
 from journal.segment import Segment
 
@@ -31,7 +34,10 @@ def add_row(rows: dict[int, StreamRows], record: ScannedRecord, path: Path) -> N
     Raises:
         JournalDamagedError: items that do not follow those before, which no journal has written.
     """
-    offset, _, _, flags, _, _, payload = record
+    offset, _, kind, flags, _, _, payload = record
+    if flags & SEVERAL and kind != CLOSED:
+        add_several(rows, payload, offset, path)
+        return
     if not flags & ITEMS or (items := items_of(record, path)) is None:
         return
     stream, first, count = items
@@ -39,11 +45,39 @@ def add_row(rows: dict[int, StreamRows], record: ScannedRecord, path: Path) -> N
     if columns is None:
         columns = rows[stream] = StreamRows.empty()
     elif first < columns.firsts[-1] + columns.counts[-1]:
-        raise JournalDamagedError(path, offset, f"items of stream {stream} from {first} on come twice")
+        raise _twice(stream, first, offset, path)
     columns.firsts.append(first)
     columns.counts.append(count)
     columns.offsets.append(offset)
     columns.lengths.append(len(payload))
+
+
+def add_several(rows: dict[int, StreamRows], payload: Buffer, offset: int, path: Path) -> None:
+    """Enter a record of several streams under each of them.
+
+    Raises:
+        JournalDamagedError: items of one of them that do not follow those before, or a payload that is none; it is entered under none.
+    """
+    try:
+        parts, _ = unpack_several(payload)
+    except FormatError as error:
+        raise JournalDamagedError(path, offset, str(error)) from error
+    for stream, first, _, _ in parts:
+        known = rows.get(stream)
+        if known is not None and first < known.firsts[-1] + known.counts[-1]:
+            raise _twice(stream, first, offset, path)
+    for stream, first, count, part in parts:
+        columns = rows.get(stream)
+        if columns is None:
+            columns = rows[stream] = StreamRows.empty()
+        columns.firsts.append(first)
+        columns.counts.append(count)
+        columns.offsets.append(offset)
+        columns.lengths.append(ITEMS_PREFIX_BYTES + len(part))
+
+
+def _twice(stream: int, first: int, offset: int, path: Path) -> JournalDamagedError:
+    return JournalDamagedError(path, offset, f"items of stream {stream} from {first} on come twice")
 
 
 def save_index(files: Files, segment: Segment, rows: dict[int, StreamRows]) -> None:

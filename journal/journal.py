@@ -28,13 +28,15 @@ from journal.files import Buffer, Files, OsFiles
 from journal.format import (
     CLOSED,
     ITEMS,
-    ITEMS_PREFIX_BYTES,
     MAX_PAYLOAD,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    SEVERAL,
+    SEVERAL_VERSION,
     Checkpoint,
 )
 from journal.housekeeping import Housekeeping
+from journal.items import ITEMS_PREFIX_BYTES, Held, pack_several
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems, located, read_items, spans
 from journal.reclaim import Combination, Live
@@ -49,13 +51,12 @@ CLOSE_TIMEOUT = 30.0
 SEALED_SEGMENTS_DUE = 4
 """A checkpoint is due when so many segments were filled since the last: until then none of them can be given back."""
 MAX_KIND = 255
-MAX_U32 = (1 << 32) - 1
 
 Report = Callable[[str], None]
 
 
 class Record(NamedTuple):
-    """A record as it is replayed; the payload of one with items begins with the 16 bytes of ITEMS (journal/format.py)."""
+    """A record as it is replayed; the payload of one with items begins with what it says of them (journal/items.py)."""
 
     lsn: int
     kind: int
@@ -212,6 +213,25 @@ class Journal:
         for part in parts:
             length += part.nbytes if type(part) is memoryview else len(part)
         return self._append(kind, ITEMS, length, stream, first, count, parts, False)
+
+    def append_several(
+        self, kind: int, held: Sequence[Held], parts: Sequence[Sequence[Buffer]], other: bytes = b""
+    ) -> int:
+        """Append a record that holds items of several streams, each by one of ``parts``, and ``other`` bytes; as `append_items`.
+
+        It is there for all of the streams or for none. Without items it is a record as of `append`, of the same shape.
+        """
+        rows, lengths, buffers, length = pack_several(held, parts, other)
+        for row in rows:
+            self._catalog.check(*row[:3])
+        if rows and self._active.header.version < SEVERAL_VERSION:
+            # A program that knows no such records refuses the segment, where it would find nothing in them.
+            self._roll(self._running(), SEVERAL_VERSION)
+        lsn = self._append(kind, SEVERAL if rows else 0, length, 0, 0, 0, buffers, False)
+        offset = self._active.end - RECORD_HEADER_BYTES - length
+        for row, size in zip(rows, lengths, strict=True):
+            self._catalog.enter(self._active, offset, ITEMS_PREFIX_BYTES + size, *row[:3])
+        return lsn
 
     def locate(self, stream: int, sequence: int) -> Located | None:
         """The record that holds an item, without reading it; None where there is none."""
@@ -381,8 +401,8 @@ class Journal:
         if offset + size > self._options.segment_bytes and offset > SEGMENT_HEADER_BYTES:
             segment = self._roll(writer)
             offset = segment.end
-        if flags:
-            self._index(segment, offset, length, stream, first, count)
+        if flags == ITEMS:
+            self._catalog.enter(segment, offset, length, stream, first, count)
         lsn = self.next_lsn
         record = (offset, size, lsn, kind, flags, length, stream, first, count, tuple(parts))
         segment.unwritten[offset] = record
@@ -398,27 +418,14 @@ class Journal:
             committer.ring()
         return lsn
 
-    def _index(self, segment: Segment, offset: int, length: int, stream: int, first: int, count: int) -> None:
-        if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
-            raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
-        assert segment.rows is not None
-        rows = segment.rows.get(stream)
-        if rows is None:
-            rows = self._catalog.first_of_stream(segment, stream, first)
-        elif first < (stop := rows.firsts[-1] + rows.counts[-1]):
-            raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
-        rows.firsts.append(first)
-        rows.counts.append(count)
-        rows.offsets.append(offset)
-        rows.lengths.append(length)
-
-    def _roll(self, writer: Writer) -> Segment:
-        """Seal the segment and go on in a new one; the writer follows when it gets there."""
+    def _roll(self, writer: Writer, version: int = 0) -> Segment:
+        """Seal the segment and go on in a new one, of no lower version; the writer follows when it gets there."""
         full = self._active
         rows = full.rows
         assert rows is not None
         self._catalog.seal(full)
-        self._active = segment = Segment(self._directory, new_header(self._next_segment, self.next_lsn))
+        header = new_header(self._next_segment, self.next_lsn, version=max(version, full.header.version))
+        self._active = segment = Segment(self._directory, header)
         self._next_segment += 1
         self._sealed_since_checkpoint += 1
         self._catalog.add(segment)

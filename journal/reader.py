@@ -9,15 +9,16 @@ from crc32c import crc32c
 
 from journal.catalog import Catalog, Place
 from journal.durable import read_exactly
-from journal.errors import JournalDamagedError, UnknownItemError
-from journal.files import Files
+from journal.errors import FormatError, JournalDamagedError, UnknownItemError
+from journal.files import Buffer, Files
 from journal.format import (
     CHECKSUMMED_FROM,
-    ITEMS_PREFIX,
-    ITEMS_PREFIX_BYTES,
     RECORD,
     RECORD_HEADER_BYTES,
+    SEVERAL,
 )
+from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
+from journal.segment import Segment
 
 _PAYLOAD_FROM = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
 
@@ -31,7 +32,7 @@ class Located(NamedTuple):
 
 
 class StoredItems(NamedTuple):
-    """A record with items; ``payload`` is what was appended."""
+    """A record with items; ``payload`` is what was appended for the stream that was asked for."""
 
     first: int
     stop: int
@@ -78,22 +79,54 @@ def read_items(files: Files, catalog: Catalog, stream: int, sequence: int) -> St
     offset, length = rows.offsets[row], rows.lengths[row]
     waiting = segment.unwritten.get(offset)
     if waiting is not None:
-        _, _, lsn, kind, _, _, _, _, _, parts = waiting
+        _, _, lsn, kind, flags, _, _, _, _, parts = waiting
         payload = memoryview(parts[0] if len(parts) == 1 else b"".join(parts)).cast("B")
+        if flags & SEVERAL:
+            payload = _part(payload, (stream, first, count), segment, offset)
         return StoredItems(first, first + count, kind, lsn, payload)
-    try:
-        data = read_exactly(files, catalog.file(segment), RECORD_HEADER_BYTES + length, offset)
-    except OSError as error:
-        raise JournalDamagedError(segment.path, offset, f"it cannot be read: {error}") from error
+    data = _read_record(files, catalog, segment, offset, length)
+    mark, crc, found_length, kind, flags, _, _, lsn = RECORD.unpack_from(data)
+    if flags & SEVERAL and length < found_length <= segment.end - offset - RECORD_HEADER_BYTES:
+        # The index says how long the stream's part is, and the record has others beside it: one checksum is over all of them.
+        length = found_length
+        data = _read_record(files, catalog, segment, offset, length)
     view = memoryview(data)
-    if len(data) != RECORD_HEADER_BYTES + length:
-        raise JournalDamagedError(segment.path, offset, f"the file ends after {len(data)} bytes of the record")
-    mark, crc, found_length, kind, _, _, _, lsn = RECORD.unpack_from(data)
     if (
         mark != segment.header.mark
         or found_length != length
         or crc32c(view[CHECKSUMMED_FROM:], segment.salt_crc) != crc
-        or ITEMS_PREFIX.unpack_from(data, RECORD_HEADER_BYTES) != (stream, first, count)
+        or (not flags & SEVERAL and ITEMS_PREFIX.unpack_from(data, RECORD_HEADER_BYTES) != (stream, first, count))
     ):
-        raise JournalDamagedError(segment.path, offset, "the record is not what was written there")
-    return StoredItems(first, first + count, kind, lsn, view[_PAYLOAD_FROM:])
+        raise _not_as_written(segment, offset)
+    payload = view[_PAYLOAD_FROM:]
+    if flags & SEVERAL:
+        payload = _part(view[RECORD_HEADER_BYTES:], (stream, first, count), segment, offset)
+    return StoredItems(first, first + count, kind, lsn, payload)
+
+
+def _read_record(files: Files, catalog: Catalog, segment: Segment, offset: int, length: int) -> bytes:
+    """The header and ``length`` bytes of payload of the record at ``offset``, unchecked."""
+    size = RECORD_HEADER_BYTES + length
+    try:
+        data = read_exactly(files, catalog.file(segment), size, offset)
+    except OSError as error:
+        raise JournalDamagedError(segment.path, offset, f"it cannot be read: {error}") from error
+    if len(data) != size:
+        raise JournalDamagedError(segment.path, offset, f"the file ends after {len(data)} bytes of the record")
+    return data
+
+
+def _part(payload: Buffer, items: tuple[int, int, int], segment: Segment, offset: int) -> memoryview:
+    """What a record of several streams holds for one of them."""
+    try:
+        parts, _ = unpack_several(payload)
+    except FormatError as error:
+        raise JournalDamagedError(segment.path, offset, str(error)) from error
+    for part in parts:
+        if part[:3] == items:
+            return part.payload
+    raise _not_as_written(segment, offset)
+
+
+def _not_as_written(segment: Segment, offset: int) -> JournalDamagedError:
+    return JournalDamagedError(segment.path, offset, "the record is not what was written there")

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from journal.catalog import Catalog
 from journal.errors import JournalDamagedError
 from journal.files import Files
-from journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, StreamRows
+from journal.format import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, SEVERAL_VERSION, StreamRows
 from journal.names import index_name, parse_segment, spare_name
 from journal.options import JournalOptions
 from journal.segment import Segment
@@ -59,7 +60,8 @@ def weigh(segments: Iterable[Segment], live: Live) -> Generator[None, None, list
                 yield
             # Rounded up: one wanted item of a million keeps its segment.
             wanted += -(-size * min(live(stream, first, stop), items) // items)
-        weighed.append((segment, wanted))
+        # What several streams hold alike is counted for each, and stands there once.
+        weighed.append((segment, min(wanted, segment.end)))
     return weighed
 
 
@@ -151,7 +153,7 @@ def _choose(
             numbers = yield from questions.wanted_rows(stream, rows)
             if numbers:
                 chosen[stream] = _select(rows, numbers)
-                room -= RECORD_HEADER_BYTES * len(numbers) + sum(chosen[stream].lengths)
+        room -= _taken_by(segment, all_rows, chosen)
         if room < 0:
             break
         sources.append(segment)
@@ -160,6 +162,16 @@ def _choose(
     if not any(wanted) or (len(sources) < len(run) and not _worth_it(sources, taken)):
         return None
     return Combination(tuple(sources), tuple(wanted))
+
+
+def _taken_by(segment: Segment, all_rows: Mapping[int, StreamRows], chosen: Mapping[int, StreamRows]) -> int:
+    """Bytes of the records that are chosen, or somewhat more."""
+    if segment.header.version < SEVERAL_VERSION:
+        return sum(RECORD_HEADER_BYTES * len(rows.firsts) + sum(rows.lengths) for rows in chosen.values())
+    # A record of several streams is copied whole, for whichever of them: up to where the next one with items begins.
+    wanted = {offset for rows in chosen.values() for offset in rows.offsets}
+    starts = sorted({offset for rows in all_rows.values() for offset in rows.offsets})
+    return sum(stop - start for start, stop in pairwise([*starts, segment.end]) if start in wanted)
 
 
 def _select(rows: StreamRows, numbers: Sequence[int]) -> StreamRows:

@@ -22,6 +22,8 @@ from journal.format import (
     FIRST_LSN,
     LOG,
     SEGMENT_HEADER_BYTES,
+    SEVERAL,
+    SEVERAL_VERSION,
     Checkpoint,
     SegmentFacts,
     SegmentHeader,
@@ -293,7 +295,7 @@ class _Repair:
         """A segment's bytes without its damage, empty records in the place of lost ones."""
         misshapen = {offset for offset, _ in contents.misshapen}
         with SegmentScan(self._files, path) as scan:
-            header = scan.header
+            header = self._for_found_again(scan.header)
             yield pack_segment_header(header)
             following = header.first_lsn
             for piece in pieces(scan):
@@ -308,7 +310,7 @@ class _Repair:
 
     def _fill(self, first_lsn: int, stop_lsn: int) -> tuple[SegmentHeader, int, int]:
         """A segment of empty records in the place of one that is gone."""
-        header = new_header(self._next_segment, first_lsn)
+        header = self._for_found_again(new_header(self._next_segment, first_lsn))
         self._next_segment += 1
         path = self._directory / segment_name(stem_of(first_lsn, header.segment_id))
         end = self._write_segment(
@@ -320,6 +322,11 @@ class _Repair:
                 f"{path}: the records {first_lsn} to {stop_lsn - 1} are gone; empty ones stand for those that no other file has"
             )
         return header, stop_lsn, end
+
+    def _for_found_again(self, header: SegmentHeader) -> SegmentHeader:
+        """The same, of the version that records from other files ask for which may be put into the segment."""
+        several = header.kind == LOG and any(record.flags & SEVERAL for record in self._found_again.values())
+        return header._replace(version=SEVERAL_VERSION) if several else header
 
     def _instead(self, header: SegmentHeader, first_lsn: int, stop_lsn: int) -> Iterator[bytes]:
         """Records in the place of lost ones: the same from another file, or empty ones."""

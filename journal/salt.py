@@ -17,6 +17,9 @@ from journal.format import (
     LOG,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
+    SEVERAL,
+    SEVERAL_VERSION,
+    VERSION,
     RecordHeader,
     SegmentHeader,
     record_is_whole,
@@ -47,9 +50,11 @@ def header_from_records(content: bytes, segment_id: int, kind: int | None, first
         steps = [later.lsn - said.lsn for (said, _), (later, _) in pairwise(_records(content, mark))]
         kind = LOG if 2 * steps.count(1) >= len(steps) else COMPACTED
     witnesses = list(islice(_records(content, mark), WITNESSES))
+    several = any(said.flags & SEVERAL for said, _ in _records(content, mark))
+    version = SEVERAL_VERSION if several else VERSION
     best, most = None, 0
     for salt in (content[SALT_AT], *(salt_from_record(*witness) for witness in witnesses)):
-        header = SegmentHeader(segment_id, kind, first_lsn, salt)
+        header = SegmentHeader(segment_id, kind, first_lsn, salt, version=version)
         confirmed = sum(said.lsn >= first_lsn and record_is_whole(said, record, header) for said, record in witnesses)
         # There is a salt that makes any one record look whole, a damaged one too; only a second shows that it is the salt.
         if confirmed > most and (confirmed > 1 or salt == content[SALT_AT]):

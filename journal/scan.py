@@ -25,9 +25,9 @@ from journal.format import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
     salt_crc,
-    unpack_items_prefix,
     unpack_segment_header,
 )
+from journal.items import unpack_items_prefix
 from journal.names import parse_segment
 from journal.segment import MARK_BYTES
 

@@ -15,6 +15,7 @@ from journal.files import Buffer, Files
 from journal.format import (
     LOG,
     SEGMENT_HEADER_BYTES,
+    VERSION,
     SegmentFacts,
     SegmentHeader,
     StreamRows,
@@ -104,12 +105,12 @@ class Segment:
         return SegmentFacts(header.segment_id, header.kind, header.first_lsn, self.stop_lsn, self.end, True)
 
 
-def new_header(segment_id: int, first_lsn: int, kind: int = LOG) -> SegmentHeader:
+def new_header(segment_id: int, first_lsn: int, kind: int = LOG, version: int = VERSION) -> SegmentHeader:
     """A header with a salt of its own."""
     salt = os.urandom(SALT_BYTES)
     while 0 in salt[:MARK_BYTES]:  # or every stretch of zeros would look like a record's mark
         salt = os.urandom(SALT_BYTES)
-    return SegmentHeader(segment_id, kind, first_lsn, salt)
+    return SegmentHeader(segment_id, kind, first_lsn, salt, version=version)
 
 
 def make_segment_file(files: Files, segment: Segment, spares: deque[Path], segment_bytes: int) -> tuple[int, int]:

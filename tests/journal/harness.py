@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from journal import Files, Journal, JournalOptions, ManualCommitter, OsFiles
+from journal import Files, Held, Journal, JournalOptions, ManualCommitter, OsFiles
 from journal.files import Buffer
 from tests.fault.disk import SimulatedDisk
 
@@ -34,6 +34,12 @@ class Opened:
 
     def items(self, stream: int, first: int, count: int, payload: bytes) -> int:
         return self.journal.append_items(2, stream, first, count, [payload])
+
+    def several(self, payloads: dict[int, tuple[int, int, bytes]], other: bytes = b"") -> int:
+        """A record of several streams: of each the first item, how many, and its payload; what is alike is stored once."""
+        parts = list(dict.fromkeys(payload for _, _, payload in payloads.values()))
+        held = [Held(stream, first, items, parts.index(part)) for stream, (first, items, part) in payloads.items()]
+        return self.journal.append_several(3, held, [[part] for part in parts], other)
 
     def run(self) -> None:
         self.committer.run()

@@ -28,19 +28,25 @@ from journal.format import (
     summarize,
     unpack_checkpoint,
     unpack_index_header,
-    unpack_items_prefix,
     unpack_record_header,
     unpack_rows,
     unpack_segment_header,
     unpack_summary,
 )
+from journal.items import unpack_items_prefix
 
 U16 = st.integers(0, 2**16 - 1)
 U32 = st.integers(0, 2**32 - 1)
 U64 = st.integers(0, 2**64 - 1)
 U8 = st.integers(0, 255)
 HEADERS = st.builds(
-    SegmentHeader, U64, st.sampled_from([LOG, COMPACTED]), U64, st.binary(min_size=8, max_size=8), st.booleans()
+    SegmentHeader,
+    U64,
+    st.sampled_from([LOG, COMPACTED]),
+    U64,
+    st.binary(min_size=8, max_size=8),
+    st.booleans(),
+    st.sampled_from([1, 2]),
 )
 FACTS = st.builds(SegmentFacts, U64, st.sampled_from([LOG, COMPACTED]), U64, U64, U64, st.booleans())
 CHECKPOINTS = st.builds(

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from journal import JournalOptions, UnknownItemError
 from journal.catalog import LOADED_INDEXES
 from journal.format import CLOSED
+from journal.items import Held, pack_several
 from tests.journal.harness import Opened, SimulatedDisk
 
 STREAMS = 3
@@ -55,6 +56,31 @@ class JournalMachine(RuleBasedStateMachine):
         for item in range(first, first + count):
             self.items[stream, item] = (first, first + count, lsn, payload)
         self.next_item[stream] = first + count
+
+    @rule(
+        gaps=st.dictionaries(st.integers(0, STREAMS - 1), st.integers(0, 2), min_size=1),
+        count=st.integers(1, 9),
+        size=st.integers(0, 300),
+        alike=st.booleans(),
+        other=st.integers(0, 100),
+    )
+    def append_several(self, gaps: dict[int, int], count: int, size: int, alike: bool, other: int) -> None:
+        shared = self._payload(size)
+        held = {
+            stream: (self.next_item[stream] + gap, count, shared if alike else self._payload(size))
+            for stream, gap in gaps.items()
+        }
+        lsn = self.opened.several(held, bytes(other))
+        assert lsn == 1 + len(self.records)
+        parts = [[payload] for payload in dict.fromkeys(payload for _, _, payload in held.values())]
+        rows = [
+            Held(stream, first, count, parts.index([payload])) for stream, (first, _, payload) in sorted(held.items())
+        ]
+        self.records.append((lsn, 3, b"".join(pack_several(rows, parts, bytes(other)).buffers)))
+        for stream, (first, _, payload) in held.items():
+            for item in range(first, first + count):
+                self.items[stream, item] = (first, first + count, lsn, payload)
+            self.next_item[stream] = first + count
 
     @rule()
     def commit(self) -> None:
