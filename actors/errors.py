@@ -203,6 +203,24 @@ class RecordTooLargeError(QueueError):
         self.limit = limit
 
 
+class TooMuchTogetherError(QueueError):
+    """Events of several queues are more than one record may hold. Nothing has happened.
+
+    Attributes:
+        what: of what there is too much.
+        size: how much there is.
+        limit: how much there may be.
+    """
+
+    code = "limit-exceeded"
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        super().__init__(f"{size} {what} in one record exceed {limit}: do it in several steps")
+        self.what = what
+        self.size = size
+        self.limit = limit
+
+
 class DiskBehindError(QueueError):
     """More waits for the disk than may wait in memory, so nothing is taken in. It is over when the disk has followed.
 

@@ -308,6 +308,7 @@ class QueueDirectory:
             self.settings_of(name),
             log=self._logs[name],
             record=None if storage is None else partial(storage.record, number),
+            record_all=None if storage is None else storage.record_all,
             now=asyncio.get_running_loop().time(),
             wall_us=int(self._wall_clock() * US_PER_SECOND),
             versions=self.transactions.versions,

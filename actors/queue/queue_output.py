@@ -11,8 +11,7 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.commit_gate import CommitGate
-from actors.queue.vocabulary.commands import DeadLettersMoved, StoreDeadLetters
-from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
 from actors.queue.vocabulary.replies import DeadLetter, Refused, Superseded
 from actors.queue.vocabulary.settings import dead_letter_name
 from actors.runtime.later_reply import LaterReply

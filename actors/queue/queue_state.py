@@ -16,7 +16,7 @@ from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueS
 
 if TYPE_CHECKING:
     from actors.queue.state.committed_versions import CommittedVersions
-    from actors.queue.state.core import Recorder
+    from actors.queue.state.core import Recorder, RecorderOfAll
     from actors.queue.vocabulary.replies import Connection, Effect
     from actors.queue.vocabulary.statistics import QueueStatistics
 
@@ -36,6 +36,7 @@ class QueueState:
         settings: limits and times.
         log: what was recovered; None for a new queue.
         record: puts each event into a journal before it happens, and returns its number; None for a queue in memory.
+        record_all: the same for events of this queue and others that happen in one instant, which it has happen in all of them.
         now: the time of the start, from which the timeouts of absent owners count.
         wall_us: the time of day at the start: what is left of the delays and times to live of what was recovered depends on it. It may
             be set as it likes afterwards.
@@ -53,6 +54,7 @@ class QueueState:
         *,
         log: QueueLog | None = None,
         record: Recorder | None = None,
+        record_all: RecorderOfAll | None = None,
         now: float = 0.0,
         wall_us: int = 0,
         versions: CommittedVersions | None = None,
@@ -62,7 +64,9 @@ class QueueState:
         self.number = number
         self.settings = settings or QueueSettings()
         log = QueueLog() if log is None else log
-        self._core = QueueCore(name, self.settings, log, record, now, wall_us, versions, transaction_timeout)
+        self._core = QueueCore(
+            name, number, self.settings, log, record, record_all, now, wall_us, versions, transaction_timeout
+        )
         recovery.restore(self._core, now)
         subscribing.await_owners(self._core, now)
 

@@ -16,15 +16,16 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncompleteError
 from actors.queue.operations.staging import check_stage
-from actors.queue.state.committed_versions import CommittedVersions, EndedStages, apply_commit
+from actors.queue.state.committed_versions import CommittedVersions, apply_commit, ended_stages
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
-from actors.queue.vocabulary.stages import MAX_ENLISTED, OpenTransaction, StageKey
+from actors.queue.vocabulary.stages import MAX_ENLISTED, OpenTransaction, StageKey, WriterVersion
 from actors.runtime.loop_future import ask
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from actors.queue.state.log import QueueLog
+    from actors.queue.vocabulary.events import StagesEnded
     from actors.queue.vocabulary.stages import EnlistedStage
     from actors.runtime.loop_ref import LoopActorRef
     from actors.storage import Storage
@@ -158,12 +159,13 @@ class TransactionDirectory:
         """Record the commit, which applies it to the log of every queue, and have the queues act on it."""
         logs = self._queues.logs()
         names = {self._queues.number_of(name): name for name in logs}
+        by_number = {number: logs[name] for number, name in names.items()}
         if self._storage is None:
-            by_number = {number: logs[name] for number, name in names.items()}
             number, ended = 0, apply_commit(by_number, self.versions, writer, version, winners, 0)
         else:
             before = self.last_version(writer)
-            number, ended = self._storage.commit_transaction(writer, version, winners)
+            ended = ended_stages(by_number, writer, version, winners)
+            number = self._storage.record_all(ended, WriterVersion(writer, version))
             self._under_way[writer] = number, before
         for queue, stages in ended.items():
             self._tell(names[queue], stages, number)
@@ -184,7 +186,7 @@ class TransactionDirectory:
         except (pykka.ActorDeadError, InboxOverflowError) as error:
             logger.debug("queue %s is not told of an abort: %s", name, error)
 
-    def _tell(self, name: str, stages: EndedStages, after: int) -> None:
+    def _tell(self, name: str, stages: StagesEnded, after: int) -> None:
         try:
             self._queues.get(name).tell(EndStages(stages.published, stages.discarded, after))
         except pykka.ActorDeadError:
@@ -194,6 +196,6 @@ class TransactionDirectory:
             logger.warning("queue %s is told of ended stages again in %.0f s: %s", name, TELL_AGAIN, error)
             asyncio.get_running_loop().call_later(TELL_AGAIN, self._tell_again, name, stages, after)
 
-    def _tell_again(self, name: str, stages: EndedStages, after: int) -> None:
+    def _tell_again(self, name: str, stages: StagesEnded, after: int) -> None:
         if name in self._queues.logs():
             self._tell(name, stages, after)

@@ -7,9 +7,14 @@ A record's payload, by its kind:
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
     array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
+    Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record.
 ``TRANSACTION_COMMITTED``
     a msgpack array ``[writer, version, [[queue's number, [stage, ...]], ...]]``: these stages are published, and all others of the
     writer up to this version discarded, in every queue.
+``TOGETHER``
+    any other events of several queues: what journal/items.py has of several streams. The part of a queue that gets messages is what
+    follows its numbers in ADDED, without an origin; the other bytes are a msgpack array ``[[writer, version] | nil, [[kind, payload],
+    ...]]``: whose version is committed with it, and the events that are no messages, as the rest of this says (actors/storage/together.py).
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
     of numbers.
@@ -38,10 +43,10 @@ from actors.queue.vocabulary.events import (
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
-    Origin,
     QueuePurged,
     ReservedRange,
     StagesDiscarded,
+    StagesEnded,
     SubscriptionDeleted,
     SubscriptionOwned,
     SubscriptionReleased,
@@ -61,10 +66,12 @@ COMMITTED = 9
 RELEASED = 10
 STAGES_DISCARDED = 11
 SUBSCRIPTION_DELETED = 12
+STAGES_ENDED = 13
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
 TRANSACTION_COMMITTED = 35
+TOGETHER = 36
 
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
@@ -72,22 +79,23 @@ MAX_HEADER_BYTES = 2**16 - 1
 Part: TypeAlias = bytes | memoryview
 
 
-def encode_added(event: MessagesAdded) -> list[Part]:
+def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | None = None) -> list[Part]:
     """The payload of a stored batch, behind what the journal adds to say which numbers it holds.
+
+    ``moved`` is what has left the queue number ``origin`` for it in the same instant; None where nothing has.
 
     Raises:
         RecordTooLargeError: its names do not fit the header.
     """
     batch = event.batch
     _count, *descriptor = batch.descriptor()
-    origin = event.origin
     fields: list[Any] = [
         event.enqueued_us,
         event.delay_us,
         event.ttl_us,
         *descriptor,
         event.producers,
-        None if origin is None else [origin.queue, list(chain.from_iterable(origin.ranges))],
+        None if moved is None else [origin, _flat(moved.ranges)],
     ]
     if event.stage is not None or event.temporary:
         fields.append(event.stage)
@@ -100,23 +108,30 @@ def encode_added(event: MessagesAdded) -> list[Part]:
 
 
 def decode_added(first: int, count: int, payload: memoryview) -> MessagesAdded:
-    """The reverse; raises StorageError."""
+    """The stored batch of such a payload; raises StorageError."""
+    return decode_stored(first, count, payload)[0]
+
+
+def decode_stored(
+    first: int, count: int, payload: memoryview
+) -> tuple[MessagesAdded, tuple[int, MessagesMoved] | None]:
+    """The reverse of ``encode_added``: the batch, and what has left another queue for it with that queue's number; raises StorageError."""
     try:
         start = 2 + int.from_bytes(payload[:2], "little")
         enqueued_us, delay_us, ttl_us, data, has_ids, keys, headers, producers, origin, *more = msgpack.unpackb(
             payload[2:start]
         )
         batch = MessageBatch.from_body(count, data, has_ids, keys, headers, payload[start:], checked=True)
-        return MessagesAdded(
+        event = MessagesAdded(
             first,
             batch,
             enqueued_us,
             tuple((name, number) for name, number in producers),
             delay_us,
             ttl_us,
-            None if origin is None else Origin(origin[0], _pairs(origin[1])),
             *_more(*more),
         )
+        return event, None if origin is None else (origin[0], MessagesMoved(_pairs(origin[1])))
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
             f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}"
@@ -211,6 +226,10 @@ def _pairs(flat: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
 
+def _keys(stages: Sequence[Sequence[Any]]) -> tuple[StageKey, ...]:
+    return tuple(StageKey(*key) for key in stages)
+
+
 def _triples(flat: list[int]) -> tuple[tuple[int, int, int], ...]:
     return tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
 
@@ -236,6 +255,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
     SubscriptionDeleted: (SUBSCRIPTION_DELETED, lambda event: [event.name, event.epoch, event.position]),
     StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
+    StagesEnded: (STAGES_ENDED, lambda event: [event.published, event.discarded, event.below]),
 }
 
 _DECODERS: dict[int, Callable[..., Event]] = {
@@ -249,5 +269,6 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     COMMITTED: LedgerAdvanced,
     RELEASED: SubscriptionReleased,
     SUBSCRIPTION_DELETED: SubscriptionDeleted,
-    STAGES_DISCARDED: lambda stages, below: StagesDiscarded(tuple(StageKey(*key) for key in stages), below),
+    STAGES_DISCARDED: lambda stages, below: StagesDiscarded(_keys(stages), below),
+    STAGES_ENDED: lambda published, discarded, below: StagesEnded(_keys(published), _keys(discarded), below),
 }

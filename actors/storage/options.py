@@ -27,6 +27,10 @@ and where that is more than this, connections are let go. Their senders come bac
 PENDING_RESERVE_BYTES = 256 * 1024 * 1024
 """Room on top of it for all that is no message: what a client asks for one at a time, and acknowledgements, which wait for room themselves.
 A disk that is so far behind that this is used up does not answer, and the broker ends."""
+MAX_TOGETHER_QUEUES = 10_000
+"""Queues whose events are recorded in one instant: as many as a broker has unless it is told otherwise;"""
+MAX_TOGETHER_BYTES = 64 * 1024 * 1024
+"""and bytes of their record: to read one message of it all of it is read, for one checksum is over it."""
 RESERVE_BYTES = 32 * 1024 * 1024
 """Room for a start on a full disk: two steps by which a segment grows, and as much again for checkpoints and indexes;"""
 RESERVE_SEGMENTS = 4

@@ -5,20 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import DiskBehindError, StorageError
-from actors.queue.state.committed_versions import CommittedVersions, EndedStages, apply_commit
-from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import LAZY, Event, MessagesAcknowledged, MessagesAdded, MessagesMoved
-from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.events import LAZY, Event, MessagesAcknowledged, MessagesAdded
 from actors.storage import codec
-from actors.storage.after_repair import LOST, drop_lost, is_marked, remove_mark, without_record
+from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
+from actors.storage.contents import Contents
 from actors.storage.failures import keep_in_mind, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
@@ -29,20 +26,16 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
+from actors.storage.recovery import recover
 from actors.storage.table import JournalEntryTable, entry_cache
-from journal import (
-    ITEMS_PREFIX_BYTES,
-    Files,
-    Journal,
-    JournalError,
-    JournalOptions,
-    OsFiles,
-    Record,
-    unpack_items_prefix,
-)
+from actors.storage.together import encode_all
+from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
+    from actors.queue.state.committed_versions import CommittedVersions
+    from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.stages import WriterVersion
+    from actors.storage.snapshot import StoredQueue
     from journal import Committer, JournalStatistics
 
 STORE_ID_BYTES = 4
@@ -56,9 +49,7 @@ class Storage:
     Open it, take ``queues`` from it, then ``start`` it on the loop.
 
     Attributes:
-        store_id: chosen when the directory was made: the messages' generated ids begin with it.
         durable: every event with this number or a lower one is on the disk.
-        versions: the last committed version of each writer; to be looked at only.
         failure: why nothing can be stored any more; None while all is well.
         on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
     """
@@ -72,15 +63,12 @@ class Storage:
         self.directory = directory
         self._cache_bytes = cache_bytes
         self._cache = entry_cache(cache_bytes)
-        self._queues: dict[int, StoredQueue] = {}
-        self._tables: dict[int, JournalEntryTable] = {}
-        self._checkpoints = Checkpoints(journal, self._snapshot, self._live, self.fail)
+        self._contents = contents = Contents(self._table)
+        self._tables = contents.tables
+        self._checkpoints = Checkpoints(journal, contents.snapshot, contents.live, self.fail)
         self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule)
-        self._next_queue = 0
         self._given_up: list[tuple[int, Event]] = []
-        self.store_id = 0
         self.durable = 0
-        self.versions = CommittedVersions()
         self.failure: StorageError | None = None
         self.on_behind: Callable[[bool], None] | None = None
         self._behind = False
@@ -112,7 +100,8 @@ class Storage:
             journal = Journal.open(directory, options or storage_options(), files, logger.warning)
             storage = cls(journal, directory, cache_bytes, files, committer)
             what = "read"
-            storage._recover()
+            storage._given_up = recover(journal, storage._contents, files, directory)
+            storage.durable = journal.durable_lsn - 1
         except (JournalError, OSError) as error:
             raise storage_error(error, f"the data directory {directory} cannot be {what}") from error
         return storage
@@ -124,7 +113,7 @@ class Storage:
         self._checkpoints.start(self._loop)
         self._journal.start(self._on_durable, self._on_failure, self._committer)
         if not self.store_id:
-            self.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
+            self._contents.store_id = int.from_bytes(os.urandom(STORE_ID_BYTES), "big") or 1
             self._append(codec.STORE_CREATED, codec.encode_number(self.store_id))
         for number, event in self._given_up:
             self._append(*codec.encode(number, event))
@@ -153,31 +142,42 @@ class Storage:
     # --- queues
 
     @property
+    def store_id(self) -> int:
+        """Chosen when the directory was made: the messages' generated ids begin with it."""
+        return self._contents.store_id
+
+    @property
     def epoch(self) -> int:
         """How often the directory has been opened."""
         return self._journal.epoch
 
     @property
+    def versions(self) -> CommittedVersions:
+        """The last committed version of each writer; to be looked at only."""
+        return self._contents.versions
+
+    @property
     def queues(self) -> list[StoredQueue]:
         """Every queue that was declared and not deleted, by number."""
-        return sorted(self._queues.values(), key=lambda queue: queue.number)
+        return self._contents.in_order()
 
     def declare(self, name: str, settings: QueueSettings | None) -> StoredQueue:
         """A new queue, empty; ``settings`` is None where it has the broker's, whatever they come to be."""
-        number = self._next_queue
+        number = self._contents.next_queue
         self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings))
-        return self._declared(number, name, settings)
+        return self._contents.declared(number, name, settings)
 
     def redeclare(self, number: int, settings: QueueSettings | None) -> None:
         """Give a queue other settings; what it holds stays."""
-        queue = self._queues[number]
+        queue = self._contents.queues[number]
         self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
         queue.settings = settings
 
     def delete(self, number: int) -> None:
         """Forget a queue and all that it holds."""
         self._append(codec.QUEUE_DELETED, codec.encode_number(number))
-        self._deleted(number)
+        if self._contents.deleted(number):
+            self._gathered.forget(number)
         self._checkpoints.schedule()
 
     def record(self, number: int, event: Event) -> int:
@@ -200,8 +200,6 @@ class Storage:
                 parts = codec.encode_added(event)
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
                 lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
-                # The other half of the same record: from here on no checkpoint has dead letters in both queues.
-                self._moved(event)
                 if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
                     self._set_behind(True)
                 return lsn
@@ -211,24 +209,56 @@ class Storage:
         except JournalError as error:
             raise self._lost(error) from error
 
-    def commit_transaction(
-        self, writer: str, version: int, stages: Mapping[int, Sequence[str]]
-    ) -> tuple[int, dict[int, EndedStages]]:
-        """Publish what stages hold, by name and queue number, and discard the writer's others, in one record for all queues.
+    def record_all(self, events: Mapping[int, Event], version: WriterVersion | None = None) -> int:
+        """Have events of several queues happen in one instant: one record, whatever comes, and each queue's log has its event at once.
+
+        A queue whose log gets messages by it, or loses some, must act on that before it carries out anything else. An event of a queue that
+        was deleted meanwhile changes nothing; where that one was to get messages, nothing happens at all.
+
+        Args:
+            events: what happens to each queue, by its number.
+            version: the transaction that is committed by it, and noted as such in the same instant.
 
         Returns:
-            the event's number, and what has ended in which queue; the queues are to act on it.
+            the event's number; 0 where nothing has happened.
 
         Raises:
+            DiskBehindError: there are messages among them, and more waits for the disk than may wait. Nothing has happened.
+            RecordTooLargeError: the facts of some messages fit no record. Nothing has happened.
+            TooMuchTogetherError: more than ``MAX_TOGETHER_QUEUES``, or ``MAX_TOGETHER_BYTES``. Nothing has happened.
             StorageError: the journal takes nothing more, and the broker, which has been told, is about to end.
         """
-        number = self._append(codec.TRANSACTION_COMMITTED, codec.encode_transaction(writer, version, stages))
-        self._checkpoints.schedule()
-        # In the same instant, as with dead letters: no checkpoint has it in some queues and not in others.
-        return number, apply_commit(self._logs(), self.versions, writer, version, stages, number)
+        contents = self._contents
+        if not contents.takes(events) or not (events or version):
+            return 0
+        if len(events) == 1 and version is None:
+            ((number, event),) = events.items()
+            lsn = self.record(number, event)
+        else:
+            encoded = encode_all(events, version, contents.logs())
+            if encoded.held:
+                self._check_pending()
+            for stream, _, _, part in encoded.held:
+                self._tables[stream].appended = encoded.size_of(part)
+            try:
+                lsn = encoded.append_to(self._journal)
+            except JournalError as error:
+                raise self._lost(error) from error
+            if encoded.held:
+                self._note_added(lsn)
+            self._checkpoints.schedule()
+        contents.apply(events, version, lsn)
+        return lsn
 
-    def _logs(self) -> dict[int, QueueLog]:
-        return {number: queue.log for number, queue in self._queues.items()}
+    def _check_pending(self) -> None:
+        if self._behind and self._journal.pending_bytes > MAX_PENDING_BYTES:
+            raise DiskBehindError(self._journal.pending_bytes, MAX_PENDING_BYTES)
+
+    def _note_added(self, lsn: int) -> None:
+        """Messages are on their way to the disk."""
+        self._added = lsn
+        if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
+            self._set_behind(True)
 
     def _acknowledged(self, number: int, event: MessagesAcknowledged) -> int:
         if self._gathered.add(number, event) and self._loop is not None:
@@ -332,7 +362,7 @@ class Storage:
 
     def _missing(self, number: int, sequence: int) -> StorageError:
         """Nothing can be right with what is stored: a stored message has no record."""
-        error = without_record(self._files, self.directory, self._queues[number].name, sequence)
+        error = without_record(self._files, self.directory, self._contents.queues[number].name, sequence)
         self.fail(error)
         return error
 
@@ -363,93 +393,12 @@ class Storage:
             "cache_misses": self._cache.misses,
         }
 
-    # --- checkpoints
-
-    def _snapshot(self) -> Iterator[bytes]:
-        return encoded(Snapshot(self.store_id, self._next_queue, self.queues, self.versions))
-
-    def _live(self, stream: int, first: int, stop: int) -> int:
-        queue = self._queues.get(stream)
-        return 0 if queue is None else stop - first - queue.log.acknowledged.count_within(first, stop)
-
-    # --- recovery
-
-    def _recover(self) -> None:
-        if self._journal.checkpoint_payload is not None:
-            snapshot = decode_snapshot(self._journal.checkpoint_payload, self._table)
-            self.store_id = snapshot.store_id
-            self._next_queue = snapshot.next_queue
-            self._queues = {queue.number: queue for queue in snapshot.queues}
-            self.versions = snapshot.versions
-        lost: Counter[int] = Counter()
-        for record in self._journal.replay():
-            try:
-                self._replay(record, lost)
-            except StorageError as error:
-                raise StorageError(f"record {record.lsn} in {self.directory}: {error}") from error
-        for table in self._tables.values():
-            table.replaying = False
-        if is_marked(self._files, self.directory):
-            for queue in self._queues.values():
-                count, discarded = drop_lost(self._journal, queue.number, queue.log)
-                lost[queue.number] += count
-                if discarded.stages:
-                    self._given_up.append((queue.number, discarded))
-        for queue in self._queues.values():
-            if lost[queue.number]:
-                logger.warning(LOST, lost[queue.number], queue.name)
-        self.durable = self._journal.durable_lsn - 1
-
-    def _replay(self, record: Record, lost: Counter[int]) -> None:
-        """Apply a record; ``lost`` counts the numbers of each queue that its records leave out, as only damage can."""
-        kind, payload = record.kind, record.payload
-        if kind == codec.ADDED:
-            stream, first, count = unpack_items_prefix(payload)
-            queue = self._queues.get(stream)
-            if queue is not None:
-                event = codec.decode_added(first, count, payload[ITEMS_PREFIX_BYTES:])
-                lost[stream] += max(0, first - queue.log.next_sequence)
-                queue.log.apply(event, record.lsn)
-                self._moved(event)
-        elif kind == codec.QUEUE_DECLARED:
-            number, name, settings = codec.decode_declared(payload)
-            if number in self._queues:
-                self._queues[number].settings = settings
-            elif number >= self._next_queue:
-                self._declared(number, name, settings)
-        elif kind == codec.QUEUE_DELETED:
-            self._deleted(codec.decode_number(payload))
-        elif kind == codec.TRANSACTION_COMMITTED:
-            apply_commit(self._logs(), self.versions, *codec.decode_transaction(payload), record.lsn)
-        elif kind == codec.STORE_CREATED:
-            self.store_id = codec.decode_number(payload)
-        else:
-            number, change = codec.decode(kind, payload)
-            queue = self._queues.get(number)
-            if queue is not None:
-                queue.log.apply(change, record.lsn)
-
-    def _moved(self, event: MessagesAdded) -> None:
-        """Dead letters are their old queue's no more, in the same instant."""
-        if event.origin is not None and event.origin.queue in self._queues:
-            self._queues[event.origin.queue].log.apply(MessagesMoved(event.origin.ranges))
+    # --- inside
 
     def _table(self, number: int) -> JournalEntryTable:
-        table = self._tables[number] = JournalEntryTable(
-            self._journal, number, self._cache, self.fail, partial(self._missing, number)
-        )
+        table = JournalEntryTable(self._journal, number, self._cache, self.fail, partial(self._missing, number))
         table.replaying = self._loop is None
         return table
-
-    def _declared(self, number: int, name: str, settings: QueueSettings | None) -> StoredQueue:
-        queue = self._queues[number] = StoredQueue(number, name, settings, QueueLog(self._table(number)))
-        self._next_queue = number + 1
-        return queue
-
-    def _deleted(self, number: int) -> None:
-        if self._queues.pop(number, None) is not None:
-            self._tables.pop(number).deleted = True
-            self._gathered.forget(number)
 
     def _append(self, kind: int, payload: bytes) -> int:
         try:

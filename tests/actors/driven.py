@@ -6,19 +6,30 @@ Effects are told apart here by what they tell, with everything in one tuple: ``D
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
+from actors.queue.state.committed_versions import ended_stages
 from actors.queue.state.ledger import LedgerReader
 from actors.queue.vocabulary import commands, replies
-from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.queue.vocabulary.statistics import ReservationFacts
+from actors.storage import Storage
 
 LARGE = 10**12
+
+
+def commit_transaction(
+    storage: Storage, writer: str, version: int, winners: Mapping[int, Sequence[str]]
+) -> tuple[int, dict[int, StagesEnded]]:
+    """Commit what won, by queue number, and discard the writer's others, as the broker's transactions do it."""
+    ended = ended_stages({queue.number: queue.log for queue in storage.queues}, writer, version, winners)
+    return storage.record_all(ended, WriterVersion(writer, version)), ended
 
 
 class Deliver(NamedTuple):
@@ -179,8 +190,8 @@ class QueueState(queue_state.QueueState):
 
     # --- transactions
 
-    def end_stages(self, published: Sequence[StageKey], discarded: Sequence[StageKey], after: int, now: float) -> None:
-        self.execute(commands.EndStages(tuple(published), tuple(discarded), after), now, 0)
+    def end_stages(self, ended: StagesEnded, after: int, now: float) -> None:
+        self.execute(commands.EndStages(ended.published, ended.discarded, after), now, 0)
 
     def discard_transaction(self, writer: str, version: int, now: float) -> int:
         return cast("int", self.execute(commands.DiscardTransaction(writer, version), now, 0))

@@ -123,7 +123,7 @@ def test_what_is_staged_is_shown_once_its_commit_is_acted_on() -> None:
     assert browsed(queue) == payloads(0, 1, 4)
     ended = apply_commit({0: queue.log}, CommittedVersions(), KEY.writer, KEY.version, {0: [KEY.name]}, 7)[0]
     assert browsed(queue) == payloads(0, 1, 4), "nobody is shown a commit that may not be durable"
-    queue.end_stages(ended.published, ended.discarded, 7, 0.0)
+    queue.end_stages(ended, 7, 0.0)
     assert browsed(queue) == payloads(0, 1, 2, 3, 4)
     assert queue.browse(0, LARGE).after == 7
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from actors.batch import MessageBatch
 from actors.queue.state import outbox
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned, Origin
+from actors.queue.vocabulary.commands import Origin
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
 from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState
@@ -23,7 +26,10 @@ class Recorded:
 
     def __init__(self, settings: QueueSettings | None = None, number: int = 0, log: QueueLog | None = None) -> None:
         self.events: list[Event] = []
-        self.state = QueueState(f"q{number}", number, settings, log=log, record=self.record, now=0.0)
+        self.beside: list[Mapping[int, Event]] = []
+        self.state = QueueState(
+            f"q{number}", number, settings, log=log, record=self.record, record_all=self.record_all, now=0.0
+        )
         self.attach()
 
     def attach(self) -> None:
@@ -34,6 +40,10 @@ class Recorded:
     def record(self, event: Event) -> int:
         self.events.append(event)
         return len(self.events)
+
+    def record_all(self, events: Mapping[int, Event]) -> int:
+        self.beside.append({number: event for number, event in events.items() if number != self.state.number})
+        return self.record(events[self.state.number])
 
     def send(self, count: int, now: float = 0.0) -> None:
         first = self.state.log.next_sequence
@@ -234,8 +244,8 @@ def test_dead_letters_are_in_the_other_queue_and_only_there() -> None:
     got = [payload for effect in target.receive() for payload in effect.batch.payloads]
     assert got == [b"000", b"002", b"003"]
     assert not any(isinstance(event, MessagesMoved) for event in source.events), "the other queue's record says it"
-    added = [event for event in target.events if isinstance(event, MessagesAdded)]
-    assert [event.origin for event in added] == [Origin(0, ((0, 1),)), Origin(0, ((2, 4),))]
+    assert sum(isinstance(event, MessagesAdded) for event in target.events) == 2
+    assert target.beside == [{0: MessagesMoved(((0, 1),))}, {0: MessagesMoved(((2, 4),))}], "each in one with its batch"
 
 
 def test_the_answer_depends_on_the_record_of_the_other_queue() -> None:
@@ -254,9 +264,8 @@ def test_one_record_says_it_for_both_queues_after_a_restart() -> None:
     source.return_all(3)
     move(source, target)
     log = QueueLog.replay(source.events)
-    for event in target.events:
-        if isinstance(event, MessagesAdded) and event.origin is not None:
-            log.apply(MessagesMoved(event.origin.ranges))
+    for beside in target.beside:
+        log.apply(beside[0])
     assert log == source.state.log
     assert Recorded(ONCE, log=log).counts() == (0, 0, 3)
 

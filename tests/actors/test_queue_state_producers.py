@@ -76,7 +76,7 @@ def test_a_name_that_changes_its_kind_is_remembered_once() -> None:
 def test_a_record_has_both_kinds_and_a_stage_or_none(
     stage: StageKey | None, temporary: tuple[tuple[str, int], ...]
 ) -> None:
-    event = MessagesAdded(7, ONE, 1, (("named", 3),), 0, None, None, stage, temporary)
+    event = MessagesAdded(7, ONE, 1, (("named", 3),), 0, None, stage, temporary)
     payload = memoryview(b"".join(bytes(part) for part in codec.encode_added(event)))
     assert codec.decode_added(7, 1, payload) == event
 

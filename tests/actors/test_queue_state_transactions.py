@@ -18,6 +18,7 @@ from actors.queue.state.committed_versions import CommittedVersions, apply_commi
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import ReadyRanges
+from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -64,7 +65,7 @@ class Bench:
         number = self.record("the transaction's record")
         ended = apply_commit({3: self.queue.log}, self.versions, writer, version, {3: names}, number)
         if 3 in ended:
-            self.queue.end_stages(*ended[3], number, self.now)
+            self.queue.end_stages(ended[3], number, self.now)
         return number
 
     def effects(self, kind: type) -> list[Any]:
@@ -118,7 +119,7 @@ def test_so_it_does_when_the_queue_failed_before_it_acted_on_the_commit() -> Non
     bench.queue.receive("r", 1, LARGE, 0.0)
     (delivery,) = bench.effects(Deliver)
     assert delivery.after == number
-    bench.queue.end_stages((KEY,), (), number, 0.0)
+    bench.queue.end_stages(StagesEnded((KEY,), (), 0), number, 0.0)
     assert bench.queue.statistics(0.0).ready == 0, "and it is not ready twice"
 
 
@@ -234,7 +235,7 @@ def test_a_batch_that_was_accepted_when_its_version_was_committed_is_not_stored(
     assert confirm.rejected is not None
     assert "committed" in confirm.rejected
     assert (refuse.connection, refuse.code, refuse.after) == ("zombie", "transaction-committed", number)
-    bench.queue.end_stages(*ended, number, 0.0)
+    bench.queue.end_stages(ended, number, 0.0)
     assert bench.received() == [(0, b"a")]
     assert bench.queue.log.stages == {}
 

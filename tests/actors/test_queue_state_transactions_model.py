@@ -17,7 +17,6 @@ from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, TransactionCommittedError, TransactionTooLargeError
 from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import StagesDiscarded, StagesPublished
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, Effect, GrantCapacity, QueueState, Refuse, Supersede
@@ -237,7 +236,7 @@ class TransactionMachine(QueueMachine):
         winners = data.draw(st.lists(st.sampled_from(names), unique=True))
         number = len(self.events) + 1
         ended = apply_commit({7: self.queue.log}, self.versions, writer, version, {7: winners}, number)[7]
-        self.events += [StagesPublished(ended.published), StagesDiscarded(ended.discarded, self.next)]
+        self.events.append(ended)
         older = {key for key in self.stages if key.writer == writer and key.version <= version}
         assert set(ended.published) == {StageKey(writer, version, name) for name in winners}
         assert set(ended.published) | set(ended.discarded) == older
@@ -255,7 +254,7 @@ class TransactionMachine(QueueMachine):
         }
         self.let_go(losers)
         for _ in range(2):
-            self.queue.end_stages(ended.published, ended.discarded, number, self.now)
+            self.queue.end_stages(ended, number, self.now)
             refusals = self.taken()
             assert {(effect.connection, effect.code) for effect in refusals if isinstance(effect, Refuse)} == {
                 (name, "transaction-committed") for name in losers

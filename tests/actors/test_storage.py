@@ -13,7 +13,7 @@ import pytest
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.events import Event, MessagesAdded, Origin
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.storage import Storage
 from actors.storage.snapshot import COUNTERS
@@ -332,8 +332,9 @@ def test_dead_letters_leave_their_queue_in_the_same_instant_as_they_enter_the_ot
     bench = Bench(directory)
     source, target = bench.declare("source"), bench.declare("target")
     send(source, b"a", b"b", b"c")
-    event = MessagesAdded(0, MessageBatch.from_payloads([b"b"]), 0, origin=Origin(source.number, ((1, 2),)))
-    target.log.apply(event, bench.storage.record(target.number, event))
+    event = MessagesAdded(0, MessageBatch.from_payloads([b"b"]), 0)
+    bench.storage.record_all({target.number: event, source.number: MessagesMoved(((1, 2),))})
+    assert target.log.next_sequence == 1
     assert list(source.log.acknowledged) == [(1, 2)], "before anybody else hears of it"
     bench.close()
     again = Bench(directory)

@@ -15,7 +15,7 @@ from actors.errors import StorageError
 from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.ranges import RangeSet
-from actors.queue.vocabulary.events import Origin
+from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -23,7 +23,7 @@ from actors.storage import Storage, checkpoints
 from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
-from tests.actors.driven import QueueState
+from tests.actors.driven import QueueState, commit_transaction
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"
@@ -75,6 +75,7 @@ class Run:
             SETTINGS if name != "dead" else QueueSettings(),
             log=stored.log,
             record=lambda event: self.storage.record(stored.number, event),
+            record_all=self.storage.record_all,
             versions=self.storage.versions,
         )
         state.attach_sender("s", "producer")
@@ -135,11 +136,11 @@ class Run:
                 queue.open_subscription("sub", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
             case "transaction":
                 stages = {state.number: ["a"] for state in self.queues.values()}
-                number, ended = self.storage.commit_transaction("w", self.version, stages)
+                number, ended = commit_transaction(self.storage, "w", self.version, stages)
                 self.version += 1
                 for state in self.queues.values():
                     if state.number in ended:
-                        state.end_stages(*ended[state.number], number, now)
+                        state.end_stages(ended[state.number], number, now)
             case "whole" if random.random() < 0.6:
                 if len(self.queues) > 2:
                     self.storage.delete(queue.number)

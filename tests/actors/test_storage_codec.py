@@ -18,19 +18,22 @@ from actors.queue.vocabulary.events import (
     MessagesExpired,
     MessagesMoved,
     MessagesReturned,
-    Origin,
     QueuePurged,
     ReservedRange,
+    StagesDiscarded,
+    StagesEnded,
     SubscriptionDeleted,
     SubscriptionOwned,
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import StageKey
 from actors.storage import codec
 
 NUMBERS = st.integers(0, 2**62)
 RANGES = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=5).map(tuple)
 NAMES = st.text(min_size=1, max_size=20)
+STAGES = st.lists(st.builds(StageKey, NAMES, NUMBERS, NAMES), max_size=3).map(tuple)
 MESSAGES = st.builds(
     Message,
     st.binary(max_size=40),
@@ -56,6 +59,8 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(LedgerAdvanced, NAMES, NUMBERS),
     st.builds(SubscriptionReleased, NAMES, NUMBERS),
     st.builds(SubscriptionDeleted, NAMES, NUMBERS, NUMBERS),
+    st.builds(StagesDiscarded, STAGES, NUMBERS),
+    st.builds(StagesEnded, STAGES, STAGES, NUMBERS),
 )
 
 
@@ -77,7 +82,7 @@ def test_the_opening_of_an_older_journal_is_read() -> None:
     st.integers(0, 10**9),
     st.none() | st.integers(1, 10**12),
     st.lists(st.tuples(NAMES, NUMBERS), max_size=3).map(tuple),
-    st.none() | st.builds(Origin, NUMBERS, RANGES),
+    st.none() | st.tuples(NUMBERS, st.builds(MessagesMoved, RANGES)),
     st.data(),
 )
 def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is(
@@ -87,7 +92,7 @@ def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is
     delay: int,
     ttl: int | None,
     producers: tuple[tuple[str, int], ...],
-    origin: Origin | None,
+    moved: tuple[int, MessagesMoved] | None,
     data: st.DataObject,
 ) -> None:
     if ids:
@@ -97,10 +102,11 @@ def test_a_stored_batch_comes_back_as_it_was_whatever_part_of_a_larger_one_it_is
     whole = MessageBatch.from_messages(messages)
     start = data.draw(st.integers(0, len(whole) - 1))
     batch = whole.slice(start, data.draw(st.integers(start + 1, len(whole))))
-    event = MessagesAdded(5, batch, wall, producers, delay, ttl, origin)
-    payload = memoryview(b"".join(codec.encode_added(event)))
+    event = MessagesAdded(5, batch, wall, producers, delay, ttl)
+    payload = memoryview(b"".join(codec.encode_added(event, *(moved or ()))))
     back = codec.decode_added(5, len(batch), payload)
     assert back == event
+    assert codec.decode_stored(5, len(batch), payload) == (event, moved)
     assert back.batch.ids == batch.ids
 
 

@@ -29,7 +29,7 @@ from actors.storage.codec import (
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
-from tests.actors.driven import Confirm, Deliver, QueueState
+from tests.actors.driven import Confirm, Deliver, QueueState, commit_transaction
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.simulation.storage import Death, MortalFiles
 
@@ -125,9 +125,9 @@ class Life:
                     assert queue.discard_transaction("aborted", version, 0.0) == 2
             self.staged[version] = won
             self.asked.add(version)
-            number, ended = self.storage.commit_transaction("w", version, wins)
+            number, ended = commit_transaction(self.storage, "w", version, wins)
             for queue in self.queues.values():
-                queue.end_stages(*ended[queue.number], number, 0.0)
+                queue.end_stages(ended[queue.number], number, 0.0)
             self.sync()
             self.answered.add(version)
             for queue in self.queues.values():
@@ -266,8 +266,8 @@ def test_a_stage_survives_checkpoints_and_restarts_and_is_committed_whole_after_
         log, recovered = left.log, again.queues["left"].log
         assert recovered.stages == log.stages
         assert recovered == log or recovered.stages[key].messages == 10
-        number, ended = again.storage.commit_transaction("w", 0, {left.number: ["s"]})
-        again.queues["left"].end_stages(*ended[left.number], number, 0.0)
+        number, ended = commit_transaction(again.storage, "w", 0, {left.number: ["s"]})
+        again.queues["left"].end_stages(ended[left.number], number, 0.0)
         got = [payload for _, _, payload in again.drained() if not payload.startswith(b"plain")]
         assert set(got) == payloads
         assert len(got) == 10
@@ -280,7 +280,7 @@ def test_a_commit_is_in_every_queues_log_in_the_instant_in_which_it_is_recorded(
         for queue in life.queues.values():
             life.stage(queue, StageKey("w", 5, "s"), 4, 40)
         wins = {queue.number: ["s"] for queue in life.queues.values()}
-        life.storage.commit_transaction("w", 5, wins)
+        commit_transaction(life.storage, "w", 5, wins)
         # A checkpoint now has it everywhere, though neither queue has acted on it yet.
         life.storage._checkpoints.make()
         life.storage._checkpoints._advance(whole=True)
@@ -299,8 +299,8 @@ def test_what_was_never_delivered_before_the_restart_is_not_called_possibly_repl
         again = reopened(life)
         queue = again.queues["left"]
         queue.receive("r", 1, LARGE, 0.0)
-        number, ended = again.storage.commit_transaction("w", 0, {queue.number: ["s"]})
-        queue.end_stages(*ended[queue.number], number, 0.0)
+        number, ended = commit_transaction(again.storage, "w", 0, {queue.number: ["s"]})
+        queue.end_stages(ended[queue.number], number, 0.0)
         queue.receive("r", LARGE, LARGE, 0.0)
         replayed = {
             payload.startswith(b"plain"): effect.possibly_replayed
@@ -330,8 +330,8 @@ def test_the_disk_gets_back_the_room_of_what_was_discarded_and_keeps_what_is_sta
             life.storage._checkpoints._advance(whole=True)
             life.committer.run()
         assert life.storage.statistics()["disk_bytes"] < 60 * 4 * 1_000 / 3
-        number, ended = life.storage.commit_transaction("w", 1, {left.number: ["kept"]})
-        left.end_stages(*ended[left.number], number, 0.0)
+        number, ended = commit_transaction(life.storage, "w", 1, {left.number: ["kept"]})
+        left.end_stages(ended[left.number], number, 0.0)
         assert {payload for _, _, payload in life.drained()} == kept
 
     run_with_disk(check)
@@ -339,7 +339,7 @@ def test_the_disk_gets_back_the_room_of_what_was_discarded_and_keeps_what_is_sta
 
 def test_the_events_of_transactions_are_what_they_were_after_the_journal() -> None:
     stage = StageKey("writer", 2**40, "0-1-abcd")
-    event = MessagesAdded(7, MessageBatch.from_payloads([b"a", b"bc"]), 5, (), 10, 20, None, stage)
+    event = MessagesAdded(7, MessageBatch.from_payloads([b"a", b"bc"]), 5, (), 10, 20, stage)
     payload = memoryview(b"".join(bytes(part) for part in encode_added(event)))
     assert decode_added(7, 2, payload) == event
     discarded = StagesDiscarded((stage, StageKey("w", 0, "")), 99)
@@ -450,9 +450,9 @@ def test_a_deleted_queues_stages_are_gone_and_what_others_hold_is_committed_all_
         for queue in (left, right):
             life.stage(queue, StageKey("w", 0, "s"), 4, 40)
         life.storage.delete(left.number)
-        number, ended = life.storage.commit_transaction("w", 0, {left.number: ["s"], right.number: ["s"]})
+        number, ended = commit_transaction(life.storage, "w", 0, {left.number: ["s"], right.number: ["s"]})
         assert list(ended) == [right.number]
-        right.end_stages(*ended[right.number], number, 0.0)
+        right.end_stages(ended[right.number], number, 0.0)
         life.sync()
         again = reopened(life)
         assert again.queues["left"].number not in (left.number, right.number)

@@ -126,7 +126,7 @@ def test_what_is_published_waits_no_longer_than_its_delay_though_the_time_of_day
     versions = CommittedVersions()
     queue = QueueState("q", 1, settings, log=log, now=5.0, wall_us=set_to * US_PER_SECOND, versions=versions)
     ended = apply_commit({1: log}, versions, "w", 0, {1: ["one"]}, 0)[1]
-    queue.end_stages(*ended, 0, 5.0)
+    queue.end_stages(ended, 0, 5.0)
     queue.tick(ready_at - 0.001)
     assert queue.statistics(ready_at).ready == (2 if ready_at == 5.0 else 0)
     queue.tick(ready_at)

@@ -24,7 +24,8 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     core.note_time(now, wall_us)
     # It is a part of what the other queue stores, and outlives that here.
     batch = command.batch.compact()
-    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=ttl_us, origin=origin))
+    # In one instant they are here and not there.
+    core.commit(MessagesAdded(first, batch, wall_us, ttl_us=ttl_us), {origin.queue: MessagesMoved(origin.ranges)})
     core.ready.add(log.next_sequence, len(batch))
     if ttl_us is not None:
         core.ttl_below = log.next_sequence

@@ -182,7 +182,7 @@ def _store_group(core: QueueCore, group: list[Incoming], now: float, wall_us: in
     first = log.next_sequence
     stage = group[0].sender.stage
     before = log.staged_bytes
-    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, None, stage, passing))
+    core.commit(MessagesAdded(first, joined(group), wall_us, known, delay_us, ttl_us, stage, passing))
     count = log.next_sequence - first
     if stage is not None:
         numbers = first, log.next_sequence

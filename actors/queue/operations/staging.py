@@ -1,7 +1,7 @@
 """The operations of transactions on one queue: stage, publish, discard.
 
 What is staged has its numbers and is stored like any other message, and nobody can receive it. A commit is applied to the logs of all
-queues at once (``transactions.apply_commit``), and each queue then acts on it: its messages are ready from there on, in their old place.
+queues at once (``committed_versions.ended_stages``). Each queue then acts on it: its messages are ready from there on, in their old place.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from actors.queue.vocabulary.events import StagesDiscarded, StagesPublished
+from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.stages import StageKey
 
 if TYPE_CHECKING:
@@ -56,11 +56,32 @@ class CommittedVersions:
             self._versions.popitem(last=False)
 
 
-class EndedStages(NamedTuple):
-    """What a commit has done to one queue's stages."""
+def ended_stages(
+    logs: Mapping[int, QueueLog], writer: str, version: int, winners: Mapping[int, Sequence[str]]
+) -> dict[int, StagesEnded]:
+    """What a commit does: the winners are published; every other stage of the writer, of this version or an older one, is discarded.
 
-    published: tuple[StageKey, ...]
-    discarded: tuple[StageKey, ...]
+    Args:
+        logs: every queue's, by the queue's number.
+        writer: whose transaction.
+        version: its number.
+        winners: the names of the winning stages, by queue number.
+
+    Returns:
+        the event of each queue, by queue number; nothing of queues that have no stage of the writer.
+    """
+    ended: dict[int, StagesEnded] = {}
+    for queue, log in logs.items():
+        if not log.stages:
+            continue
+        mine = [key for key in log.stages if key.writer == writer and key.version <= version]
+        if not mine:
+            continue
+        won = {StageKey(writer, version, name) for name in winners.get(queue, ())}
+        published = tuple(key for key in mine if key in won)
+        discarded = tuple(key for key in mine if key not in won)
+        ended[queue] = StagesEnded(published, discarded, log.next_sequence)
+    return ended
 
 
 def apply_commit(
@@ -68,40 +89,14 @@ def apply_commit(
     versions: CommittedVersions,
     writer: str,
     version: int,
-    stages: Mapping[int, Sequence[str]],
+    winners: Mapping[int, Sequence[str]],
     number: int,
-) -> dict[int, EndedStages]:
-    """Let a commit have happened in every queue; one that happened before changes nothing.
-
-    The winners are published; every other stage of the writer, of this version or an older one, is discarded.
-
-    Args:
-        logs: every queue's, by the queue's number.
-        versions: of all writers.
-        writer: whose transaction.
-        version: its number.
-        stages: the names of the winning stages, by queue number.
-        number: the event's.
-
-    Returns:
-        what has ended, by queue number; nothing of queues that had no stage of the writer.
-    """
-    ended: dict[int, EndedStages] = {}
+) -> dict[int, StagesEnded]:
+    """Let a commit have happened in every queue, as event ``number``; one that happened before changes nothing. See ``ended_stages``."""
     if versions.covers(writer, version):
-        return ended
+        return {}
+    ended = ended_stages(logs, writer, version, winners)
     versions.note(writer, version, number)
-    for queue, log in logs.items():
-        if not log.stages:
-            continue
-        winners = {StageKey(writer, version, name) for name in stages.get(queue, ())}
-        mine = [key for key in log.stages if key.writer == writer and key.version <= version]
-        if not mine:
-            continue
-        published = tuple(key for key in mine if key in winners)
-        discarded = tuple(key for key in mine if key not in winners)
-        if published:
-            log.apply(StagesPublished(published), number)
-        if discarded:
-            log.apply(StagesDiscarded(discarded, log.next_sequence), number)
-        ended[queue] = EndedStages(published, discarded)
+    for queue, event in ended.items():
+        logs[queue].apply(event, number)
     return ended

@@ -21,7 +21,7 @@ from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
 from actors.queue.vocabulary.statistics import ReservationFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from actors.errors import QueueError
     from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Recorder: TypeAlias = "Callable[[Event], int]"
 """Puts an event into the journal and returns its number, which grows; raises where it cannot be."""
+RecorderOfAll: TypeAlias = "Callable[[Mapping[int, Event]], int]"
+"""The same for events of several queues in one instant, by the queues' numbers; it has them happen in every queue."""
 
 
 class QueueCore:
@@ -69,6 +71,7 @@ class QueueCore:
 
     __slots__ = (
         "_record",
+        "_record_all",
         "_transaction_timeout",
         "_writers",
         "barrier",
@@ -85,6 +88,7 @@ class QueueCore:
         "leases",
         "log",
         "name",
+        "number",
         "outbox",
         "owner_deadlines",
         "owners",
@@ -130,9 +134,11 @@ class QueueCore:
     def __init__(
         self,
         name: str,
+        number: int,
         settings: QueueSettings,
         log: QueueLog,
         record: Recorder | None,
+        record_all: RecorderOfAll | None,
         now: float,
         wall_us: int,
         versions: CommittedVersions | None = None,
@@ -141,7 +147,9 @@ class QueueCore:
         self.name = name
         self.settings = settings
         self.log = log
+        self.number = number
         self._record = record
+        self._record_all = record_all
         self.versions = CommittedVersions() if versions is None else versions
         self._transaction_timeout = transaction_timeout
         self.last_event = 0
@@ -210,9 +218,21 @@ class QueueCore:
         for receiver in self.receivers.values():
             receiver.held = SpanMap()
 
-    def commit(self, event: Event) -> None:
-        """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not."""
-        number = self.last_event if self._record is None else self._record(event)
+    def commit(self, event: Event, beside: Mapping[int, Event] | None = None) -> None:
+        """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not.
+
+        ``beside`` is what happens to other queues in the same instant, by their numbers. Queues in memory tell it each other.
+        """
+        if self._record is None:
+            number = self.last_event
+        elif beside is None:
+            number = self._record(event)
+        else:
+            assert self._record_all is not None, (
+                "a queue that others have to do with is given the way to record with them"
+            )
+            assert self.number not in beside, "a queue has one event in an instant"
+            number = self._record_all({self.number: event, **beside})
         self.log.apply(event, number)
         kind = type(event)
         if kind not in LAZY:

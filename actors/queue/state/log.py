@@ -25,7 +25,7 @@ from actors.queue.vocabulary.events import (
     MessagesReturned,
     QueuePurged,
     StagesDiscarded,
-    StagesPublished,
+    StagesEnded,
     SubscriptionDeleted,
     SubscriptionOwned,
     SubscriptionReleased,
@@ -248,18 +248,23 @@ class QueueLog:
             kept = [(first, item) for first, item in self.delayed.items() if item[1] > now_us]
             self.delayed = dict(kept[-MAX_DELAYED:])
 
-    def _published(self, event: StagesPublished, number: int) -> None:
-        for stage in self._taken(event.stages):
+    def _ended(self, event: StagesEnded, number: int) -> None:
+        for stage in self._taken(event.published):
             self.published_by = max(self.published_by, number)
             self.stored_messages += stage.messages
             self.stored_batches += stage.batches
             self.stored_bytes += stage.bytes
             self.total_in += stage.messages
             self.delayed.update(stage.delayed)
+        self._drop_stages(event.discarded, event.below)
 
     def _discarded(self, event: StagesDiscarded, _number: int) -> None:
+        self._drop_stages(event.stages, event.below)
+
+    def _drop_stages(self, stages: Iterable[StageKey], below: int) -> None:
+        """Have what stages hold be gone, but for those that began with the number ``below`` or later."""
         acknowledged, table = self.acknowledged, self.table
-        meant = [key for key in event.stages if key in self.stages and self.stages[key].first < event.below]
+        meant = [key for key in stages if key in self.stages and self.stages[key].first < below]
         for stage in self._taken(meant):
             self.total_discarded += stage.messages
             for start, stop in stage.ranges:
@@ -398,6 +403,6 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     LedgerAdvanced: QueueLog._committed,
     SubscriptionReleased: QueueLog._released,
     SubscriptionDeleted: QueueLog._deleted,
-    StagesPublished: QueueLog._published,
+    StagesEnded: QueueLog._ended,
     StagesDiscarded: QueueLog._discarded,
 }

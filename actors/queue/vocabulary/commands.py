@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
-from actors.queue.vocabulary.events import Origin
 from actors.queue.vocabulary.stages import StageKey
 from actors.runtime.loop_ref import LoopActorRef
 
@@ -289,6 +288,13 @@ class BrowseRequested:
 
 
 # --- between queues, and from transactions
+
+
+class Origin(NamedTuple):
+    """Where dead letters come from: the messages ``ranges`` of the queue with the number ``queue``, which has them no more."""
+
+    queue: int
+    ranges: tuple[Range, ...]
 
 
 @dataclass(frozen=True, slots=True)

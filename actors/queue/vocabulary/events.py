@@ -23,13 +23,6 @@ class ReservedRange(NamedTuple):
     possibly_replayed: bool
 
 
-class Origin(NamedTuple):
-    """Where dead letters come from: the messages ``ranges`` of the queue with the number ``queue``, which has them no more."""
-
-    queue: int
-    ranges: tuple[Range, ...]
-
-
 @dataclass(frozen=True, slots=True)
 class MessagesAdded:
     """A batch was stored.
@@ -40,7 +33,6 @@ class MessagesAdded:
         producers: who sent it, each with its own number after its last message in it; who has no name is not among them.
         delay_us: microseconds from ``enqueued_us`` until its messages can be received.
         ttl_us: microseconds from ``enqueued_us`` after which they are of no use; None for never.
-        origin: which messages of another queue became these, in the same instant.
         stage: nobody can receive them before this is published; None for what can be received at once.
         temporary: of those who sent it those whose name was made up for one run, as ``producers``.
     """
@@ -51,7 +43,6 @@ class MessagesAdded:
     producers: tuple[tuple[str, int], ...] = ()
     delay_us: int = 0
     ttl_us: int | None = None
-    origin: Origin | None = None
     stage: StageKey | None = None
     temporary: tuple[tuple[str, int], ...] = ()
 
@@ -83,7 +74,7 @@ class MessagesExpired:
 
 @dataclass(frozen=True, slots=True)
 class MessagesMoved:
-    """These messages are another queue's dead letters now; its ``MessagesAdded`` is what is recorded of it."""
+    """These messages are another queue's dead letters now. It is recorded in one with that queue's ``MessagesAdded``."""
 
     ranges: tuple[Range, ...]
 
@@ -154,18 +145,23 @@ class SubscriptionDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class StagesPublished:
-    """A transaction was committed: what these stages hold can be received, in the place of its numbers.
+class StagesEnded:
+    """A transaction was committed. It is recorded in one with what that does to every other queue.
 
-    It is recorded for all queues at once, by the transaction's own record.
+    Attributes:
+        published: what these stages hold can be received, in the place of its numbers.
+        discarded: what these hold is gone: the writer's others, of this version or an older one.
+        below: of those that are gone as ``StagesDiscarded`` has it.
     """
 
-    stages: tuple[StageKey, ...]
+    published: tuple[StageKey, ...]
+    discarded: tuple[StageKey, ...]
+    below: int
 
 
 @dataclass(frozen=True, slots=True)
 class StagesDiscarded:
-    """What these stages hold is gone: their transaction was aborted, given up, or committed without them.
+    """What these stages hold is gone: their transaction was aborted, or given up.
 
     Attributes:
         below: the queue's next number then. A stage of the same name that begins with it or later is another one.
@@ -187,7 +183,7 @@ Event: TypeAlias = (
     | LedgerAdvanced
     | SubscriptionReleased
     | SubscriptionDeleted
-    | StagesPublished
+    | StagesEnded
     | StagesDiscarded
 )
 

@@ -22,6 +22,13 @@ class StageKey(NamedTuple):
     name: str
 
 
+class WriterVersion(NamedTuple):
+    """A transaction, by its writer and its number among the writer's."""
+
+    writer: str
+    version: int
+
+
 class EnlistedStage(NamedTuple):
     """A stage that won: the queue it is in, its name, and how many messages it holds."""
 

@@ -1,0 +1,125 @@
+"""Events of several queues in one record: which shape says them, and what a record says when it is read again.
+
+One record has one number and one checksum, so a crash leaves all of it or none. Three shapes say it. A transaction's commit and a dead
+letter's way have kinds of their own, as ever, so that a directory is what older programs write and read. Whatever those cannot say is
+one record of the kind TOGETHER. A single event is no matter of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgpack
+
+from actors.errors import StorageError, TooMuchTogetherError
+from actors.queue.state.committed_versions import ended_stages
+from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
+from actors.queue.vocabulary.stages import WriterVersion
+from actors.storage import codec
+from actors.storage.options import MAX_TOGETHER_BYTES, MAX_TOGETHER_QUEUES
+from journal import FormatError, Held, unpack_several
+
+if TYPE_CHECKING:
+    from actors.queue.state.log import QueueLog
+    from actors.storage.codec import Part
+    from journal import Journal
+
+
+class Encoded(NamedTuple):
+    """Events of several queues as a record.
+
+    Attributes:
+        kind: the record's.
+        held: which messages it holds, by queue number, each in one of the parts.
+        parts: what is stored of these messages.
+        other: the rest of it.
+    """
+
+    kind: int
+    held: list[Held]
+    parts: list[list[Part]]
+    other: bytes
+
+    def size_of(self, part: int) -> int:
+        """The bytes of one of its parts."""
+        return sum(memoryview(buffer).nbytes for buffer in self.parts[part])
+
+    def append_to(self, journal: Journal) -> int:
+        """Append the record; returns its number."""
+        if self.kind == codec.ADDED:
+            ((stream, first, items, part),) = self.held
+            return journal.append_items(self.kind, stream, first, items, self.parts[part])
+        if self.kind == codec.TOGETHER:
+            return journal.append_several(self.kind, self.held, self.parts, self.other)
+        return journal.append(self.kind, [self.other])
+
+
+class Said(NamedTuple):
+    """What a record says of several queues: their events by number, and whose version is committed with it."""
+
+    events: dict[int, Event]
+    version: WriterVersion | None
+
+
+def encode_all(events: Mapping[int, Event], version: WriterVersion | None, logs: Mapping[int, QueueLog]) -> Encoded:
+    """Events of several queues, by their numbers, as one record; ``logs`` are those of all queues, before it happens.
+
+    Raises:
+        RecordTooLargeError: the facts of a batch of messages fit no record.
+        TooMuchTogetherError: more queues or bytes than one record may hold.
+    """
+    if version is not None:
+        published = {number: event.published for number, event in events.items() if isinstance(event, StagesEnded)}
+        winners = {number: [key.name for key in keys] for number, keys in published.items() if keys}
+        # The commit's own kind says the winners, and nothing that does not follow from them.
+        if ended_stages(logs, *version, winners) == events:
+            return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
+    if version is None and len(events) == 2:
+        (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
+        if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
+            parts = codec.encode_added(added, origin, moved)
+            return Encoded(codec.ADDED, [Held(number, added.first, len(added.batch), 0)], [parts], b"")
+    return _together(events, version)
+
+
+def decode_together(payload: memoryview) -> Said:
+    """The reverse, of a record of the kind TOGETHER; raises StorageError."""
+    try:
+        parts, other = unpack_several(payload)
+        writer_version, packed = msgpack.unpackb(other)
+        version = None if writer_version is None else WriterVersion(*writer_version)
+        events: dict[int, Event] = {}
+        for number, first, items, part in parts:
+            events[number] = codec.decode_added(first, items, part)
+        for kind, event in packed:
+            number, decoded = codec.decode(kind, memoryview(event))
+            events[number] = decoded
+    except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
+        raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
+    return Said(events, version)
+
+
+def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:
+    if len(events) > MAX_TOGETHER_QUEUES:
+        raise TooMuchTogetherError("queues", len(events), MAX_TOGETHER_QUEUES)
+    held: list[Held] = []
+    parts: list[list[Part]] = []
+    known: dict[tuple[bytes, int], int] = {}
+    packed: list[tuple[int, bytes]] = []
+    for number, event in events.items():
+        if not isinstance(event, MessagesAdded):
+            packed.append(codec.encode(number, event))
+            continue
+        encoded = codec.encode_added(event)
+        # What several queues get alike is stored once.
+        part = known.setdefault((bytes(encoded[0]), id(event.batch)), len(parts))
+        if part == len(parts):
+            parts.append(encoded)
+        held.append(Held(number, event.first, len(event.batch), part))
+    other: bytes = msgpack.packb([version, packed])
+    together = Encoded(codec.TOGETHER, held, parts, other)
+    size = len(other) + sum(map(together.size_of, range(len(parts))))
+    if size > MAX_TOGETHER_BYTES:
+        raise TooMuchTogetherError("bytes", size, MAX_TOGETHER_BYTES)
+    return together
