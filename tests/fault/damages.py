@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
+from actors.queue.vocabulary.events import MessagesAdded
 from actors.storage import Storage, repair_storage, verify_storage
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
@@ -146,6 +147,8 @@ async def written(seed: int) -> Store:
             queue, first = queues[name], queues[name].log.next_sequence
             queue.send("s", first, MessageBatch.from_payloads(payloads), 0.0, 1_000_000)
             store.sent[name] += payloads
+        if seed % SEVERAL_STORES == 2 and random.random() < 0.4:
+            send_to_several(storage, queues, store, random)
         committer.run()
         for name, queue in queues.items():
             if random.random() < 0.6:
@@ -164,6 +167,23 @@ async def written(seed: int) -> Store:
         storage._journal.abandon()
     store.disk = disk.restart()
     return store
+
+
+def send_to_several(storage: Storage, queues: dict[str, QueueState], store: Store, random: Random) -> None:
+    """Messages go into some queues at once, by one record."""
+    payloads = [random.randbytes(random.randrange(12, 70)) for _ in range(random.randrange(1, 4))]
+    batch = MessageBatch.from_payloads(payloads)
+    chosen = {name: queues[name] for name in random.sample(QUEUES, random.randrange(2, 4))}
+    storage.record_all(
+        {queue.number: MessagesAdded(queue.log.next_sequence, batch, 1_000_000) for queue in chosen.values()}
+    )
+    for name, queue in chosen.items():
+        store.sent[name] += payloads
+        # What somebody else has recorded it learns from its log.
+        queue.reset(0.0)
+        queue.attach_sender("s", None)
+        queue.request_capacity("s", 10**6, LARGE)
+        queue.attach_receiver("r")
 
 
 @cache
@@ -309,7 +329,9 @@ def verify_true(whole: Store, start: Start) -> None:
 
 
 STORES = 12
-"""Stores that are damaged in turn."""
+"""Stores that are damaged in turn;"""
+SEVERAL_STORES = 4
+"""and one in so many has records of several queues."""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 import msgpack
 
-from journal import Journal, Record, UnknownItemError
+from journal import Journal, Record, UnknownItemError, unpack_several
 
-ADD, ACKNOWLEDGE, NOTE, FORGET = 1, 2, 3, 4
-"""Kinds of the program's records: items added, items acknowledged, a note, a stream removed."""
+ADD, ACKNOWLEDGE, NOTE, FORGET, ADD_SEVERAL = 1, 2, 3, 4, 5
+"""Kinds of the program's records: items added, items acknowledged, a note, a stream removed, items added to several streams at once."""
 ITEMS_HEADER = struct.Struct("<IQI")
 RANGE = struct.Struct("<IQI")
 
@@ -38,13 +38,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record that was appended; ``count`` is 0 unless it holds items."""
+    """One record that was appended; ``count`` is 0 unless it holds items of one stream, and ``parts`` has those of several."""
 
     kind: int
     payload: bytes
     stream: int = 0
     first: int = 0
     count: int = 0
+    parts: tuple[Entry, ...] = ()
 
     @property
     def stored(self) -> bytes:
@@ -62,6 +63,10 @@ def fold(streams: Streams, kind: int, payload: bytes) -> None:
             raise HistoryError(f"stream {number}: items from {first} on follow those before {stream.next}")
         stream.next = first + count
         stream.live.update(range(first, first + count))
+    elif kind == ADD_SEVERAL:
+        parts, _ = unpack_several(payload)
+        for part in parts:
+            fold(streams, ADD, ITEMS_HEADER.pack(*part[:3]))
     elif kind == ACKNOWLEDGE:
         number, first, count = RANGE.unpack(payload)
         streams[number].live.difference_update(range(first, first + count))
@@ -179,7 +184,14 @@ class History:
 
     def change_every_payload(self) -> None:
         """Remember another payload for every record, for a test of the check."""
-        self._entries = {lsn: replace(entry, payload=entry.payload + b"!") for lsn, entry in self._entries.items()}
+        self._entries = {
+            lsn: replace(
+                entry,
+                payload=entry.payload + b"!",
+                parts=tuple(replace(part, payload=part.payload + b"!") for part in entry.parts),
+            )
+            for lsn, entry in self._entries.items()
+        }
 
     def _readable_stream(
         self, journal: Journal, number: int, stream: Stream, contents: dict[tuple[int, int], tuple[int, Entry]]
@@ -233,7 +245,8 @@ class History:
         self._next = stop
 
     def _contents(self) -> dict[tuple[int, int], tuple[int, Entry]]:
-        return {(e.stream, e.first): (lsn, e) for lsn, e in self._entries.items() if e.count}
+        held = ((lsn, part) for lsn, entry in self._entries.items() for part in entry.parts or (entry,))
+        return {(part.stream, part.first): (lsn, part) for lsn, part in held if part.count}
 
     def _require(self, holds: object, text: str) -> None:
         if not holds:

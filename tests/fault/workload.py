@@ -16,6 +16,7 @@ from random import Random
 from typing import Protocol
 
 from journal import (
+    Held,
     Journal,
     JournalDamagedError,
     JournalError,
@@ -25,9 +26,10 @@ from journal import (
     UnknownItemError,
 )
 from journal.files import Buffer, Files
+from journal.items import pack_several
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.fault.faulty_files import Fault, FaultyFiles, Kind, Panic
-from tests.fault.history import ACKNOWLEDGE, ADD, FORGET, NOTE, RANGE, Entry, History, HistoryError
+from tests.fault.history import ACKNOWLEDGE, ADD, ADD_SEVERAL, FORGET, NOTE, RANGE, Entry, History, HistoryError
 
 DIRECTORY = ROOT / "journal"
 SMALL = JournalOptions(segment_bytes=4096, checkpoint_bytes=8192, checkpoint_records=40, spare_segments=2)
@@ -36,6 +38,8 @@ MOST_STREAMS = 4
 LARGEST_PAYLOAD = 1500
 SEGMENT_KIND_AT = 11
 """Where a segment's header says whether it is one of the log or a combined one."""
+SEVERAL_SEEDS = 4
+"""One seed in so many adds to several streams at once, too; the others have segments as they always were."""
 WANTED_ITEMS = 60
 """Live items beyond which the program acknowledges more than it adds."""
 
@@ -89,6 +93,7 @@ class Workload:
         self.opener = opener
         self._next_stream = 1
         self._unique = 0
+        self._several = seed % SEVERAL_SEEDS == 2
 
     def live(self, files: Files, steps: int) -> Outcome:
         """One process: open, check what is found, take some steps, close.
@@ -147,7 +152,8 @@ class Workload:
         live = sum(len(stream.live) for stream in streams.values())
         draw = self.random.random()
         if not streams or draw < (0.5 if live < WANTED_ITEMS else 0.2):
-            self._add(journal)
+            several = self._several and len(streams) > 1 and self.random.random() < 0.4
+            (self._add_several if several else self._add)(journal)
         elif draw < 0.93 and live:
             self._acknowledge(journal)
         elif draw < 0.95 and streams:
@@ -170,6 +176,19 @@ class Workload:
         parts: list[Buffer] = [entry.payload[:half], memoryview(entry.payload)[half:]]
         lsn = journal.append_items(ADD, number, first, count, parts)
         self.history.appended(lsn, entry)
+
+    def _add_several(self, journal: Journal) -> None:
+        """The same items to some streams at once, and others to another."""
+        streams = self.history.streams
+        numbers = self.random.sample(sorted(streams), self.random.randint(1, len(streams)))
+        count = self.random.choice((1, 1, 5))
+        payloads = [self._payload(), self._payload()]
+        which = [self.random.random() < 0.3 for _ in numbers]
+        held = [Held(number, streams[number].next, count, part) for number, part in zip(numbers, which, strict=True)]
+        packed = pack_several(held, [[payload] for payload in payloads], b"other")
+        parts = tuple(Entry(ADD_SEVERAL, payloads[part], number, first, count) for number, first, _, part in held)
+        lsn = journal.append_several(ADD_SEVERAL, held, [[payload] for payload in payloads], b"other")
+        self.history.appended(lsn, Entry(ADD_SEVERAL, b"".join(packed.buffers), parts=parts))
 
     def _acknowledge(self, journal: Journal) -> None:
         """Mostly from the front, as consumers do, sometimes from the middle."""
