@@ -19,6 +19,7 @@ as long as any of its streams wants its items.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -30,6 +31,7 @@ ITEMS_PREFIX = struct.Struct("<IQI")
 ITEMS_PREFIX_BYTES = ITEMS_PREFIX.size
 _HEAD = struct.Struct("<II")
 _ROW = struct.Struct("<IQIII")
+_STREAM = struct.Struct("<I")
 
 
 class Held(NamedTuple):
@@ -97,18 +99,34 @@ def pack_several(held: Iterable[Held], parts: Sequence[Sequence[Buffer]], other:
 def unpack_several(payload: Buffer) -> tuple[list[Part], memoryview]:
     """The streams' parts of a SEVERAL record, and the caller's other bytes; raises FormatError for a payload that is none."""
     view = memoryview(payload).cast("B")
+    streams, table, begin = _layout(view)
+    parts: list[Part] = []
+    before = -1
+    for stream, first, items, start, length in _ROW.iter_unpack(view[_HEAD.size : table]):
+        if stream <= before or items < 1 or first + items > 1 << 64 or begin + start + length > len(view):
+            raise FormatError(f"a record of {streams} streams with {items} items of stream {stream} from {first} on")
+        before = stream
+        parts.append(Part(stream, first, items, view[begin + start : begin + start + length]))
+    return parts, view[table:begin]
+
+
+def part_of(payload: Buffer, stream: int) -> Part | None:
+    """A stream's part of a SEVERAL record that was checked, None where it has none: one row is looked for, however many there are."""
+    view = memoryview(payload).cast("B")
+    streams, _, begin = _layout(view)
+    row = bisect_left(range(streams), stream, key=lambda at: _STREAM.unpack_from(view, _HEAD.size + at * _ROW.size)[0])
+    if row == streams:
+        return None
+    found, first, items, start, length = _ROW.unpack_from(view, _HEAD.size + row * _ROW.size)
+    return Part(stream, first, items, view[begin + start : begin + start + length]) if found == stream else None
+
+
+def _layout(view: memoryview) -> tuple[int, int, int]:
+    """How many streams a SEVERAL record has, where its table ends, and where its first part begins."""
     if len(view) < _HEAD.size:
         raise FormatError(f"a record of several streams of {len(view)} bytes, it begins with {_HEAD.size}")
     streams, other = _HEAD.unpack_from(view)
     table = _HEAD.size + streams * _ROW.size
-    begin = table + other
-    if begin > len(view):
+    if table + other > len(view):
         raise FormatError(f"a record of {streams} streams and {other} other bytes that has {len(view)}")
-    parts: list[Part] = []
-    before = -1
-    for stream, first, count, start, length in _ROW.iter_unpack(view[_HEAD.size : table]):
-        if stream <= before or count < 1 or first + count > 1 << 64 or begin + start + length > len(view):
-            raise FormatError(f"a record of several streams with {count} items of stream {stream} from {first} on")
-        before = stream
-        parts.append(Part(stream, first, count, view[begin + start : begin + start + length]))
-    return parts, view[table:begin]
+    return streams, table, table + other

@@ -17,7 +17,7 @@ from journal.format import (
     RECORD_HEADER_BYTES,
     SEVERAL,
 )
-from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, unpack_several
+from journal.items import ITEMS_PREFIX, ITEMS_PREFIX_BYTES, part_of
 from journal.segment import Segment
 
 _PAYLOAD_FROM = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
@@ -119,13 +119,12 @@ def _read_record(files: Files, catalog: Catalog, segment: Segment, offset: int, 
 def _part(payload: Buffer, items: tuple[int, int, int], segment: Segment, offset: int) -> memoryview:
     """What a record of several streams holds for one of them."""
     try:
-        parts, _ = unpack_several(payload)
+        part = part_of(payload, items[0])
     except FormatError as error:
         raise JournalDamagedError(segment.path, offset, str(error)) from error
-    for part in parts:
-        if part[:3] == items:
-            return part.payload
-    raise _not_as_written(segment, offset)
+    if part is None or part[:3] != items:
+        raise _not_as_written(segment, offset)
+    return part.payload
 
 
 def _not_as_written(segment: Segment, offset: int) -> JournalDamagedError:

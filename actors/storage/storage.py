@@ -235,7 +235,7 @@ class Storage:
             ((number, event),) = events.items()
             lsn = self.record(number, event)
         else:
-            encoded = encode_all(events, version, contents.logs())
+            encoded = encode_all(events, version, {} if version is None else contents.logs())
             if encoded.held:
                 self._check_pending()
             for stream, _, _, part in encoded.held:
@@ -246,7 +246,8 @@ class Storage:
                 raise self._lost(error) from error
             if encoded.held:
                 self._note_added(lsn)
-            self._checkpoints.schedule()
+            if len(encoded.held) < len(events) or version is not None:
+                self._checkpoints.schedule()
         contents.apply(events, version, lsn)
         return lsn
 

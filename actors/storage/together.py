@@ -63,7 +63,7 @@ class Said(NamedTuple):
 
 
 def encode_all(events: Mapping[int, Event], version: WriterVersion | None, logs: Mapping[int, QueueLog]) -> Encoded:
-    """Events of several queues, by their numbers, as one record; ``logs`` are those of all queues, before it happens.
+    """Events of several queues, by their numbers, as one record; ``logs`` are those of all queues, before a commit.
 
     Raises:
         RecordTooLargeError: the facts of a batch of messages fit no record.

@@ -262,6 +262,16 @@ def test_a_queue_that_was_deleted_gets_nothing_and_then_nobody_does() -> None:
 
 
 @in_loop
+def test_a_start_after_a_repair_keeps_messages_whose_new_queue_nobody_knows() -> None:
+    life = Life()
+    life.record(0, life.added(0, b"x"))
+    batch = MessageBatch.from_payloads([b"x"])
+    events = {0: MessagesMoved(((0, 1),)), 2: life.added(2, b"y"), 9: MessagesAdded(0, batch, 1)}
+    life.storage._contents.apply(events, None, 7)
+    assert (life.held(0), life.logs[2].next_sequence) == ([b"x"], 1)
+
+
+@in_loop
 def test_nothing_is_no_record() -> None:
     life = Life()
     before = life.storage._journal.next_lsn
@@ -434,6 +444,16 @@ def test_a_version_is_committed_in_the_same_instant_with_whatever_happens() -> N
 
 
 @in_loop
+def test_a_writers_last_version_never_goes_back() -> None:
+    life = Life()
+    for version in (2, 1):
+        life.storage.record_all({0: life.added(0, b"x"), 1: life.added(1, b"x")}, WriterVersion("w", version))
+    life.run()
+    for run in (life, life.killed()):
+        assert list(run.storage.versions) == [("w", 2)]
+
+
+@in_loop
 def test_a_commit_without_a_stage_is_remembered() -> None:
     life = Life()
     number, ended = commit_transaction(life.storage, "w", 3, {})
@@ -446,14 +466,17 @@ def test_a_commit_without_a_stage_is_remembered() -> None:
 # --- damage
 
 
-@in_loop
-def test_one_that_is_damaged_is_lost_to_all_its_queues_and_nothing_else_is() -> None:
+def damaged(closed: bool) -> SimulatedDisk:
+    """The disk of a run with a dozen records of three queues, of which the sixth is damaged."""
     life = Life(segment_bytes=4096, reserve_bytes=0)
     for number in range(12):
         life.storage.record_all({n: life.added(n, b"%d/%d" % (n, number) + bytes(200)) for n in range(3)})
         life.run()
-    life.storage.close()
-    disk = life.disk
+    if closed:
+        life.storage.close()
+    else:
+        life.storage._journal.abandon()
+    disk = life.disk.restart()
     for name in disk.names(DATA):
         if name.endswith(".segment"):
             file = disk.open(DATA / name, write=True)
@@ -462,16 +485,30 @@ def test_one_that_is_damaged_is_lost_to_all_its_queues_and_nothing_else_is() -> 
                 disk.write(file, [b"X"], at)
                 disk.sync(file)
             disk.close(file)
-    assert len(verify_storage(DATA, disk)) == 1
-    assert repair_storage(DATA, disk)
-    after = Life(disk.restart())
-    for n in range(3):
-        kept = [k for k in range(12) if k != 5]
-        assert [payload.rstrip(b"\0") for payload in after.held(n)] == [b"%d/%d" % (n, k) for k in kept]
-        sizes = [after.storage._journal.locate(n, k) for k in kept]
-        log = after.logs[n]
-        assert (log.stored_messages, log.stored_batches) == (11, 11)
-        assert log.stored_bytes == sum(size.payload_bytes + log.table.overhead for size in sizes if size is not None)
+    return disk
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_one_that_is_damaged_is_lost_to_all_its_queues_and_each_says_how_much(
+    closed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        disk = damaged(closed)
+        assert len(verify_storage(DATA, disk)) == 1
+        assert repair_storage(DATA, disk)
+        after = Life(disk.restart())
+        for n in range(3):
+            kept = [k for k in range(12) if k != 5]
+            assert [payload.rstrip(b"\0") for payload in after.held(n)] == [b"%d/%d" % (n, k) for k in kept]
+            sizes = [after.storage._journal.locate(n, k) for k in kept]
+            log = after.logs[n]
+            assert (log.stored_messages, log.stored_batches) == (11, 11)
+            assert log.stored_bytes == sum(
+                size.payload_bytes + log.table.overhead for size in sizes if size is not None
+            )
+            assert f"1 messages of queue {NAMES[n]} are lost with records that were damaged" in caplog.messages
+
+    run_in_virtual_time(main())
 
 
 # --- anything, in any order

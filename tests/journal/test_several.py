@@ -8,10 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal import FormatError, Held, JournalOptions, JournalUsageError, UnknownItemError, repair, verify
-from journal.format import SEGMENT_HEADER_BYTES, SEVERAL_VERSION, VERSION, unpack_segment_header
-from journal.items import pack_several, unpack_several
+from journal import (
+    FormatError,
+    Held,
+    JournalDamagedError,
+    JournalOptions,
+    JournalUsageError,
+    UnknownItemError,
+    repair,
+    verify,
+)
+from journal.format import SEGMENT_HEADER_BYTES, SEVERAL, SEVERAL_VERSION, VERSION, StreamRows, unpack_segment_header
+from journal.index import add_row
+from journal.items import pack_several, part_of, unpack_several
 from journal.names import index_name
+from journal.scan import ScannedRecord, SegmentScan
 from tests.journal.harness import DIRECTORY, SMALL, Opened, SimulatedDisk, segments
 
 ALIKE = {1: (0, 3, b"alike"), 4: (7, 3, b"alike"), 9: (2, 1, b"another")}
@@ -30,6 +41,16 @@ def check(opened: Opened, held: dict[int, tuple[int, int, bytes]] = ALIKE) -> No
             located = opened.journal.locate(stream, item)
             assert located == (first, first + items, len(payload))
         assert [span.payload_bytes for span in opened.journal.spans(stream, first, first + items)] == [len(payload)]
+
+
+def said(disk: Any) -> dict[str, tuple[int, bool]]:
+    """Of each segment its version, and whether it has records of several streams."""
+    found = {}
+    for name in segments(disk):
+        if not name.startswith(("damaged-", "superseded-")):
+            with SegmentScan(disk, DIRECTORY / name) as scan:
+                found[name] = (scan.header.version, any(record.flags & SEVERAL for record in scan.records()))
+    return found
 
 
 def versions(disk: Any) -> list[int]:
@@ -135,6 +156,12 @@ def test_a_segment_says_by_its_version_that_it_may_hold_such_records_and_others_
     opened.several({2: (0, 1, b"again")})
     opened.run()
     assert versions(opened.disk) == [VERSION, SEVERAL_VERSION]
+    opened.items(1, 7, 1, bytes(3900))
+    opened.several({2: (1, 1, b"once more")})
+    opened.run()
+    assert versions(opened.disk) == [VERSION, SEVERAL_VERSION, SEVERAL_VERSION], (
+        "from there on no segment is cut short for it"
+    )
 
 
 def test_the_first_record_of_a_directory_may_hold_several_streams() -> None:
@@ -183,18 +210,21 @@ def test_indexes_that_are_made_again_by_a_scan_say_the_same() -> None:
     assert verify(DIRECTORY, again.disk) == []
 
 
-def test_a_record_is_kept_for_any_of_its_streams_and_combined_whole() -> None:
+@pytest.mark.parametrize("wanted", [{2}, {2, 3}])
+def test_a_record_is_kept_for_any_of_its_streams_and_combined_whole(wanted: set[int]) -> None:
     opened, several = filled()
     before = opened.journal.statistics().segments
 
     def live(stream: int, first: int, stop: int) -> int:
-        # Stream 2 wants what it has of every second record, and the others want nothing any more.
-        return sum(n % 8 == 0 for n in range(first, stop)) if stream == 2 else 0
+        # Some streams want what they have of every second record, and the others want nothing any more.
+        return sum(n % 8 == 0 for n in range(first, stop)) if stream in wanted else 0
 
     for _ in range(6):
         opened.checkpoint(live=live)
     assert opened.journal.statistics().segments < before / 2
-    wanted = {2: None}
+    assert opened.reports == []
+    combined = {version for version, several_there in said(opened.disk).values() if several_there}
+    assert combined == {SEVERAL_VERSION}
     for round_ in range(2):
         for held in several.values():
             first = held[2][0]
@@ -236,6 +266,61 @@ def test_a_damaged_one_is_lost_to_all_its_streams_and_to_nobody_else() -> None:
                 assert again.journal.locate(stream, first) is None
         else:
             check(again, kept)
+
+
+def test_segments_that_are_combined_fit_one_however_little_of_each_record_is_wanted() -> None:
+    opened = Opened(SimulatedDisk(), JournalOptions(segment_bytes=1500, spare_segments=0))
+    for n in range(30):
+        # Of 900 bytes only one small part is wanted.
+        opened.several({1: (n, 1, b"%d" % n), 2: (n, 1, bytes(400)), 3: (n, 1, b"x" * 400)})
+        opened.run()
+    for _ in range(6):
+        opened.checkpoint(live=lambda stream, first, stop: stop - first if stream == 1 else 0)
+    for name in said(opened.disk):
+        file = opened.disk.open(DIRECTORY / name)
+        assert opened.disk.size(file) <= 1500
+        opened.disk.close(file)
+    for n in range(30):
+        assert read(opened, 1, n) == (n, n + 1, b"%d" % n)
+
+
+def test_one_whose_items_come_twice_for_one_stream_is_impossible_for_all() -> None:
+    rows: dict[int, StreamRows] = {}
+    for offset, held in ((0, {1: (0, 3), 2: (5, 1)}), (100, {1: (3, 1), 2: (5, 1), 4: (0, 1)})):
+        packed = pack_several([Held(stream, *items, 0) for stream, items in held.items()], [[b"x"]], b"")
+        record = ScannedRecord(offset, 1, 3, SEVERAL, 0, 1, memoryview(b"".join(packed.buffers)))
+        if offset:
+            with pytest.raises(JournalDamagedError, match="items of stream 2 from 5 on come twice"):
+                add_row(rows, record, DIRECTORY)
+        else:
+            add_row(rows, record, DIRECTORY)
+    assert {stream: list(columns.firsts) for stream, columns in rows.items()} == {1: [0], 2: [5]}
+
+
+def test_what_repair_finds_again_in_another_file_makes_the_segment_one_of_its_version() -> None:
+    opened = Opened(SimulatedDisk(), JournalOptions(segment_bytes=1500, spare_segments=0))
+    for n in range(12):
+        opened.items(1, n, 1, bytes(100))
+    for n in range(60):
+        opened.several({stream: (n, 1, b"%d/%d " % (stream, n) + bytes(100)) for stream in (2, 3)})
+        opened.run()
+    for _ in range(4):
+        opened.checkpoint(live=lambda stream, first, stop: sum(n % 6 == 0 or stream == 1 for n in range(first, stop)))
+    opened.journal.close()
+    disk = opened.disk
+    assert any("-" in name for name in disk.names(DIRECTORY))
+    for name in disk.names(DIRECTORY):
+        if name.startswith("checkpoint-"):
+            disk.unlink(DIRECTORY / name)
+    told = repair(DIRECTORY, disk)
+    assert any("empty ones stand for those that no other file has" in line for line in told)
+    assert verify(DIRECTORY, disk) == []
+    found = said(disk)
+    assert all(version == SEVERAL_VERSION for version, several in found.values() if several), found
+    again = Opened(disk.restart(), JournalOptions(segment_bytes=1500))
+    for n in range(0, 60, 6):
+        for stream in (2, 3):
+            assert read(again, stream, n)[2].startswith(b"%d/%d " % (stream, n))
 
 
 @pytest.mark.parametrize("broken", ["mark", "all"])
@@ -286,6 +371,8 @@ def test_a_payload_comes_back_as_it_was(
         (row.stream, row.first, row.items, b"".join(parts[row.part])) for row in sorted(held)
     ]
     assert packed.lengths == [len(part) for _, _, _, part in found]
+    assert [part_of(payload, row.stream) for row in found] == found
+    assert all(part_of(payload, row.stream + 1) is None for row in found if row.stream + 1 not in rows)
     for cut in range(min(len(payload), 8 + 24 * len(held) + len(other))):
         with pytest.raises(FormatError):
             unpack_several(payload[:cut])
