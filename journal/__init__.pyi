@@ -15,10 +15,11 @@ from .errors import (
 from .files import Buffer, Files, OsFiles
 from .format import RECORD_HEADER_BYTES
 from .items import ITEMS_PREFIX_BYTES, Held, unpack_items_prefix, unpack_several
-from .journal import Journal, Record
+from .journal import Journal
 from .judgement import Finding
 from .options import JournalOptions, JournalStatistics
 from .reader import Located, StoredItems
+from .recovery import Record
 from .repair import repair
 from .verify import verify
 

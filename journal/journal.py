@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from journal.alone import AloneCommits
 from journal.committer import RESTS, Committer, ManualCommitter, ThreadCommitter
@@ -40,7 +39,7 @@ from journal.items import ITEMS_PREFIX_BYTES, Held, pack_several
 from journal.options import JournalOptions, JournalStatistics
 from journal.reader import Located, StoredItems, located, read_items, spans
 from journal.reclaim import Combination, Live
-from journal.recovery import Recovered, recover, replay
+from journal.recovery import Record, Recovered, recover, replay
 from journal.segment import Segment, new_header
 from journal.writer import Task, Writer
 
@@ -53,14 +52,6 @@ SEALED_SEGMENTS_DUE = 4
 MAX_KIND = 255
 
 Report = Callable[[str], None]
-
-
-class Record(NamedTuple):
-    """A record as it is replayed; the payload of one with items begins with what it says of them (journal/items.py)."""
-
-    lsn: int
-    kind: int
-    payload: memoryview
 
 
 class Journal:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from journal.catalog import Catalog
 from journal.checkpoint import drop_old_checkpoints, newest_checkpoint, write_checkpoint
@@ -26,6 +27,14 @@ from journal.reserve import give_up_reserve, keep_reserve
 from journal.scan import ScannedRecord, SegmentScan
 from journal.segment import Segment, make_segment_file, new_header
 from journal.tail import settle_tail
+
+
+class Record(NamedTuple):
+    """A record as it is replayed; the payload of one with items begins with what it says of them (journal/items.py)."""
+
+    lsn: int
+    kind: int
+    payload: memoryview
 
 
 @dataclass(slots=True)

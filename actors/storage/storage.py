@@ -245,7 +245,7 @@ class Storage:
             except JournalError as error:
                 raise self._lost(error) from error
             if encoded.held:
-                self._note_added(lsn)
+                self._note_added()
             if len(encoded.held) < len(events) or version is not None:
                 self._checkpoints.schedule()
         contents.apply(events, version, lsn)
@@ -255,9 +255,8 @@ class Storage:
         if self._behind and self._journal.pending_bytes > MAX_PENDING_BYTES:
             raise DiskBehindError(self._journal.pending_bytes, MAX_PENDING_BYTES)
 
-    def _note_added(self, lsn: int) -> None:
+    def _note_added(self) -> None:
         """Messages are on their way to the disk."""
-        self._added = lsn
         if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
             self._set_behind(True)
 
