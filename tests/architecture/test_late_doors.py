@@ -72,13 +72,13 @@ BROKERS = (
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 146),
-        ("from transport import Receiver", 140),
-        ("from transport import StageClient, TransactionClient, Administration", 52),
+        ("from transport import Sender, MessageBatch", 144),
+        ("from transport import Receiver", 141),
+        ("from transport import StageClient, TransactionClient, Administration", 53),
         ("import spark_bridge.reader, spark_bridge.writer", 60),
         (
             "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\ntry: main()\nexcept SystemExit: pass",
-            52,
+            50,
         ),
     ],
     ids=["sender", "receiver", "blocking clients", "worker of Spark", "penstock --help"],
