@@ -80,6 +80,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_collection_finish() -> None:
+    """Takes what was collected out of the garbage collector's sight.
+
+    Tests of what is let go of collect all generations, thousands of times together; twenty thousand tests and all modules are
+    half a second of looking each time.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 class _Reports(logging.Handler):
     """Collects what the event loop logs at WARNING and above."""
 

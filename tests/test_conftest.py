@@ -60,6 +60,13 @@ def test_it(seed):
     assert seed == 1
 """
 
+COLLECTED = """
+import gc
+
+def test_it():
+    assert len(gc.get_objects()) * 20 < gc.get_freeze_count()
+"""
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., str]:
@@ -105,6 +112,10 @@ def test_a_test_that_asks_for_the_reports_may_have_them(run: Callable[..., str])
 
 def test_an_unclosed_resource_fails_the_test(run: Callable[..., str]) -> None:
     assert "ResourceWarning" in run("def test_it():\n    open(__file__)\n")
+
+
+def test_the_garbage_collector_does_not_look_at_what_was_collected_before_the_tests(run: Callable[..., str]) -> None:
+    assert "1 passed" in run(COLLECTED).splitlines()[-1]
 
 
 def test_a_long_form_is_left_out_and_counted_unless_it_is_asked_for(run: Callable[..., str]) -> None:
