@@ -17,6 +17,8 @@ export PYTHON INPUT TESTS
 unexport PYTHONDONTWRITEBYTECODE
 
 RUN := .venv/bin/python
+# All tests are shared out among processes; tests/sharing.py says how. What is named runs in one.
+SHARED := --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
 .PHONY: help setup test lint types pythons pytest test-pythons soak demo bench format lock clean
 
@@ -49,7 +51,7 @@ pythons: setup ## what depends on the event loop, on uvloop and on each Python h
 pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \
 	echo "penstock: tests"; \
-	scripts/run-tests $(TESTS)
+	$(RUN) -m pytest --quiet $(or $(TESTS),$(SHARED))
 
 test-pythons: setup ## the whole suite on each Python here, 3.11 to 3.13; takes an hour
 	@java_home=$$(scripts/ensure-java) && export JAVA_HOME="$$java_home" || echo "penstock: going on without Spark" >&2; \

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -49,6 +49,20 @@ def pytest_configure(config: pytest.Config) -> None:
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: tests wait for processes and disks as often as they compute."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Has pytest-xdist share the tests out as `Sharing` says."""
+    from tests.sharing import Sharing
+
+    return Sharing(config, log)
+
+
 def why_no_spark() -> str | None:
     """Why tests that need Spark cannot run here, or None; sets JAVA_HOME where they can."""
     if importlib.util.find_spec("pyspark") is None:
@@ -70,7 +84,10 @@ def why_no_spark() -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is marked `soak` unless it is asked for; skips what is marked `spark` where Spark cannot run, with the reason."""
+    """Leaves out what is marked `soak` unless it is asked for; skips what is marked `spark` where Spark cannot run, with the reason.
+
+    What is shared out among processes begins with Spark.
+    """
     if not config.getoption("--soak") and (long := [item for item in items if item.get_closest_marker("soak")]):
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
         config.hook.pytest_deselected(items=long)
@@ -78,6 +95,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if need_spark and (reason := why_no_spark()):
         for item in need_spark:
             item.add_marker(pytest.mark.skip(reason=reason))
+    if hasattr(config, "workerinput"):
+        from tests.sharing import with_session_first
+
+        with_session_first(items)
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,133 @@
+"""How the tests are shared out among processes: shown on suites of a few lines, with the options that `make pytest` gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+pytest.importorskip("xdist")
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 100.0
+
+WITH_SPARK = dedent("""
+    import os, pytest
+
+    @pytest.fixture
+    def spark():
+        with open("processes", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+
+    def test_first(spark: object) -> None:
+        assert os.path.exists("processes")
+
+    def test_without():
+        assert 1 == 1
+
+    def test_second(spark: object) -> None:
+        assert os.path.exists("processes")
+    """)
+"""Indented, or this module would be taken for one that uses the session."""
+
+IN_ONE_PROCESS = """
+import os, pytest
+
+seen = []
+
+@pytest.mark.parametrize("number", range(20))
+def test_it(number):
+    seen.append(number)
+    assert seen == list(range(number + 1))
+"""
+
+FAILS = "def test_it():\n    assert 1 == 2\n"
+CRASHES = """
+import os
+
+def test_before():
+    assert 1 == 1
+
+def test_it():
+    os._exit(3)
+
+def test_after():
+    assert 1 == 1
+"""
+PASSES = "def test_it():\n    assert 1 == 1\n"
+
+
+def shared() -> list[str]:
+    """The options of `make pytest`."""
+    found = re.search(r"^SHARED := (.+)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1].split()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs the modules that are given under our conftest, in two processes."""
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for name in ("conftest.py", "sharing.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+
+    def run_modules(*texts: str) -> subprocess.CompletedProcess[str]:
+        for number, text in enumerate(texts):
+            (tmp_path / "tests" / f"test_inner_{number}.py").write_text(text, "utf-8")
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *shared(), "tests"],
+            cwd=tmp_path,
+            env=os.environ | {"PYTEST_XDIST_AUTO_NUM_WORKERS": "2"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+
+    return run_modules
+
+
+def test_what_uses_sparks_session_runs_in_one_process(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert run(PASSES, WITH_SPARK, WITH_SPARK, WITH_SPARK).stdout.splitlines()[-1].startswith("10 passed")
+    processes = (tmp_path / "processes").read_text().splitlines()
+    assert len(processes) == 6
+    assert len(set(processes)) == 1
+
+
+def test_a_module_that_uses_the_session_unseen_is_told(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run(WITH_SPARK.replace(": object", ""))
+    assert done.returncode != 0
+    assert "has_session does not see it" in done.stdout
+
+
+def test_a_module_runs_in_one_process_in_its_order(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    assert run(IN_ONE_PROCESS, IN_ONE_PROCESS).stdout.splitlines()[-1].startswith("40 passed")
+
+
+def test_one_that_fails_fails_the_whole_and_the_last_line_counts_all(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = run(PASSES, FAILS, PASSES)
+    assert done.returncode == 1
+    assert "FAILED tests/test_inner_1.py::test_it" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 failed, 2 passed")
+
+
+def test_a_process_that_dies_is_told_with_the_test_that_it_ran_and_the_others_go_on(
+    run: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = run(PASSES, CRASHES, PASSES, PASSES)
+    assert done.returncode == 1
+    assert re.search(r"worker 'gw\d' crashed while running 'tests/test_inner_1.py::test_it'", done.stdout)
+    assert done.stdout.splitlines()[-1].startswith("1 failed, 5 passed")
