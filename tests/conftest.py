@@ -102,6 +102,11 @@ def why_no_spark(config: pytest.Config) -> str | None:
     return None
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves whole modules of long forms alone: to collect thousands of tests takes a second or two, in each process."""
+    return True if collection_path.name.endswith("_soak.py") and not config.getoption("--soak") else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what is marked `soak` unless it is asked for; skips what is marked `spark` where Spark cannot run, with the reason.
 

@@ -114,6 +114,15 @@ def test_an_unclosed_resource_fails_the_test(run: Callable[..., str]) -> None:
     assert "ResourceWarning" in run("def test_it():\n    open(__file__)\n")
 
 
+def test_a_module_of_long_forms_is_not_even_looked_at_unless_it_is_asked_for(
+    run: Callable[..., str], tmp_path: Path
+) -> None:
+    (tmp_path / "tests" / "test_many_soak.py").write_text("def test_long():\n    assert 1 == 2\n")
+    module = "def test_it():\n    assert 1 == 1\n"
+    assert "1 passed in" in run(module).splitlines()[-1]
+    assert "1 failed, 1 passed" in run(module, PYTEST_ADDOPTS="--soak").splitlines()[-1]
+
+
 def test_the_garbage_collector_does_not_look_at_what_was_collected_before_the_tests(run: Callable[..., str]) -> None:
     assert "1 passed" in run(COLLECTED).splitlines()[-1]
 

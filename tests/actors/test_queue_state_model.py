@@ -812,5 +812,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert twice == self.queue.log
 
 
-QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
-TestQueueAgainstItsModel = QueueMachine.TestCase
+class TestQueueAgainstItsModel(QueueMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
+    settings = settings(max_examples=80, stateful_step_count=50)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestQueueAgainstItsModelForLong(QueueMachine.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=2_000, stateful_step_count=50)

@@ -366,5 +366,11 @@ class TransactionMachine(QueueMachine):
             assert stager.messages > 0 or not (roomy or hopeless)
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=60)
-TestTransactionsAgainstTheirModel = TransactionMachine.TestCase
+class TestTransactionsAgainstTheirModel(TransactionMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
+    settings = settings(max_examples=50, stateful_step_count=60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestTransactionsAgainstTheirModelForLong(TransactionMachine.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=1_000, stateful_step_count=60)

@@ -161,6 +161,7 @@ def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benc
     assert durable["syncs"] > 0
 
 
+@pytest.mark.soak
 def test_a_backlog_outlives_a_kill_and_its_disk_is_given_back(benchmark: Benchmark, data: Path) -> None:
     outcome = benchmark(
         "backlog",

@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Coroutine
 from typing import Any
 
+import pytest
+
 from streams import UNBOUNDED, Flow, Keep, Materialization, Processor, Publisher, Running, Sink, Source, Subscriber
 from streams.testkit import run_in_virtual_time
 from tests.streams.catalogue.case import FlowCase, SinkCase, SourceCase
@@ -26,6 +28,37 @@ SEARCHED = 64
 
 SHARING = ("file", "lines")
 """Sources whose cases read an open file, from where it stands."""
+
+
+SAME_STAGE = {
+    "graph, broadcast, one output": "graph, broadcast",
+    "graph, partition, one output": "graph, partition, unordered",
+    "group_by, closed substreams recreated": "group_by",
+    "map_async, waiting": "map_async",
+    "map_async_partitioned, waiting": "map_async_partitioned",
+    "map_async_unordered, waiting": "map_async_unordered",
+    "restart_flow, failing": "restart_flow",
+    "restart_flow, on_failures_with_backoff, failing": "restart_flow, on_failures_with_backoff",
+    "rx, a chain": "rx, flat_map of one",
+    "rx, distinct_until_changed": "rx, filter",
+    "rx, flat_map": "rx, flat_map of one",
+    "rx, flat_map of observables": "rx, flat_map of one",
+    "split_after, merged": "split_after",
+    "split_when, merged": "split_when",
+    "split_when, merge_substreams_with_parallelism": "group_by, merge_substreams_with_parallelism",
+    "take, endless": "take",
+    "throttle, cost": "throttle",
+    "throttle, enforcing": "throttle",
+    "throttle, one by one": "throttle",
+    "with_supervision, filter and scan": "with_supervision, map",
+    "with_supervision, map_async": "with_supervision, map",
+}
+"""Cases whose stage is verified in the form that another case has; in their own, with `make soak`."""
+
+
+def mostly(cases: list[FlowCase]) -> list[Any]:
+    """These, as parameters: those whose stage another case has only where there is time."""
+    return [pytest.param(case, marks=[pytest.mark.soak] if case.name in SAME_STAGE else []) for case in cases]
 
 
 class Captured(Publisher[Any]):

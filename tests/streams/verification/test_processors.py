@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
 from tests.streams.verification import test_publishers, test_subscribers
-from tests.streams.verification.runs import Runs
+from tests.streams.verification.runs import SAME_STAGE, Runs
 
 NO_IDENTITY: dict[str, set[str]] = {
     "what comes out is made of what came in, or is more, or is in pairs, in any form of the operator": {
@@ -35,32 +35,6 @@ NO_IDENTITY: dict[str, set[str]] = {
     "numbers are text on their way": {"lines", "framing, delimiter of one byte", "framing, delimiter", "framing, length_field"},
 }  # fmt: skip
 """Operators that have no form that lets everything through as it comes, and why. As subscribers and as publishers they are verified."""
-
-
-SAME_STAGE = {
-    "graph, broadcast, one output": "graph, broadcast",
-    "graph, partition, one output": "graph, partition, unordered",
-    "group_by, closed substreams recreated": "group_by",
-    "map_async, waiting": "map_async",
-    "map_async_partitioned, waiting": "map_async_partitioned",
-    "map_async_unordered, waiting": "map_async_unordered",
-    "restart_flow, failing": "restart_flow",
-    "restart_flow, on_failures_with_backoff, failing": "restart_flow, on_failures_with_backoff",
-    "rx, a chain": "rx, flat_map of one",
-    "rx, distinct_until_changed": "rx, filter",
-    "rx, flat_map": "rx, flat_map of one",
-    "rx, flat_map of observables": "rx, flat_map of one",
-    "split_after, merged": "split_after",
-    "split_when, merged": "split_when",
-    "split_when, merge_substreams_with_parallelism": "group_by, merge_substreams_with_parallelism",
-    "take, endless": "take",
-    "throttle, cost": "throttle",
-    "throttle, enforcing": "throttle",
-    "throttle, one by one": "throttle",
-    "with_supervision, filter and scan": "with_supervision, map",
-    "with_supervision, map_async": "with_supervision, map",
-}
-"""Cases whose stage is verified in the form that another case has."""
 
 
 def test_only_what_is_named_is_not_verified_as_a_processor() -> None:

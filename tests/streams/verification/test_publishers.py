@@ -11,7 +11,7 @@ from streams import UNBOUNDED, Publisher, Source
 from streams.testkit.verification import PublisherVerification
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SourceCase
-from tests.streams.verification.runs import Runs, flowing_in, numbers
+from tests.streams.verification.runs import Runs, flowing_in, mostly, numbers
 
 
 class TestSources(Runs, PublisherVerification[Any]):
@@ -43,7 +43,7 @@ ONE_FOR_ONE = {
 class TestOperators(Runs, PublisherVerification[Any]):
     case: FlowCase
 
-    @pytest.fixture(autouse=True, params=every.flows(), ids=lambda case: case.name)
+    @pytest.fixture(autouse=True, params=mostly(every.flows()), ids=lambda case: case.name)
     def _case(self, request: pytest.FixtureRequest) -> None:
         self.case = request.param
 

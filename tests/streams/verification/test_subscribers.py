@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from streams.testkit.verification.blackbox import MOST_ELEMENTS
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SinkCase
-from tests.streams.verification.runs import Captured, Runs
+from tests.streams.verification.runs import Captured, Runs, mostly
 
 
 def observed(observable: Any, pulling: list[Any]) -> Any:
@@ -100,7 +100,7 @@ class TestEveryStage(Runs, SubscriberBlackboxVerification[int]):
 
     test_untested_spec202_blackbox_signals_are_dispatched_asynchronously_where_they_take_long = None
 
-    @pytest.fixture(autouse=True, params=WITHOUT_IDENTITY, ids=lambda case: case.name)
+    @pytest.fixture(autouse=True, params=mostly(WITHOUT_IDENTITY), ids=lambda case: case.name)
     def _case(self, request: pytest.FixtureRequest) -> None:
         self.case = request.param
 
