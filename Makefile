@@ -20,7 +20,7 @@ RUN := .venv/bin/python
 # All tests are shared out among processes; tests/sharing.py says how. What is named runs in one.
 SHARED := --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
-.PHONY: help setup test lint types pythons pytest test-pythons soak demo bench format lock clean
+.PHONY: help setup test lint types pythons spark-start pytest test-pythons soak demo bench format lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -28,9 +28,9 @@ help: ## this list
 setup: ## make .venv with the locked packages
 	@scripts/setup
 
-# The first three side by side: the last of them mostly waits. Each tells what it has to say as a whole.
+# The first four side by side: two of them mostly wait. Each tells what it has to say as a whole.
 test: setup ## set up, then lint, types and every test
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target lint types pythons
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target lint types pythons spark-start
 	@$(MAKE) --no-print-directory pytest
 
 lint: setup ## ruff's rules and formatting
@@ -46,6 +46,12 @@ types: setup ## mypy --strict
 pythons: setup ## what depends on the event loop, on uvloop and on each Python here; short
 	@echo "penstock: tests of the event loop on each Python"
 	@scripts/test-pythons --short
+
+spark-start: setup ## what makes Spark start faster in tests; once for a .venv
+	@if java_home=$$(scripts/ensure-java --no-install 2>&1); then \
+		JAVA_HOME="$$java_home" $(RUN) -m tests.spark_start >.venv/spark-start.log 2>&1 || \
+			echo "penstock: Spark starts slowly in tests, see .venv/spark-start.log" >&2; \
+	fi
 
 # Last in `make test`, so that pytest's summary is the last line. Without Java the tests that need Spark are skipped.
 pytest: setup ## the tests alone; TESTS="tests/streams -k demand" for some of them

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 ENSURE_JAVA = Path(__file__).resolve().parent.parent / "scripts" / "ensure-java"
 ENSURE_JAVA_SECONDS = 120.0
-BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For JVMs that live for a minute: without the optimizing compiler and its threads they start in less than half the processor time."""
 
 # On a shared machine how long an example takes says nothing, so neither profile has a deadline for one. In CI a run must
 # not differ from the next, or a failure is nobody's.
@@ -64,20 +62,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Sharing(config, log)
 
 
-def spark_home(folder: Path) -> Path:
-    """Fills ``folder`` with links to what PySpark has installed, all but the archive of PySpark itself.
-
-    Spark puts that before all packages, and what is imported from an archive is compiled each time: three quarters of what the start
-    of a Python process of Spark's costs, and every query starts some.
-    """
-    found = importlib.util.find_spec("pyspark")
-    assert found is not None
-    for part in Path(str(found.origin)).parent.iterdir():
-        if part.name != "python":
-            (folder / part.name).symlink_to(part)
-    return folder
-
-
 def why_no_spark(config: pytest.Config) -> str | None:
     """Why tests that need Spark cannot run here, or None; sets JAVA_HOME and SPARK_HOME where they can."""
     if importlib.util.find_spec("pyspark") is None:
@@ -93,12 +77,17 @@ def why_no_spark(config: pytest.Config) -> str | None:
     if look.returncode != 0:
         return look.stderr.strip().removeprefix("penstock: ") or "ensure-java failed and did not say why"
     os.environ["JAVA_HOME"] = look.stdout.strip()
+    from tests import spark_start
+
     # The launcher's own variable, so that it reaches the drivers that tests start as programs.
-    os.environ.setdefault("JDK_JAVA_OPTIONS", BRIEF_JVM)
+    os.environ.setdefault("JDK_JAVA_OPTIONS", spark_start.jvm_options())
     if "SPARK_HOME" not in os.environ:
-        folder = tempfile.TemporaryDirectory(prefix="penstock-spark-home-")
-        config.add_cleanup(folder.cleanup)
-        os.environ["SPARK_HOME"] = str(spark_home(Path(folder.name)))
+        home = spark_start.HOME
+        if not home.is_dir():  # `make pytest` makes it
+            folder = tempfile.TemporaryDirectory(prefix="penstock-spark-home-")
+            config.add_cleanup(folder.cleanup)
+            home = spark_start.fill(Path(folder.name))
+        os.environ["SPARK_HOME"] = str(home)
     return None
 
 

@@ -76,7 +76,8 @@ def run(tmp_path: Path) -> Callable[..., str]:
     for name in ("ensure-java", "_apt.sh"):
         shutil.copy(ROOT / "scripts" / name, tmp_path / "scripts")
     (tmp_path / "tests").mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    for name in ("conftest.py", "spark_start.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
 
     def run_module(text: str, **environment: str) -> str:
         (tmp_path / "tests" / "test_inner.py").write_text(text, "utf-8")
