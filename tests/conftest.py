@@ -83,7 +83,7 @@ def why_no_spark(config: pytest.Config) -> str | None:
     os.environ.setdefault("JDK_JAVA_OPTIONS", spark_start.jvm_options())
     if "SPARK_HOME" not in os.environ:
         home = spark_start.HOME
-        if not home.is_dir():  # `make pytest` makes it
+        if not home.is_dir():  # `make spark-start` makes it
             folder = tempfile.TemporaryDirectory(prefix="penstock-spark-home-")
             config.add_cleanup(folder.cleanup)
             home = spark_start.fill(Path(folder.name))
