@@ -85,6 +85,7 @@ class Broker:
 
     Args:
         options: of ``penstock broker``, beside its addresses.
+        program: the module that is run.
 
     Attributes:
         send_address: where senders connect.
@@ -92,7 +93,8 @@ class Broker:
         starts: how often it was started.
     """
 
-    def __init__(self, options: Sequence[str]) -> None:
+    def __init__(self, options: Sequence[str], program: str = "transport.cli") -> None:
+        self._program = program
         self._ports = [ReservedPort(), ReservedPort()]
         self.send_address, self.receive_address = (port.address for port in self._ports)
         self._options = options
@@ -124,7 +126,7 @@ class Broker:
         self.starts += 1
         self._process = await asyncio.create_subprocess_exec(
             # Through what ends it with this process, were that killed itself.
-            *(sys.executable, "-m", "examples.demo.child", "transport.cli", "broker", *addresses, *self._options),
+            *(sys.executable, "-m", "examples.demo.child", self._program, "broker", *addresses, *self._options),
             stdin=DEVNULL,
             stdout=DEVNULL,
             stderr=PIPE,
