@@ -87,7 +87,7 @@ def test_what_is_confirmed_to_a_lone_sender_survives_kill_9_though_no_other_thre
             received: list[bytes] = []
             async for delivery in Receiver(broker.receive_address, queue="q", limit=sender.confirmed):
                 received.append(delivery.payload)
-                delivery.ack()
+                delivery.acknowledge()
             assert received == [b"%d" % number for number in range(sender.confirmed)]
 
     asyncio.run(main())
