@@ -150,6 +150,33 @@ def durable_latency(
 
 
 @app.command()
+def redis(
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,
+    seconds: Annotated[float, typer.Option(min=0.01, metavar="S", help="Seconds that count, of a round.")] = 10.0,
+    warm_up: Annotated[float, typer.Option(min=0, metavar="S", help="Seconds before them that do not.")] = 1.0,
+    size: Annotated[int, typer.Option(min=8, metavar="BYTES", help="Bytes of a payload.")] = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receivers'.")] = 1_000,
+    one_at_a_time: Annotated[
+        bool, typer.Option("--one-at-a-time", help="Redis's sender waits for each answer before it sends the next.")
+    ] = False,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+) -> None:
+    """What a paced durable message costs the broker and how long it takes, beside Redis with appendfsync always."""
+    from benchmarks._redis_server import missing  # noqa: PLC0415 - a command loads what it needs
+
+    lacking = missing()
+    if lacking is not None:
+        typer.echo(f"penstock: {lacking}", err=True)
+        raise typer.Exit(2)
+    from benchmarks.redis import run  # noqa: PLC0415 - redis-py is there only now
+
+    _finish(run(rate, seconds, warm_up, size, max_in_flight, rounds, one_at_a_time, uvloop, data), json)
+
+
+@app.command()
 def backlog(
     messages: Annotated[
         int, typer.Option(min=0, metavar="N", help="Messages of the backlog; 0 leaves it out.")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks._redis_server import missing
 from tests.preconditions import folder_in_memory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,6 +160,42 @@ def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benc
     assert 0 < bare["p50"] <= bare["p99"]
     assert 0 < bare["syncs"] <= 120
     assert durable["syncs"] > 0
+
+
+def test_each_figure_of_a_durable_message_stands_beside_that_of_redis(benchmark: Benchmark, data: Path) -> None:
+    lacking = missing()
+    if lacking is not None:
+        pytest.skip(lacking)
+    arguments = ("--rate", "200", "--seconds", "0.4", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("redis", *arguments)
+    rounds = {one["kind"]: one for one in outcome["rounds"]}
+    assert list(rounds) == ["penstock", "redis", "penstock, no receiver", "redis, no receiver"]
+    for kind, one in rounds.items():
+        assert one["broker_cpu_us"] > 0
+        assert one["switches"] > 0
+        for part in ("send to confirmation", *(() if "no receiver" in kind else ("sender to receiver",))):
+            assert one["late p50"] <= one[f"{part} p50"] <= one[f"{part} p99"]
+    for end in ("", ", no receiver"):
+        share = rounds[f"penstock{end}"]["broker_cpu_us"] / rounds[f"redis{end}"]["broker_cpu_us"]
+        assert value(outcome, f"broker's CPU a message{end}, times Redis's") == pytest.approx(share)
+    assert not list(data.iterdir())
+
+
+def test_without_redis_one_line_says_what_to_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "redis"],
+        cwd=ROOT,
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "penstock: the comparison with Redis needs redis-server and there is none; install it "
+        "(Debian, Ubuntu: sudo apt-get install redis-server)\n"
+    )
 
 
 @pytest.mark.soak
