@@ -136,6 +136,8 @@ def _figures(results: list[Result], receives: bool) -> list[Figure]:
     figures = [
         *beside("broker_cpu_us", "broker's CPU a message", "us", 1, CPU_TARGET),
         *beside("switches", "context switches a message", "", 1, None),
+        # Redis does not count its own.
+        Figure(f"syncs a message{end}, Penstock", medians(ours, "syncs"), ""),
     ]
     for part in ("send to confirmation", "sender to receiver") if receives else ("send to confirmation",):
         for point in POINTS:
@@ -171,9 +173,10 @@ def _through_penstock(directory: Path, load: Load, receives: bool, uvloop: bool)
     left, acknowledged = queue["ready"] + queue["in_flight"], queue["total_acknowledged"]
     if (left, acknowledged) != ((0, load.count) if receives else (load.count, 0)):
         raise BenchmarkError(f"of {load.count} messages {acknowledged} were acknowledged, {left} are in the queue")
-    if not storage_facts(figures)["syncs"]:
+    syncs = storage_facts(figures)["syncs"]
+    if not syncs:
         raise BenchmarkError(f"{load.count} messages were confirmed without a sync")
-    return result
+    return result | {"syncs": syncs / load.count}
 
 
 def _through_redis(directory: Path, load: Load, receives: bool, one_at_a_time: bool) -> Result:
