@@ -19,6 +19,7 @@ import contextvars
 import threading
 from asyncio import _get_running_loop
 from collections import deque
+from dataclasses import dataclass, field
 from queue import Full
 from typing import TYPE_CHECKING, Any
 
@@ -47,60 +48,40 @@ def _not_open(*_unused: object) -> None:
     """Runs nothing: one that is not open has nobody who handles."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LoopInbox:
     """A bounded, ordered inbox with pykka's ``put``, ``get`` and ``empty``.
 
     Plain tells are queued as they are; an ask is queued in pykka's ``Envelope``, which is how the two are told apart.
     """
 
-    __slots__ = (
-        "_run",
-        "_stopped_event",
-        "_take",
-        "_termination",
-        "_token",
-        "_watches",
-        "bound",
-        "closed",
-        "context",
-        "drain",
-        "ended",
-        "failure",
-        "handle",
-        "idle",
-        "is_loop_closed",
-        "loop",
-        "max_inbox",
-        "name",
-        "on_abandoned",
-        "queue",
-        "stop_requested",
-    )
+    name: str
+    max_inbox: int
+    queue: deque[Any] = field(default_factory=deque)
+    bound: int = field(init=False)
+    idle: bool = False
+    _token: threading.Lock = field(default_factory=threading.Lock)
+    _take: Callable[..., bool] = field(init=False)
+    loop: asyncio.AbstractEventLoop | None = None
+    is_loop_closed: Callable[[], bool] = _not_closed
+    context: contextvars.Context | None = None
+    _run: Callable[..., Any] = _not_open
+    drain: Callable[[], None] | None = None
+    handle: Callable[[Any], None] | None = None
+    on_abandoned: Callable[[], None] | None = None
+    closed: bool = False
+    ended: bool = False
+    stop_requested: bool = False
+    failure: BaseException | None = None
+    _watches: dict[Watch, None] | None = None
+    _termination: LoopFuture[BaseException | None] | None = None
+    _stopped_event: threading.Event | None = None
 
-    def __init__(self, name: str, max_inbox: int) -> None:
-        self.name = name
-        self.queue: deque[Any] = deque()
-        self.max_inbox = max_inbox
-        self.bound = max_inbox
-        self.idle = False
+    def __post_init__(self) -> None:
+        self.bound = self.max_inbox
         # Held from the beginning: what is told before the start waits for the first drain, which the start schedules.
-        self._token = threading.Lock()
-        self._token.acquire()
         self._take = self._token.acquire
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.is_loop_closed: Callable[[], bool] = _not_closed
-        self.context: contextvars.Context | None = None
-        self._run: Callable[..., Any] = _not_open
-        self.drain: Callable[[], None] | None = None
-        self.handle: Callable[[Any], None] | None = None
-        self.on_abandoned: Callable[[], None] | None = None
-        self.closed = False
-        self.ended = False
-        self.stop_requested = False
-        self.failure: BaseException | None = None
-        self._watches: dict[Watch, None] | None = None
-        self._termination: LoopFuture[BaseException | None] | None = None
-        self._stopped_event: threading.Event | None = None
+        self._take()
 
     # --- starting
 

@@ -7,6 +7,7 @@ what was held has gone back to the queue.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from streams import RequestStrategy
@@ -18,6 +19,7 @@ DEFAULT_MAX_IN_FLIGHT = 1000
 DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ReceiverSession:
     """The state of one receiver.
 
@@ -29,68 +31,34 @@ class ReceiverSession:
         received: messages delivered on this connection.
     """
 
-    __slots__ = (
-        "_ack_first",
-        "_ack_next",
-        "_acknowledged",
-        "_acks",
-        "_extends",
-        "_free_bytes",
-        "_held",
-        "_in_flight",
-        "_late",
-        "_limit",
-        "_max_bytes",
-        "_nacks",
-        "_notify",
-        "_over",
-        "_pending",
-        "_requested",
-        "_requested_bytes",
-        "_strategy",
-        "_unsaid",
-        "_withdrawn",
-        "_withdraws",
-        "generation",
-        "id_prefix",
-        "queue",
-        "received",
-    )
-
-    def __init__(
-        self,
-        queue: str,
-        strategy: RequestStrategy,
-        notify: Callable[[], None],
-        max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES,
-        limit: int | None = None,
-        late: Callable[[int], None] = lambda _number: None,
-    ) -> None:
-        self.queue = queue
-        self._strategy = strategy
-        self._max_bytes = max_in_flight_bytes
-        self._limit = limit
-        self._notify = notify
-        self._late = late
-        self._over = False
-        self._pending = False
-        self._withdraws = self._withdrawn = False
-        self.generation = 0
-        self.id_prefix = b""
-        self.received = 0
-        # These three without the run of acknowledged numbers that still grows: one that continues it costs a single addition.
-        self._in_flight = self._acknowledged = self._unsaid = 0
-        self._requested = 0
-        self._requested_bytes = 0
-        self._free_bytes = 0
-        self._acks: Ranges = []
-        self._nacks: dict[tuple[int, bool], Ranges] = {}
-        # Batches of which something is not answered.
-        self._held: dict[DeliveredBatch, None] = {}
-        # Milliseconds by first number and count, in the order in which they were asked for: what is asked for again takes no more room.
-        self._extends: dict[tuple[int, int], int] = {}
-        self._ack_first = 0
-        self._ack_next = 0
+    queue: str
+    strategy: RequestStrategy
+    notify: Callable[[], None]
+    max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES
+    limit: int | None = None
+    late: Callable[[int], None] = lambda _number: None
+    generation: int = 0
+    id_prefix: bytes = b""
+    received: int = 0
+    _over: bool = False
+    _pending: bool = False
+    _withdraws: bool = False
+    _withdrawn: bool = False
+    # These three without the run of acknowledged numbers that still grows: one that continues it costs a single addition.
+    _in_flight: int = 0
+    _acknowledged: int = 0
+    _unsaid: int = 0
+    _requested: int = 0
+    _requested_bytes: int = 0
+    _free_bytes: int = 0
+    _acks: Ranges = field(default_factory=list)
+    _nacks: dict[tuple[int, bool], Ranges] = field(default_factory=dict)
+    # Batches of which something is not answered.
+    _held: dict[DeliveredBatch, None] = field(default_factory=dict)
+    # Milliseconds by first number and count, in the order in which they were asked for: what is asked for again takes no more room.
+    _extends: dict[tuple[int, int], int] = field(default_factory=dict)
+    _ack_first: int = 0
+    _ack_next: int = 0
 
     @property
     def in_flight(self) -> int:
@@ -131,12 +99,12 @@ class ReceiverSession:
     def demand(self) -> Request | None:
         """The REQUEST that is due now, by the strategy and the limits; None when none is."""
         outstanding = self._requested - self.received
-        more = self._strategy.request_demand(outstanding, self.in_flight)
-        if self._limit is not None:
-            more = min(more, self._limit - self.acknowledged - self.in_flight - outstanding)
-        allowed_bytes = self._free_bytes + self._max_bytes
+        more = self.strategy.request_demand(outstanding, self.in_flight)
+        if self.limit is not None:
+            more = min(more, self.limit - self.acknowledged - self.in_flight - outstanding)
+        allowed_bytes = self._free_bytes + self.max_in_flight_bytes
         byte_step = allowed_bytes - self._requested_bytes
-        if more <= 0 and byte_step * 2 < self._max_bytes:
+        if more <= 0 and byte_step * 2 < self.max_in_flight_bytes:
             return None
         self._requested += max(0, more)
         self._requested_bytes = allowed_bytes
@@ -176,7 +144,7 @@ class ReceiverSession:
         """Acknowledge ``count`` messages from ``first`` on; runs in order join into one range."""
         if batch.generation != self.generation:
             if self._over:
-                self._late(first)
+                self.late(first)
             return
         if first == self._ack_next:
             self._ack_next += count
@@ -189,7 +157,7 @@ class ReceiverSession:
             self._held.pop(batch, None)
         if not self._pending:
             self._pending = True
-            self._notify()
+            self.notify()
 
     def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
         """Give ``count`` messages back; ``failed`` unless nobody tried to handle them."""
@@ -238,7 +206,7 @@ class ReceiverSession:
     def _note_pending(self) -> None:
         if not self._pending:
             self._pending = True
-            self._notify()
+            self.notify()
 
     def _reset(self) -> None:
         self._requested = self._requested_bytes = self._free_bytes = 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 from actors.batch import MessageBatch
@@ -18,6 +19,7 @@ from transport.clients.sender_batches import (
     DEFAULT_BATCH_MESSAGES,
     MESSAGE_OVERHEAD_BYTES,
     BatchBuilder,
+    Sendable,
 )
 from transport.errors import ConfirmedLostError, RemoteProtocolError
 from transport.wire.messages import Send, Sent
@@ -68,6 +70,7 @@ class _UnderWay(NamedTuple):
         return self.sequence + len(self.batch)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class SenderSession:
     """The state of one producer.
 
@@ -83,61 +86,37 @@ class SenderSession:
         unconfirmed_messages: messages sent on this connection and not answered for; ``unconfirmed_bytes`` likewise.
     """
 
-    __slots__ = (
-        "_builder",
-        "_highest",
-        "_measured_bytes",
-        "_measured_messages",
-        "_number",
-        "_ready",
-        "_ready_messages",
-        "_rejected_at",
-        "_taken_bytes",
-        "_taken_messages",
-        "_unconfirmed",
-        "client_id",
-        "confirmed_messages",
-        "credit_bytes",
-        "credit_messages",
-        "offer",
-        "offer_payload",
-        "rejected_messages",
-        "resent",
-        "unconfirmed_bytes",
-        "unconfirmed_messages",
-        "unsent_bytes",
-    )
+    max_batch_messages: InitVar[int] = DEFAULT_BATCH_MESSAGES
+    max_batch_bytes: InitVar[int] = DEFAULT_BATCH_BYTES
+    timing: InitVar[Timing] = NO_TIMING
+    client_id: str = ""
+    offer: Callable[[Sendable], None] = field(init=False)
+    offer_payload: Callable[[bytes], None] = field(init=False)
+    credit_messages: int = 0
+    credit_bytes: int = 0
+    unsent_bytes: int = 0
+    unconfirmed_messages: int = 0
+    unconfirmed_bytes: int = 0
+    confirmed_messages: int = 0
+    rejected_messages: int = 0
+    resent: int = 0
+    _builder: BatchBuilder = field(init=False)
+    _ready: deque[_Ready] = field(default_factory=deque)
+    _ready_messages: int = 0
+    _unconfirmed: deque[_UnderWay] = field(default_factory=deque)
+    _number: int = 0
+    # The number after the last message's that was sent on any connection; None while nothing is known of any.
+    _highest: int | None = None
+    _rejected_at: int | None = None
+    _taken_messages: int = 0
+    _taken_bytes: int = 0
+    _measured_messages: int = 0
+    _measured_bytes: int = 0
 
-    def __init__(
-        self,
-        max_batch_messages: int = DEFAULT_BATCH_MESSAGES,
-        max_batch_bytes: int = DEFAULT_BATCH_BYTES,
-        timing: Timing = NO_TIMING,
-        client_id: str = "",
-    ) -> None:
+    def __post_init__(self, max_batch_messages: int, max_batch_bytes: int, timing: Timing) -> None:
         self._builder = BatchBuilder(max_batch_messages, max_batch_bytes, timing, self._closed)
         self.offer = self._builder.offer
         self.offer_payload = self._builder.offer_payload
-        self._ready: deque[_Ready] = deque()
-        self._ready_messages = 0
-        self._unconfirmed: deque[_UnderWay] = deque()
-        self._number = 0
-        # The number after the last message's that was sent on any connection; None while nothing is known of any.
-        self._highest: int | None = None
-        self._rejected_at: int | None = None
-        self._taken_messages = 0
-        self._taken_bytes = 0
-        self._measured_messages = 0
-        self._measured_bytes = 0
-        self.client_id = client_id
-        self.credit_messages = 0
-        self.credit_bytes = 0
-        self.unsent_bytes = 0
-        self.unconfirmed_messages = 0
-        self.unconfirmed_bytes = 0
-        self.confirmed_messages = 0
-        self.rejected_messages = 0
-        self.resent = 0
 
     @property
     def unsent_messages(self) -> int:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
@@ -61,6 +62,7 @@ class RawFrame(NamedTuple):
     body: memoryview
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class FrameDecoder(Receiver):
     """Cuts a TCP stream into frames, whatever way it was fragmented; each only when it is asked for.
 
@@ -69,42 +71,28 @@ class FrameDecoder(Receiver):
         error: what ended the stream behind frames that were still good.
     """
 
-    __slots__ = (
-        "_end",
-        "_filled",
-        "_granted",
-        "_header_bytes",
-        "_held",
-        "_kept",
-        "_lent",
-        "_line",
-        "_partial",
-        "_room",
-        "_start",
-        "_target",
-        "_view",
-        "error",
-        "max_frame_bytes",
-    )
+    max_frame_bytes: int = HANDSHAKE_FRAME_BYTES
+    _room: Room = AMPLE
+    error: RemoteProtocolError | None = None
+    _line: Collection[object] = field(init=False)
+    _partial: bytearray | mmap.mmap | None = None
+    # Of the unfinished frame's memory: what has arrived, and what may.
+    _filled: int = 0
+    _granted: int = 0
+    _target: memoryview = _NOTHING
+    _view: memoryview = _NOTHING
+    # What of the view was not looked at, and whether the view is memory of this connection alone.
+    _start: int = 0
+    _end: int = 0
+    _kept: bool = False
+    # A frame that was given and put back; and whether what was given last is still counted.
+    _held: RawFrame | None = None
+    _lent: bool = False
+    # Of the frame that was given last.
+    _header_bytes: int = 0
 
-    def __init__(self, max_frame_bytes: int = HANDSHAKE_FRAME_BYTES, room: Room = AMPLE) -> None:
-        super().__init__()
-        self.max_frame_bytes = max_frame_bytes
-        self._room = room
-        self._line = room.line
-        self._partial: bytearray | mmap.mmap | None = None
-        # Of the unfinished frame's memory: what has arrived, and what may.
-        self._filled = self._granted = 0
-        self._target = self._view = _NOTHING
-        # What of the view was not looked at, and whether the view is memory of this connection alone.
-        self._start = self._end = 0
-        self._kept = False
-        # A frame that was given and put back; and whether what was given last is still counted.
-        self._held: RawFrame | None = None
-        self._lent = False
-        # Of the frame that was given last.
-        self._header_bytes = 0
-        self.error: RemoteProtocolError | None = None
+    def __post_init__(self) -> None:
+        self._line = self._room.line
 
     def keep_in(self, room: Room) -> None:
         """Count what is kept in ``room``."""

@@ -8,6 +8,7 @@ for it. docs/protocol.md, "Opening and closing", "What a client may have under w
 from __future__ import annotations
 
 import math
+from dataclasses import InitVar, dataclass, field
 from enum import Enum
 
 DEFAULT_HEARTBEAT = 5.0
@@ -26,6 +27,7 @@ class Verdict(Enum):
     STUCK = "stuck"
 
 
+@dataclass(eq=False, slots=True)
 class Liveness:
     """When each side was last heard; times are monotonic seconds.
 
@@ -40,34 +42,22 @@ class Liveness:
         waits: whether the peer has to wait for this side before it can go on.
     """
 
-    __slots__ = (
-        "_checked",
-        "_deaf_since",
-        "_one_sided",
-        "_stuck_since",
-        "_taken",
-        "_waited",
-        "_waits_since",
-        "frame_began",
-        "heard",
-        "interval",
-        "said",
-        "waits",
-    )
+    interval: float
+    now: InitVar[float]
+    heard: float = field(init=False)
+    said: float = field(init=False)
+    frame_began: float | None = None
+    waits: bool = False
+    _deaf_since: float | None = None
+    _stuck_since: float | None = None
+    _one_sided: bool = False
+    _waits_since: float = field(init=False)
+    _waited: float = 0.0
+    _taken: int = 0
+    _checked: float = field(init=False)
 
-    def __init__(self, interval: float, now: float) -> None:
-        self.interval = interval
-        self.heard = now
-        self.said = now
-        self.frame_began: float | None = None
-        self._deaf_since: float | None = None
-        self._stuck_since: float | None = None
-        self.waits = False
-        self._one_sided = False
-        self._waits_since = now
-        self._waited = 0.0
-        self._taken = 0
-        self._checked = now
+    def __post_init__(self, now: float) -> None:
+        self.heard = self.said = self._waits_since = self._checked = now
 
     def one_sided(self) -> None:
         """The peer answers no PING, and may be silent for as long as it likes but in the middle of what it says."""

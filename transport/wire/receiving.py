@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import dataclass, field
 
 SHARED_BUFFER_BYTES = 256 * 1024
 """One receive between frames takes at most this from the socket; larger gains nothing on loopback, smaller costs system calls."""
@@ -52,6 +53,7 @@ def shared_view() -> memoryview:
     return _local.view
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Receiver(ABC):
     """What a connection has received of its peer and not handled. Its protocol takes events out of it.
 
@@ -60,11 +62,8 @@ class Receiver(ABC):
         stalled: whether the event that has begun waits for room: nothing is to be received before `go_on`.
     """
 
-    __slots__ = ("idle", "stalled")
-
-    def __init__(self) -> None:
-        self.idle = True
-        self.stalled = False
+    idle: bool = field(default=True, init=False)
+    stalled: bool = field(default=False, init=False)
 
     @abstractmethod
     def keep_in(self, room: Room) -> None:

@@ -95,7 +95,7 @@ def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
     owner.used = now
     if owner.waiting is not None:
         _answer_empty(core, owner.waiting, now)
-    reservation = Reservation(connection, request, ledger, start=start, messages=messages, size=size, below=below)
+    reservation = Reservation(connection, request, ledger, start=start, demand=messages, bytes=size, below=below)
     if reserve_now(core, reservation, messages, now):
         return
     if wait == 0:

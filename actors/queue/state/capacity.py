@@ -16,6 +16,7 @@ A queue that rejects what it has no room for grants what is asked for, room or n
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.errors import DemandExceededError
@@ -86,6 +87,7 @@ class Unit:
         return max(window, min(window * GROWTH, max(left // HOLD_SHARE, left - self.limit)))
 
 
+@dataclass(eq=False, slots=True)
 class Permits:
     """What one sender may send and what more it wants.
 
@@ -101,30 +103,16 @@ class Permits:
         idle: whether it has used nothing lately.
     """
 
-    __slots__ = (
-        "byte_window",
-        "bytes",
-        "connection",
-        "idle",
-        "message_window",
-        "messages",
-        "used_bytes",
-        "used_messages",
-        "wanted_bytes",
-        "wanted_messages",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.messages = 0
-        self.bytes = 0
-        self.wanted_messages = 0
-        self.wanted_bytes = 0
-        self.message_window = 0
-        self.byte_window = 0
-        self.used_messages = 0
-        self.used_bytes = 0
-        self.idle = True
+    connection: Connection
+    messages: int = 0
+    bytes: int = 0
+    wanted_messages: int = 0
+    wanted_bytes: int = 0
+    message_window: int = 0
+    byte_window: int = 0
+    used_messages: int = 0
+    used_bytes: int = 0
+    idle: bool = True
 
     def wants(self) -> bool:
         """Whether it is to be granted more where there is room: when half of what it may hold is used, so that it gets batches."""

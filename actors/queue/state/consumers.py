@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.errors import StaleEpochError
@@ -17,6 +18,7 @@ PRODUCER_BYTES = 16
 """What a producer takes in a record beside its name, at most: its number of up to nine bytes, and three small headers of msgpack's."""
 
 
+@dataclass(eq=False, slots=True)
 class Sender:
     """One sending connection.
 
@@ -30,38 +32,22 @@ class Sender:
         stage: where what it sends is held back; None for what can be received at once.
     """
 
-    __slots__ = (
-        "capacity",
-        "connection",
-        "expected",
-        "name_bytes",
-        "permits",
-        "producer",
-        "rejecting",
-        "stage",
-        "temporary",
-    )
+    connection: Connection
+    producer: str | None
+    expected: int | None
+    capacity: Capacity
+    stage: StageKey | None = None
+    temporary: bool = False
+    rejecting: bool = False
+    permits: Permits = field(init=False)
+    name_bytes: int = field(init=False)
 
-    def __init__(
-        self,
-        connection: Connection,
-        producer: str | None,
-        expected: int | None,
-        capacity: Capacity,
-        stage: StageKey | None = None,
-        temporary: bool = False,
-    ) -> None:
-        self.temporary = temporary
-        self.connection = connection
-        self.producer = producer
-        self.capacity = capacity
-        self.stage = stage
-        self.expected = expected
-        self.rejecting = False
-        self.permits = Permits(connection)
-        self.name_bytes = 0 if producer is None else len(producer.encode()) + PRODUCER_BYTES
+    def __post_init__(self) -> None:
+        self.permits = Permits(self.connection)
+        self.name_bytes = 0 if self.producer is None else len(self.producer.encode()) + PRODUCER_BYTES
 
 
+@dataclass(eq=False, slots=True)
 class Subscriber:
     """One connection of a subscription.
 
@@ -70,13 +56,10 @@ class Subscriber:
         owns: whether it may reserve and commit, rather than only fetch.
     """
 
-    __slots__ = ("connection", "epoch", "ledger", "owns")
-
-    def __init__(self, connection: Connection, ledger: Ledger, epoch: int, owns: bool) -> None:
-        self.connection = connection
-        self.ledger = ledger
-        self.epoch = epoch
-        self.owns = owns
+    connection: Connection
+    ledger: Ledger
+    epoch: int
+    owns: bool
 
     def check_epoch(self) -> None:
         """Raise StaleEpochError if another owner has taken the subscription."""
@@ -84,6 +67,7 @@ class Subscriber:
             raise StaleEpochError(self.ledger.name, self.epoch, self.ledger.epoch)
 
 
+@dataclass(eq=False, slots=True)
 class Reservation:
     """A reservation that waits for its first message: a consumer that is served once.
 
@@ -95,30 +79,19 @@ class Reservation:
         deadline: when it is answered in any case; ``heap`` is what knows that.
     """
 
-    __slots__ = ("below", "bytes", "connection", "deadline", "demand", "heap", "ledger", "request", "start")
-
-    def __init__(
-        self,
-        connection: Connection,
-        request: int,
-        ledger: Ledger,
-        *,
-        start: int,
-        messages: int,
-        size: int,
-        below: int | None,
-    ) -> None:
-        self.connection = connection
-        self.request = request
-        self.ledger = ledger
-        self.start = start
-        self.demand = messages
-        self.bytes = size
-        self.below = below
-        self.deadline: float | None = None
-        self.heap: object | None = None
+    connection: Connection
+    request: int
+    ledger: Ledger
+    _: KW_ONLY
+    start: int
+    demand: int
+    bytes: int
+    below: int | None
+    deadline: float | None = None
+    heap: object | None = None
 
 
+@dataclass(eq=False, slots=True)
 class Ownership:
     """Who owns a subscription now.
 
@@ -130,13 +103,10 @@ class Ownership:
         waiting: the owner's reservation that waits.
     """
 
-    __slots__ = ("client", "connection", "deadline", "heap", "ledger", "used", "waiting")
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.client = ""
-        self.used: float | None = None
-        self.connection: Connection | None = None
-        self.deadline: float | None = None
-        self.heap: object | None = None
-        self.waiting: Reservation | None = None
+    ledger: Ledger
+    client: str = ""
+    used: float | None = None
+    connection: Connection | None = None
+    deadline: float | None = None
+    heap: object | None = None
+    waiting: Reservation | None = None

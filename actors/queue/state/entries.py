@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from actors.errors import StorageError
@@ -106,6 +107,7 @@ class Entry:
         return self.batch.slice(start - first, stop - first)
 
 
+@dataclass(eq=False, slots=True)
 class Span:
     """Consecutive messages of one entry with one delivery history: ready, delayed, leased or reserved.
 
@@ -119,18 +121,15 @@ class Span:
         holder: the receiver that leases it, or None.
     """
 
-    __slots__ = ("deadline", "deliveries", "entry", "failures", "heap", "holder", "replayed", "start", "stop")
-
-    def __init__(self, start: int, stop: int, entry: Entry, deliveries: int, replayed: bool, failures: int = 0) -> None:
-        self.start = start
-        self.stop = stop
-        self.entry = entry
-        self.deliveries = deliveries
-        self.failures = failures
-        self.replayed = replayed
-        self.deadline: float | None = None
-        self.heap: object | None = None
-        self.holder: Receiver | None = None
+    start: int
+    stop: int
+    entry: Entry
+    deliveries: int
+    replayed: bool
+    failures: int = 0
+    deadline: float | None = None
+    heap: object | None = None
+    holder: Receiver | None = None
 
     def __repr__(self) -> str:
         return f"Span({self.start}..{self.stop - 1}, deliveries={self.deliveries}, replayed={self.replayed})"
@@ -193,23 +192,14 @@ class EntryTable(Loader, Protocol):
         """Nobody wants a message of the batch that begins with ``first`` any more."""
 
 
+@dataclass(repr=False, slots=True)
 class MemoryEntryTable:
     """Entries in memory, which have their messages until they are discarded."""
 
-    __slots__ = ("_entries", "_firsts", "overhead")
-
-    def __init__(self, overhead: int) -> None:
-        self.overhead = overhead
-        self._entries: dict[int, Entry] = {}
-        # Ascending keys of entries; those of entries that are gone stay until half are, so that no deletion moves the rest.
-        self._firsts: list[int] = []
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MemoryEntryTable):
-            return NotImplemented
-        return self._entries == other._entries
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    overhead: int = field(compare=False)
+    _entries: dict[int, Entry] = field(default_factory=dict)
+    # Ascending keys of entries; those of entries that are gone stay until half are, so that no deletion moves the rest.
+    _firsts: list[int] = field(default_factory=list, compare=False)
 
     def __len__(self) -> int:
         return len(self._entries)

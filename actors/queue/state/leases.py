@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.errors import UnknownAcknowledgementError
@@ -69,6 +70,7 @@ class LostDeliveries:
         return self._levels
 
 
+@dataclass(eq=False, slots=True)
 class Receiver:
     """One receiving connection.
 
@@ -80,15 +82,12 @@ class Receiver:
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
     """
 
-    __slots__ = ("byte_credit", "connection", "demand", "expired", "held", "in_flight")
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self.demand = 0
-        self.byte_credit = 0
-        self.held: SpanMap[Span] = SpanMap()
-        self.in_flight = 0
-        self.expired = LostDeliveries()
+    connection: Connection
+    demand: int = 0
+    byte_credit: int = 0
+    held: SpanMap[Span] = field(default_factory=SpanMap)
+    in_flight: int = 0
+    expired: LostDeliveries = field(default_factory=LostDeliveries)
 
 
 class LeaseTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.errors import DataLossError
@@ -103,6 +104,7 @@ class LedgerReader:
                 at = end
 
 
+@dataclass(slots=True)
 class Ledger:
     """Positions ``base`` (all below are done with) to ``high``, appended at the end, dropped from the front.
 
@@ -113,35 +115,19 @@ class Ledger:
         opened_us: when its owner took it, microseconds since the epoch; 0 where nobody knows.
     """
 
-    __slots__ = (
-        "_positions",
-        "_segments",
-        "base",
-        "epoch",
-        "high",
-        "min_sequence",
-        "name",
-        "opened_us",
-        "owner_timeout",
-    )
+    name: str
+    min_sequence: int
+    position: InitVar[int] = 0
+    epoch: int = 0
+    base: int = field(init=False)
+    high: int = field(init=False)
+    owner_timeout: float | None = None
+    opened_us: int = 0
+    _segments: list[Segment] = field(default_factory=list)
+    _positions: list[int] = field(default_factory=list)
 
-    def __init__(self, name: str, min_sequence: int, position: int = 0) -> None:
-        self.name = name
-        self.epoch = 0
-        self.base = position
-        self.high = position
-        self.min_sequence = min_sequence
-        self.owner_timeout: float | None = None
-        self.opened_us = 0
-        self._segments: list[Segment] = []
-        self._positions: list[int] = []
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ledger):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    def __post_init__(self, position: int) -> None:
+        self.base = self.high = position
 
     def __repr__(self) -> str:
         return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"

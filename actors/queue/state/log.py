@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.queue.state.entries import MemoryEntryTable
@@ -36,10 +38,8 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
     from actors.queue.vocabulary.stages import StageKey
 
-UNCOMPARED = frozenset({"delayed", "published_by"})
-"""What two logs of the same events may differ in: delays end with time, which a log knows nothing of, and events may be numbered anew."""
 
-
+@dataclass(slots=True)
 class Stage:
     """The messages of one stage in one queue, as whole batches.
 
@@ -52,21 +52,11 @@ class Stage:
             microseconds since the epoch.
     """
 
-    __slots__ = ("batches", "bytes", "delayed", "messages", "ranges")
-
-    def __init__(self) -> None:
-        self.ranges = RangeSet()
-        self.messages = 0
-        self.batches = 0
-        self.bytes = 0
-        self.delayed: dict[int, tuple[int, int]] = {}
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Stage):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    ranges: RangeSet = field(default_factory=RangeSet)
+    messages: int = 0
+    batches: int = 0
+    bytes: int = 0
+    delayed: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Stage({list(self.ranges)}, bytes={self.bytes})"
@@ -84,6 +74,7 @@ class Stage:
         self.bytes += size
 
 
+@dataclass(repr=False, slots=True)
 class QueueLog:
     """What is stored, producers, ledgers, and the sums over them.
 
@@ -106,67 +97,32 @@ class QueueLog:
         published_by: the number of the last commit that published something.
     """
 
-    __slots__ = (
-        "acknowledged",
-        "delayed",
-        "deleted_epoch",
-        "deleted_position",
-        "ledgers",
-        "next_sequence",
-        "producers",
-        "published_by",
-        "reserved_messages",
-        "returns",
-        "staged_batches",
-        "staged_bytes",
-        "staged_messages",
-        "stages",
-        "stored_batches",
-        "stored_bytes",
-        "stored_messages",
-        "table",
-        "temporary",
-        "total_acknowledged",
-        "total_dead_lettered",
-        "total_discarded",
-        "total_expired",
-        "total_in",
-        "total_purged",
-    )
-
-    def __init__(self, table: EntryTable | None = None) -> None:
-        self.table: EntryTable = table if table is not None else MemoryEntryTable(ENTRY_OVERHEAD_BYTES)
-        self.acknowledged = RangeSet()
-        self.next_sequence = 0
-        self.stored_messages = 0
-        self.stored_batches = 0
-        self.stored_bytes = 0
-        self.reserved_messages = 0
-        self.producers: OrderedDict[str, int] = OrderedDict()
-        self.temporary: OrderedDict[str, int] = OrderedDict()
-        self.ledgers: dict[str, Ledger] = {}
-        self.deleted_epoch = 0
-        self.deleted_position = 0
-        self.returns = Returns()
-        self.delayed: dict[int, tuple[int, int]] = {}
-        self.stages: dict[StageKey, Stage] = {}
-        self.staged_messages = 0
-        self.staged_batches = 0
-        self.staged_bytes = 0
-        self.published_by = 0
-        self.total_in = 0
-        self.total_acknowledged = 0
-        self.total_purged = 0
-        self.total_expired = 0
-        self.total_dead_lettered = 0
-        self.total_discarded = 0
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, QueueLog):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__ if name not in UNCOMPARED)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
+    table: EntryTable = field(default_factory=partial(MemoryEntryTable, ENTRY_OVERHEAD_BYTES))
+    acknowledged: RangeSet = field(default_factory=RangeSet)
+    next_sequence: int = 0
+    stored_messages: int = 0
+    stored_batches: int = 0
+    stored_bytes: int = 0
+    reserved_messages: int = 0
+    producers: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    temporary: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    deleted_epoch: int = 0
+    deleted_position: int = 0
+    returns: Returns = field(default_factory=Returns)
+    # Two logs of the same events may differ in these: delays end with time, which a log knows nothing of, and events may be numbered anew.
+    delayed: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)
+    published_by: int = field(default=0, compare=False)
+    stages: dict[StageKey, Stage] = field(default_factory=dict)
+    staged_messages: int = 0
+    staged_batches: int = 0
+    staged_bytes: int = 0
+    total_in: int = 0
+    total_acknowledged: int = 0
+    total_purged: int = 0
+    total_expired: int = 0
+    total_dead_lettered: int = 0
+    total_discarded: int = 0
 
     @classmethod
     def replay(cls, events: Iterable[Event]) -> QueueLog:

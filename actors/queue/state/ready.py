@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from actors.queue.structures.ranges import Range
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class ReadyRanges:
     """Fresh messages, returned spans, delayed spans.
 
@@ -23,45 +25,34 @@ class ReadyRanges:
     is what somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
 
     Args:
-        table: the queue's batches.
-        start: the first number that may be fresh.
-        stop: the number after the last.
-        holes: numbers among them that are not.
-        replayed_below: fresh messages with lower numbers may have been delivered before the start.
+        _table: the queue's batches.
+        _fresh_start: the first number that may be fresh.
+        _fresh_stop: the number after the last.
+        _holes: numbers among them that are not.
+        _replayed_below: fresh messages with lower numbers may have been delivered before the start.
 
     Attributes:
         messages: how many can be delivered now.
         delayed: those that can be when their delay is over.
     """
 
-    __slots__ = (
-        "_fresh_start",
-        "_fresh_stop",
-        "_front",
-        "_holes",
-        "_offered",
-        "_replayed_below",
-        "_returned",
-        "_table",
-        "_undelivered",
-        "delayed",
-        "messages",
-    )
+    _table: EntryTable
+    _fresh_start: int
+    _fresh_stop: int
+    _holes: RangeSet
+    _replayed_below: int
+    # What was staged at the start and is published now: nobody can have had it before.
+    _undelivered: RangeSet = field(default_factory=RangeSet)
+    # The entry that fresh messages were last offered of; and the span that was offered of them, which is in no structure.
+    _front: Entry | None = None
+    _offered: Span | None = None
+    _returned: SpanMap[Span] = field(default_factory=SpanMap)
+    delayed: TimedSpans[Span] = field(default_factory=TimedSpans)
+    messages: int = field(init=False)
 
-    def __init__(self, table: EntryTable, start: int, stop: int, holes: RangeSet, replayed_below: int) -> None:
-        self._table = table
-        self._fresh_start = start
-        self._fresh_stop = stop
-        self._holes = holes
-        self._replayed_below = replayed_below
-        # What was staged at the start and is published now: nobody can have had it before.
-        self._undelivered = RangeSet()
-        # The entry that fresh messages were last offered of; and the span that was offered of them, which is in no structure.
-        self._front: Entry | None = None
-        self._offered: Span | None = None
-        self._returned: SpanMap[Span] = SpanMap()
-        self.delayed: TimedSpans[Span] = TimedSpans()
-        self.messages = max(0, stop - start) - holes.count_within(start, stop)
+    def __post_init__(self) -> None:
+        fresh = max(0, self._fresh_stop - self._fresh_start)
+        self.messages = fresh - self._holes.count_within(self._fresh_start, self._fresh_stop)
 
     def add(self, stop: int, count: int) -> None:
         """The next ``count`` numbers, up to ``stop``, are fresh."""
@@ -214,4 +205,4 @@ def unheld(log: QueueLog) -> ReadyRanges:
             holes.add(segment.start, segment.stop)
     start = holes.reach(0)
     holes.remove(0, start)
-    return ReadyRanges(log.table, start, log.next_sequence, holes, replayed_below=log.next_sequence)
+    return ReadyRanges(log.table, start, log.next_sequence, holes, log.next_sequence)

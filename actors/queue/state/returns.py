@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.queue.structures.ranges import RangeSet
@@ -12,26 +13,17 @@ if TYPE_CHECKING:
     from actors.queue.structures.ranges import FrozenRanges, Range
 
 
+@dataclass(slots=True)
 class Returns:
     """Ranges of messages by how often they have failed; what is in none never did.
 
     A few range sets, one for each count up to the queue's ``max_receives``: what comes back together is one range.
     """
 
-    __slots__ = ("_ranges",)
-
-    def __init__(self) -> None:
-        self._ranges: dict[int, RangeSet] = {}
+    _ranges: dict[int, RangeSet] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Returns):
-            return NotImplemented
-        return self._ranges == other._ranges
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         """Every range with its count: start, stop, failures."""

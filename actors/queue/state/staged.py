@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import QueueLimitError, TransactionTooLargeError
@@ -25,15 +26,13 @@ NOTHING = (0, 0)
 """Messages and bytes."""
 
 
+@dataclass(eq=False, slots=True)
 class Absence:
     """A stage whose sender is away; ``deadline`` is when it is discarded, ``heap`` is what knows that."""
 
-    __slots__ = ("deadline", "heap", "key")
-
-    def __init__(self, key: StageKey) -> None:
-        self.key = key
-        self.deadline: float | None = None
-        self.heap: object | None = None
+    key: StageKey
+    deadline: float | None = None
+    heap: object | None = None
 
 
 class StagedCapacity(Capacity):
