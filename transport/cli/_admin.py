@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, get_type_hints
 
+from transport.cli._options import CONNECTING, with_parameters
 from transport.cli._run import run
 
 if TYPE_CHECKING:
@@ -48,6 +50,21 @@ def administer(
         return 0
 
     run(verb, main)
+
+
+def admin_command(verb: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """A typer command of a function that is given a connection, then its own parameters; it also has where to connect, and for how long."""
+
+    def made(act: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        def command(address: str, connect_timeout: float, **own: Any) -> None:
+            administer(verb, address, connect_timeout, lambda administration: act(administration, **own))
+
+        # The client itself is not needed for --help.
+        hints = get_type_hints(act, localns={"Administration": Any}, include_extras=True)
+        _, *own = inspect.signature(act).parameters.values()
+        return with_parameters(command, act, {each.name: (hints[each.name], each.default) for each in own} | CONNECTING)
+
+    return made
 
 
 def console() -> Console:

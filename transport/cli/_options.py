@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
+from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
-from transport.wire.address import parse_address
+from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.names import check_name
+
+Parameter = tuple[Any, Any]
+"""A command's parameter: its annotation, and its default."""
+REQUIRED = inspect.Parameter.empty
+"""The default of a parameter that has none."""
 
 
 def address(text: str) -> str:
@@ -45,3 +53,22 @@ ConnectTimeout = Annotated[
         help="Seconds without a connection to the broker after which to give up.",
     ),
 ]
+CONNECTING: dict[str, Parameter] = {
+    "address": (SendAddress, DEFAULT_SEND_ADDRESS),
+    "connect_timeout": (ConnectTimeout, DEFAULT_CONNECT_TIMEOUT),
+}
+"""The parameters of every administrative command."""
+
+
+def with_parameters(
+    command: Callable[..., None], act: Callable[..., object], parameters: dict[str, Parameter]
+) -> Callable[..., None]:
+    """``command`` as typer shall see it: a signature written out would repeat the table of settings, once a command."""
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # what inspect looks for first
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            for name, (annotation, default) in parameters.items()
+        ]
+    )
+    command.__doc__ = act.__doc__
+    return command

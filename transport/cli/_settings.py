@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transport.cli._options import Parameter, with_parameters
 from transport.cli._run import EXIT_USAGE, tell
 from transport.config.settings import (
     CONFIG_VARIABLE,
@@ -30,11 +30,6 @@ EPILOG = (
     "Every option can also stand in the settings file or the environment, as PENSTOCK_ and its name in capitals: "
     "docs/configuration.md. The command line goes before the environment, and that before the file."
 )
-
-Parameter = tuple[Any, Any]
-"""A command's parameter: its annotation, and its default."""
-REQUIRED = inspect.Parameter.empty
-"""The default of a parameter that has none."""
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help=f"The settings file, TOML. [{CONFIG_VARIABLE}]")
@@ -66,7 +61,7 @@ def settings_command(verb: str, act: Callable[..., None], **own: Parameter) -> C
     for option in OPTIONS:
         panel = option.section.replace("_", " ").capitalize()
         parameters[option.name] = (_annotation(option, option.flag, default_text(option), panel), None)
-    return _with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
+    return with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
 
 
 def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
@@ -90,7 +85,7 @@ def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callab
     parameters: dict[str, Parameter] = {
         key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_OPTIONS.items()
     }
-    return _with_parameters(command, act, parameters | own)
+    return with_parameters(command, act, parameters | own)
 
 
 def _flag(key: str) -> str:
@@ -104,20 +99,6 @@ def _queue_setting(option: Option, key: str, value: str | bool) -> Any:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint=_flag(key)) from None
     return parsed
-
-
-def _with_parameters(
-    command: Callable[..., None], act: Callable[..., None], parameters: dict[str, Parameter]
-) -> Callable[..., None]:
-    """``command`` as typer shall see it: a signature written out would repeat the table of settings, once a command."""
-    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined] # what inspect looks for first
-        [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            for name, (annotation, default) in parameters.items()
-        ]
-    )
-    command.__doc__ = act.__doc__
-    return command
 
 
 def _annotation(option: Option, flag: str, default: str, panel: str | None) -> Any:

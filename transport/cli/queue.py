@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
-from transport.cli._admin import QUEUE_HOLDS, Column, administer, show
-from transport.cli._options import ConnectTimeout, QueueArgument, SendAddress
+from transport.cli._admin import QUEUE_HOLDS, Column, admin_command, administer, show
+from transport.cli._options import CONNECTING, REQUIRED, QueueArgument
 from transport.cli._run import EXIT_USAGE, tell
-from transport.cli._settings import REQUIRED, queue_settings_command
-from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
+from transport.cli._settings import queue_settings_command
 from transport.errors import BrokerError, LocalProtocolError
-from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration
@@ -30,17 +28,12 @@ EXPLICIT_NONE: dict[str, Any] = {setting.name: setting.none for setting in QUEUE
 
 
 @app.command("list")
-def list_queues(
-    address: SendAddress = DEFAULT_SEND_ADDRESS, connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT
-) -> None:
+@admin_command("queue list")
+async def list_queues(administration: Administration) -> None:
     """List the queues and what they hold."""
-
-    async def talk(administration: Administration) -> None:
-        queues = sorted(await administration.queues(), key=lambda queue: str(queue.get("name")))
-        present = [column for column in COLUMNS if not queues or any(column[0] in queue for queue in queues)]
-        show(f"{len(queues)} queues", queues, present)
-
-    administer("queue list", address, connect_timeout, talk)
+    queues = sorted(await administration.queues(), key=lambda queue: str(queue.get("name")))
+    present = [column for column in COLUMNS if not queues or any(column[0] in queue for queue in queues)]
+    show(f"{len(queues)} queues", queues, present)
 
 
 def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout: float) -> None:
@@ -62,41 +55,20 @@ def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout:
     administer("queue create", address, connect_timeout, talk)
 
 
-app.command("create")(
-    queue_settings_command(
-        _create,
-        queue=(QueueArgument, REQUIRED),
-        address=(SendAddress, DEFAULT_SEND_ADDRESS),
-        connect_timeout=(ConnectTimeout, DEFAULT_CONNECT_TIMEOUT),
-    )
-)
+app.command("create")(queue_settings_command(_create, queue=(QueueArgument, REQUIRED), **CONNECTING))
 
 
 @app.command("delete")
-def delete_queue(
-    queue: QueueArgument,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
-) -> None:
+@admin_command("queue delete")
+async def delete_queue(administration: Administration, queue: QueueArgument) -> None:
     """Delete a queue with all it holds, and end its connections."""
-
-    async def talk(administration: Administration) -> None:
-        ended = await administration.delete_queue(queue)
-        typer.echo(f"queue {queue} deleted" + (f", {ended} connections ended" if ended else ""))
-
-    administer("queue delete", address, connect_timeout, talk)
+    ended = await administration.delete_queue(queue)
+    typer.echo(f"queue {queue} deleted" + (f", {ended} connections ended" if ended else ""))
 
 
 @app.command("purge")
-def purge_queue(
-    queue: QueueArgument,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
-) -> None:
+@admin_command("queue purge")
+async def purge_queue(administration: Administration, queue: QueueArgument) -> None:
     """Drop the messages that wait in a queue; what receivers hold stays theirs."""
-
-    async def talk(administration: Administration) -> None:
-        purged = await administration.purge_queue(queue)
-        typer.echo(f"queue {queue} purged" if purged is None else f"queue {queue} purged of {purged} messages")
-
-    administer("queue purge", address, connect_timeout, talk)
+    purged = await administration.purge_queue(queue)
+    typer.echo(f"queue {queue} purged" if purged is None else f"queue {queue} purged of {purged} messages")

@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._admin import QUEUE_HOLDS, Column, administer, console, show
-from transport.cli._options import ConnectTimeout, SendAddress
-from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.wire.address import DEFAULT_SEND_ADDRESS
+from transport.cli._admin import QUEUE_HOLDS, Column, admin_command, console, show
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
@@ -45,21 +42,17 @@ CONNECTION_COLUMNS: list[Column] = [
 ]
 
 
-def stats(
+@admin_command("stats")
+async def stats(
+    administration: Administration,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
 ) -> None:
     """Show per queue what is ready, in flight, wanted and moved, and per connection its demand."""
-
-    async def talk(administration: Administration) -> None:
-        figures = await administration.statistics()
-        if as_json:
-            typer.echo(json.dumps(figures, indent=2))
-        else:
-            _show(figures, address)
-
-    administer("stats", address, connect_timeout, talk)
+    figures = await administration.statistics()
+    if as_json:
+        typer.echo(json.dumps(figures, indent=2))
+    else:
+        _show(figures, str(administration.address))
 
 
 def _show(figures: Facts, address: str) -> None:

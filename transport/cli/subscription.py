@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.queue.structures.clocks import US_PER_SECOND
-from transport.cli._admin import administer, show
-from transport.cli._options import ConnectTimeout, QueueArgument, SendAddress, name
-from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.wire.address import DEFAULT_SEND_ADDRESS
+from transport.cli._admin import admin_command, show
+from transport.cli._options import QueueArgument, name
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
@@ -36,51 +34,34 @@ app = typer.Typer(no_args_is_help=True, help="See, release and forget named cons
 
 
 @app.command("list")
-def list_subscriptions(
-    address: SendAddress = DEFAULT_SEND_ADDRESS, connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT
-) -> None:
+@admin_command("subscription list")
+async def list_subscriptions(administration: Administration) -> None:
     """List the subscriptions of all queues: what they hold, what is behind, who owns them and since when nobody does."""
-
-    async def talk(administration: Administration) -> None:
-        found = sorted(
-            await administration.subscriptions(), key=lambda facts: (str(facts.get("queue")), str(facts.get("name")))
-        )
-        now = time.time()
-        show(f"{len(found)} subscriptions", [_row(facts, now) for facts in found], COLUMNS)
-
-    administer("subscription list", address, connect_timeout, talk)
+    found = sorted(
+        await administration.subscriptions(), key=lambda facts: (str(facts.get("queue")), str(facts.get("name")))
+    )
+    now = time.time()
+    show(f"{len(found)} subscriptions", [_row(facts, now) for facts in found], COLUMNS)
 
 
 @app.command("release")
-def release_subscription(
-    queue: QueueArgument,
-    subscription: SubscriptionArgument,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+@admin_command("subscription release")
+async def release_subscription(
+    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument
 ) -> None:
     """Return what a subscription has reserved to its queue; a query that still runs on it will fail."""
-
-    async def talk(administration: Administration) -> None:
-        released = await administration.release_subscription(queue, subscription)
-        typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
-
-    administer("subscription release", address, connect_timeout, talk)
+    released = await administration.release_subscription(queue, subscription)
+    typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
 
 
 @app.command("delete")
-def delete_subscription(
-    queue: QueueArgument,
-    subscription: SubscriptionArgument,
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+@admin_command("subscription delete")
+async def delete_subscription(
+    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument
 ) -> None:
     """Forget a subscription that nobody uses any more; what it has reserved returns to its queue."""
-
-    async def talk(administration: Administration) -> None:
-        released = await administration.delete_subscription(queue, subscription)
-        typer.echo(f"subscription {subscription} of queue {queue} deleted{_returned(released)}")
-
-    administer("subscription delete", address, connect_timeout, talk)
+    released = await administration.delete_subscription(queue, subscription)
+    typer.echo(f"subscription {subscription} of queue {queue} deleted{_returned(released)}")
 
 
 def _returned(messages: int | None) -> str:

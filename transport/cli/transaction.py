@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._admin import administer, show
-from transport.cli._options import ConnectTimeout, SendAddress, name
-from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.wire.address import DEFAULT_SEND_ADDRESS
+from transport.cli._admin import admin_command, show
+from transport.cli._options import name
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration
@@ -18,36 +16,27 @@ app = typer.Typer(no_args_is_help=True, help="See and discard what writers have 
 
 
 @app.command("list")
-def list_transactions(
-    address: SendAddress = DEFAULT_SEND_ADDRESS, connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT
-) -> None:
+@admin_command("transaction list")
+async def list_transactions(administration: Administration) -> None:
     """List the transactions that are neither committed nor aborted."""
-
-    async def talk(administration: Administration) -> None:
-        rows = [
-            {**facts, "queues": ", ".join(map(str, facts.get("queues") or []))}
-            for facts in await administration.transactions()
-        ]
-        show(f"{len(rows)} open transactions", rows, None if rows else [("writer", "writer"), ("version", "version")])
-
-    administer("transaction list", address, connect_timeout, talk)
+    rows = [
+        {**facts, "queues": ", ".join(map(str, facts.get("queues") or []))}
+        for facts in await administration.transactions()
+    ]
+    show(f"{len(rows)} open transactions", rows, None if rows else [("writer", "writer"), ("version", "version")])
 
 
 @app.command("abort")
-def abort_transaction(
+@admin_command("transaction abort")
+async def abort_transaction(
+    administration: Administration,
     writer: Annotated[str, typer.Argument(metavar="WRITER", help="Who writes.", callback=name)],
     version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="The transaction's number.")],
-    address: SendAddress = DEFAULT_SEND_ADDRESS,
-    connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
 ) -> None:
     """Discard what a transaction has staged; a query that still works on it writes that batch again."""
-
-    async def talk(administration: Administration) -> None:
-        discarded = await administration.abort_transaction(writer, version)
-        if discarded == 0:
-            typer.echo(f"nothing to abort: no message is staged for transaction {version} of {writer}")
-            return
-        dropped = "" if discarded is None else f", {discarded} messages discarded"
-        typer.echo(f"transaction {version} of {writer} aborted{dropped}")
-
-    administer("transaction abort", address, connect_timeout, talk)
+    discarded = await administration.abort_transaction(writer, version)
+    if discarded == 0:
+        typer.echo(f"nothing to abort: no message is staged for transaction {version} of {writer}")
+        return
+    dropped = "" if discarded is None else f", {discarded} messages discarded"
+    typer.echo(f"transaction {version} of {writer} aborted{dropped}")
