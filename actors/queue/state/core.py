@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.state.capacity import Capacity
@@ -21,9 +22,11 @@ from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
 from actors.queue.vocabulary.statistics import ReservationFacts
 
 if TYPE_CHECKING:
+    from collections import OrderedDict
     from collections.abc import Callable, Mapping
 
     from actors.errors import QueueError
+    from actors.queue.state.capacity import Permits
     from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
     from actors.queue.state.incoming import Incoming
     from actors.queue.state.log import QueueLog
@@ -38,6 +41,7 @@ RecorderOfAll: TypeAlias = "Callable[[Mapping[int, Event]], int]"
 """The same for events of several queues in one instant, by the queues' numbers; it has them happen in every queue."""
 
 
+@dataclass(init=False, eq=False, repr=False, slots=True)
 class QueueCore:
     """One queue's state, for the operations on it; everyone else uses ``QueueState``.
 
@@ -69,56 +73,17 @@ class QueueCore:
         wall_us: the time of day of the command that is carried out, microseconds since the epoch.
     """
 
-    __slots__ = (
-        "_record",
-        "_record_all",
-        "_transaction_timeout",
-        "_writers",
-        "barrier",
-        "batch_overhead",
-        "capacity",
-        "clocks",
-        "effects",
-        "heaps",
-        "incoming",
-        "incoming_bytes",
-        "incoming_delayed",
-        "incoming_messages",
-        "last_event",
-        "leases",
-        "log",
-        "name",
-        "number",
-        "outbox",
-        "owner_deadlines",
-        "owners",
-        "paused",
-        "ready",
-        "receivers",
-        "rejects",
-        "reservation_deadlines",
-        "ring",
-        "sender_of",
-        "senders",
-        "settings",
-        "staged",
-        "subscribers",
-        "takes_all",
-        "total_out",
-        "total_redelivered",
-        "total_rejected",
-        "ttl_below",
-        "unfinished_at",
-        "usual_timing",
-        "versions",
-        "wall_us",
-    )
-
+    name: str
+    number: int
+    settings: QueueSettings
+    log: QueueLog
+    versions: CommittedVersions
     ready: ReadyRanges
     leases: LeaseTable
     outbox: Outbox
     ring: DemandRing
     capacity: Capacity
+    staged: Staged
     senders: dict[Connection, Sender]
     sender_of: dict[str, Sender]
     receivers: dict[Connection, Receiver]
@@ -126,10 +91,30 @@ class QueueCore:
     owners: dict[str, Ownership]
     owner_deadlines: DeadlineHeap[Ownership]
     reservation_deadlines: DeadlineHeap[Reservation]
-    staged: Staged
+    heaps: tuple[DeadlineHeap[Any], ...]
     effects: list[Effect]
     incoming: list[Incoming]
+    incoming_messages: int
+    incoming_bytes: int
+    incoming_delayed: int
+    last_event: int
+    barrier: int
+    clocks: Clocks
+    wall_us: int
+    usual_timing: tuple[int, int | None]
+    ttl_below: int
     unfinished_at: float | None
+    paused: str | None
+    rejects: bool
+    takes_all: bool
+    batch_overhead: int
+    total_out: int
+    total_redelivered: int
+    total_rejected: int
+    _record: Recorder | None
+    _record_all: RecorderOfAll | None
+    _transaction_timeout: float
+    _writers: OrderedDict[Permits, None]
 
     def __init__(
         self,
@@ -152,14 +137,11 @@ class QueueCore:
         self._record_all = record_all
         self.versions = CommittedVersions() if versions is None else versions
         self._transaction_timeout = transaction_timeout
-        self.last_event = 0
-        self.barrier = 0
-        self.total_out = 0
-        self.total_redelivered = 0
-        self.total_rejected = 0
+        self.last_event = self.barrier = 0
+        self.total_out = self.total_redelivered = self.total_rejected = 0
         self.rejects = settings.overflow == REJECT
         self.batch_overhead = log.table.overhead
-        self.paused: str | None = None
+        self.paused = None
         self.wall_us = wall_us
         self.takes_all = not (self.rejects or settings.delay)
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
@@ -200,9 +182,7 @@ class QueueCore:
         self.reservation_deadlines = DeadlineHeap()
         self.effects = []
         self.incoming = []
-        self.incoming_messages = 0
-        self.incoming_bytes = 0
-        self.incoming_delayed = 0
+        self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
         self.unfinished_at = None
         self.heaps = (
             self.leases.deadlines,
