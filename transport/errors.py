@@ -181,18 +181,6 @@ class LimitExceededError(TransportError):
     code = "limit-exceeded"
 
 
-class NotFoundError(TransportError):
-    """An administrative command about something that does not exist."""
-
-    code = "not-found"
-
-
-class AlreadyExistsError(TransportError):
-    """An administrative command would create what exists with other settings."""
-
-    code = "already-exists"
-
-
 class PeerTimeoutError(TransportError):
     """The peer was silent for longer than the protocol allows."""
 

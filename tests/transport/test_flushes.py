@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from transport.shell.flushes import Flushes
+from transport.shell.turns import Flushes
 
 
 class Writing:

@@ -108,7 +108,7 @@ def kept(peers: list[Peer]) -> int:
 
 
 def test_only_roles_that_send_bodies_may_send_large_frames() -> None:
-    assert {each for each in FRAMES if {field.name for field in fields(each)} & {"batch", "json"}} == WITH_BODY  # type: ignore[arg-type]
+    assert {each for each in FRAMES.values() if {field.name for field in fields(each)} & {"batch", "json"}} == WITH_BODY  # type: ignore[arg-type]
     limits = {}
     for side, table in ((Side.BROKER, FROM_CLIENT), (Side.CLIENT, FROM_BROKER)):
         for role in table:

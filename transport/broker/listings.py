@@ -12,18 +12,18 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pykka import ActorDeadError
 
-from actors import GetStatistics, InboxOverflowError, LoopActorRef, QueueDirectory, ask
+from actors import GetStatistics, InboxOverflowError, QueueDirectory, ask
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.statistics import QueueStatistics
-    from transport.shell.frame_connection import FrameConnection
+    from transport.broker.served import Served
     from transport.wire.messages import Options
 
 ANSWER_TIMEOUT = 5.0
@@ -44,22 +44,11 @@ FAILED: dict[type[Exception], str] = {
 """What is said of a queue that does not answer."""
 
 
-class Standing(Protocol):
-    """A connection as it is listed; docs/protocol.md, "Administration"."""
-
-    role: str | None
-    queue: str | None
-    client_id: str | None
-    opened_at: float
-    connection: FrameConnection | None
-    actor: LoopActorRef[Any] | None
-
-
 class Listed(NamedTuple):
     """What a broker lists: its queues, its connections by number, and monotonic seconds to tell their ages by."""
 
     queues: QueueDirectory
-    connections: Mapping[int, Standing]
+    connections: Mapping[int, Served[Any]]
     now: Callable[[], float]
 
 

@@ -16,12 +16,11 @@ from transport.wire.messages import Frame
 from transport.wire.protocol import Protocol
 
 FrameConnection: TypeAlias = Connection[Frame]
-FrameHandler: TypeAlias = ConnectionHandler[Frame]
 
 
 def frame_connection(
     states: Protocol,
-    handler: FrameHandler,
+    handler: ConnectionHandler[Frame],
     loop: asyncio.AbstractEventLoop,
     heartbeat: float = DEFAULT_HEARTBEAT,
     turns: Turns | None = None,

@@ -16,8 +16,6 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from transport.shell.flushes import Flushes
-
 TURN_WORK = 64
 """Units that a turn has for those in line: half a millisecond, ten times what a turn costs by itself. A message passes through five
 turns on its way from one client to another, so this is what everybody's latency grows by when somebody floods."""
@@ -37,6 +35,40 @@ class Worker(Protocol):
 
     def work(self, share: int) -> int:
         """Handle what waits, of ``share`` units and one frame at least; returns the units. What is left joins the line again."""
+
+
+class Flushed(Protocol):
+    """Who has something to write when a turn ends."""
+
+    def flush(self) -> None:
+        """Write it."""
+
+    def abort(self, error: Exception, /) -> None:
+        """It could not be written: end at once."""
+
+
+class Flushes:
+    """What is written in a turn of the loop leaves at its end, all connections' together: a turn is asked for once and not for each."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: list[Flushed] = []
+
+    def ask(self, flushed: Flushed) -> None:
+        """``flushed``, which has not asked since it was last flushed, has something to write."""
+        if not self._waiting:
+            self._loop.call_soon(self._flush)
+        self._waiting.append(flushed)
+
+    def _flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            try:
+                each.flush()
+            except Exception as error:  # noqa: BLE001 - the others' bytes leave whatever becomes of one's
+                each.abort(error)
 
 
 class Turns:

@@ -12,8 +12,7 @@ from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER, check_of, is_uint
 from transport.wire.frames import RawFrame, encode_frame
-from transport.wire.messages import FRAMES, Frame, Result, Send, brief
-from transport.wire.range_pairs import decode_ranges
+from transport.wire.messages import FRAMES, Frame, Ranges, Result, Send, brief
 from transport.wire.receiving import Part
 
 
@@ -104,6 +103,32 @@ def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, check
         raise RemoteProtocolError(f"{cls.__name__.upper()}: {error}") from error
 
 
+def decode_ranges(flat: list[int]) -> Ranges:
+    """The ranges of an ACK, NACK or EXTEND; two that touch are made one, as nothing else is kept for the second."""
+    if len(flat) == 2:
+        # What most clients say most often.
+        first, count = flat
+        if count < 1 or first + count > MAX_INTEGER:
+            raise _impossible()
+        return [(first, count)]
+    pairs: Ranges = []
+    start = end = -1
+    for first, count in zip(flat[::2], flat[1::2], strict=True):
+        if count < 1 or first + count > MAX_INTEGER:
+            raise _impossible()
+        if first == end:
+            end += count
+            pairs[-1] = (start, end - start)
+        else:
+            start, end = first, first + count
+            pairs.append((first, count))
+    return pairs
+
+
+def _impossible() -> RemoteProtocolError:
+    return RemoteProtocolError(f"a range that holds no message or ends beyond {MAX_INTEGER}")
+
+
 class _Layout:
     """What encode and decode need of one frame class, read from its fields once."""
 
@@ -140,4 +165,4 @@ class _Layout:
         self.header_items = 1 + len(plain) - len(self.usual) + (5 if self.has_batch else 0)
 
 
-_LAYOUT: dict[int, _Layout] = {frame.TYPE: _Layout(frame) for frame in FRAMES}
+_LAYOUT: dict[int, _Layout] = {kind: _Layout(frame) for kind, frame in FRAMES.items()}

@@ -27,11 +27,19 @@ Ranges = list[tuple[int, int]]
 MAY_LACK = {"may lack": True}  # older peers do not know it: it stands last, and its default is not written
 
 
+FRAMES: dict[int, type[Frame]] = {}
+"""Every frame of version 1, by its type."""
+
+
 class Frame:
     """Base of all frames; a subclass is a frozen dataclass whose fields are the header's, in order."""
 
     __slots__ = ()
     TYPE: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        # A dataclass with slots is made anew of the class as it is written: the last one of a type is the one that is used.
+        FRAMES[cls.TYPE] = cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,35 +316,3 @@ def brief(value: object) -> str:
 def split_ranges(ranges: Ranges) -> list[Ranges]:
     """``ranges`` in pieces that fit one frame each."""
     return [ranges[start : start + MAX_RANGES_PER_FRAME] for start in range(0, len(ranges), MAX_RANGES_PER_FRAME)]
-
-
-FRAMES: tuple[type[Frame], ...] = (
-    Hello,
-    Welcome,
-    Error,
-    Ping,
-    Pong,
-    Demand,
-    Send,
-    Sent,
-    Request,
-    Deliver,
-    Ack,
-    Nack,
-    Extend,
-    Cancel,
-    Reserve,
-    Reserved,
-    Commit,
-    Committed,
-    Fetch,
-    Fetched,
-    FetchEnd,
-    Command,
-    Result,
-    Enlist,
-    CommitTransaction,
-    AbortTransaction,
-    TransactionEnded,
-)
-"""Every frame of version 1."""

@@ -92,8 +92,8 @@ class QueueLog:
         returns: how often what was given back has failed.
         delayed: batches that could not be received at once: first number to the number after the last and microseconds since the epoch.
             Whoever knows that a delay is over says so with ``delay_ended``; what is left of those that are is no part of the fold.
-        stages: what is held back for transactions that are not committed; ``staged_messages``, ``staged_batches`` and
-            ``staged_bytes`` are the sums over it, counted as those of what is stored.
+        stages: what is held back for transactions that are not committed; ``staged_messages`` and ``staged_bytes`` are the
+            sums over it, counted as those of what is stored.
         published_by: the number of the last commit that published something.
     """
 
@@ -115,7 +115,6 @@ class QueueLog:
     published_by: int = field(default=0, compare=False)
     stages: dict[StageKey, Stage] = field(default_factory=dict)
     staged_messages: int = 0
-    staged_batches: int = 0
     staged_bytes: int = 0
     total_in: int = 0
     total_acknowledged: int = 0
@@ -188,7 +187,6 @@ class QueueLog:
         first, count = event.first, len(event.batch)
         stage.add(first, first + count, size)
         self.staged_messages += count
-        self.staged_batches += 1
         self.staged_bytes += size
         if event.delay_us:
             stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
@@ -234,7 +232,6 @@ class QueueLog:
             stage = self.stages.pop(key, None)
             if stage is not None:
                 self.staged_messages -= stage.messages
-                self.staged_batches -= stage.batches
                 self.staged_bytes -= stage.bytes
                 yield stage
 
@@ -301,7 +298,6 @@ class QueueLog:
         """Have a stage as a checkpoint has it."""
         self.stages[key] = stage
         self.staged_messages += stage.messages
-        self.staged_batches += stage.batches
         self.staged_bytes += stage.bytes
 
     def _remove(self, ranges: Iterable[Range]) -> int:
