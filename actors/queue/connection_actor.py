@@ -10,13 +10,16 @@ from typing import Protocol as TypingProtocol
 from pykka import ActorDeadError
 
 from actors.queue.vocabulary.commands import CaughtUp, Command, Left
-from actors.queue.vocabulary.replies import MarkReached, QueueDeleted, Refused
+from actors.queue.vocabulary.replies import MarkReached, QueueDeleted, Refused, Reply
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 
 
 class Port(TypingProtocol):
     """The way back to the client."""
+
+    def tell(self, reply: Reply) -> None:
+        """What the queue says to connections of the client's kind."""
 
     def caught_up(self) -> None:
         """Everything that the client had said before the last mark is handled."""

@@ -8,7 +8,6 @@ When the connection goes, whatever way, the queue takes everything back.
 from __future__ import annotations
 
 from typing import Any
-from typing import Protocol as TypingProtocol
 
 from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import (
@@ -29,16 +28,6 @@ STEP_BYTES = 8 * 1024 * 1024
 """Demand passed on to the queue and not yet met, at most: what can still arrive after the socket is full."""
 
 
-class ReceiverPort(Port, TypingProtocol):
-    """The way to the client."""
-
-    def attached(self, waiting: bool) -> None:
-        """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
-
-    def deliver(self, message: ReceivedMessages) -> None:
-        """Messages for the client."""
-
-
 class ReceiveFromQueuePublisher(ConnectionActor):
     """Takes the client's demand and answers from its connection, and the queue's messages.
 
@@ -48,9 +37,8 @@ class ReceiveFromQueuePublisher(ConnectionActor):
     """
 
     what = "receiving"
-    _port: ReceiverPort
 
-    def __init__(self, queue: LoopActorRef[Any], port: ReceiverPort) -> None:
+    def __init__(self, queue: LoopActorRef[Any], port: Port) -> None:
         super().__init__(queue, port)
         self._wanted_messages = 0
         self._wanted_bytes = 0
@@ -77,7 +65,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
             self._writable = message.writable
             self._ask()
         elif kind is ReceiverAttached:
-            self._port.attached(message.waiting)
+            self._port.tell(message)
         elif kind is Left:
             # The queue hears of it when the connection is over.
             self._failed = message.failed
@@ -92,7 +80,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
         self._asked_messages -= len(message.batch)
         self._asked_bytes -= message.batch.nbytes
         if not self._ended:
-            self._port.deliver(message)
+            self._port.tell(message)
             self._ask()
 
     def _ask(self) -> None:

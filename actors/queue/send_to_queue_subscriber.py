@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from typing import Any
-from typing import Protocol as TypingProtocol
 
 from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
@@ -24,22 +23,6 @@ INITIAL_BYTES = 256 * 1024
 MAX_MESSAGES = 65_536
 MAX_BYTES = 16 * 1024 * 1024
 """The largest window: enough for the bandwidth-delay product of loopback and of a data centre's network."""
-
-
-class SenderPort(Port, TypingProtocol):
-    """The way back to the client."""
-
-    def attached(self, last_sequence: int | None, committed: bool) -> None:
-        """The queue knows the sender and has stored what is numbered below ``last_sequence``.
-
-        ``committed`` says of a stage's sender that its transaction is committed already: nothing it sends is taken.
-        """
-
-    def demand(self, messages: int, size: int) -> None:
-        """The client may send this many more (increments)."""
-
-    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
-        """Everything the client numbered below ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
 
 
 class Window:
@@ -93,13 +76,12 @@ class SendToQueueSubscriber(ConnectionActor):
     """
 
     what = "sending"
-    _port: SenderPort
 
     def __init__(
         self,
         queue: LoopActorRef[Any],
         producer: str | None,
-        port: SenderPort,
+        port: Port,
         stage: StageKey | None = None,
         temporary: bool = False,
     ) -> None:
@@ -120,9 +102,9 @@ class SendToQueueSubscriber(ConnectionActor):
         elif kind is SentMessages:
             self._sent(message)
         elif kind is CapacityGranted:
-            self._port.demand(message.messages, message.bytes)
+            self._port.tell(message)
         elif kind is SenderAttached:
-            self._port.attached(message.last_sequence, message.committed)
+            self._port.tell(message)
             self._request()
         elif kind is Superseded:
             self._end("taken-over", "a newer connection carries this client id")
@@ -149,7 +131,7 @@ class SendToQueueSubscriber(ConnectionActor):
         messages, nbytes = self._messages, self._bytes
         messages.outstanding -= count
         nbytes.outstanding -= size
-        self._port.sent(message.up_to, message.first, message.rejected)
+        self._port.tell(message)
         if messages.outstanding <= messages.low or nbytes.outstanding <= nbytes.low or nbytes.remaining < 0:
             self._request()
 

@@ -65,15 +65,6 @@ class SubscriptionOptions:
 class SubscriptionPort(Port, TypingProtocol):
     """The way to the client."""
 
-    def opened(self, message: SubscriptionOpened) -> None:
-        """The subscription is open."""
-
-    def reserved(self, message: MessagesReserved) -> None:
-        """The answer to a reservation."""
-
-    def committed(self, message: ReservationCommitted) -> None:
-        """The answer to a commit."""
-
     def fetched(self, request: int, message: FetchedMessages) -> None:
         """Reserved messages."""
 
@@ -157,13 +148,11 @@ class SubscriptionPublisher(ConnectionActor):
                 self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
             case FetchedRanges():
                 self._step(message.ranges, message.rest)
-            case MessagesReserved():
-                self._port.reserved(message)
-            case ReservationCommitted():
-                self._port.committed(message)
+            case MessagesReserved() | ReservationCommitted():
+                self._port.tell(message)
             case SubscriptionOpened():
                 self._opened = True
-                self._port.opened(message)
+                self._port.tell(message)
             case _:
                 super().handle(kind, message)
 

@@ -24,7 +24,7 @@ from actors.queue.vocabulary.commands import (
     Left,
     Rejected,
 )
-from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused
+from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused, Reply
 from streams.testkit import settle
 
 
@@ -46,13 +46,10 @@ class RecordingPort:
         self.told: list[Any] = []
         self.fails = False
 
-    def attached(self, waiting: bool) -> None:
-        self.told.append("attached")
-
-    def deliver(self, message: ReceivedMessages) -> None:
-        if self.fails:
+    def tell(self, reply: Reply) -> None:
+        if self.fails and isinstance(reply, ReceivedMessages):
             raise ZeroDivisionError("the port")
-        self.told.append(message)
+        self.told.append("attached" if isinstance(reply, ReceiverAttached) else reply)
 
     def refused(self, code: str, text: str, close: bool = True) -> None:
         self.told.append((code, text))

@@ -17,6 +17,7 @@ from actors.queue.vocabulary.replies import (
     CapacityGranted,
     QueueDeleted,
     Refused,
+    Reply,
     SenderAttached,
     SentMessages,
     Superseded,
@@ -48,14 +49,14 @@ class RecordingPort:
             raise ZeroDivisionError("the port")
         self.told.append(what)
 
-    def attached(self, last_sequence: int | None, committed: bool) -> None:
-        self._tell("attached", last_sequence, *["committed"] * committed)
-
-    def demand(self, messages: int, size: int) -> None:
-        self._tell("demand", messages, size)
-
-    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
-        self._tell("sent", up_to, first)
+    def tell(self, reply: Reply) -> None:
+        match reply:
+            case SenderAttached():
+                self._tell("attached", reply.last_sequence, *["committed"] * reply.committed)
+            case CapacityGranted():
+                self._tell("demand", *reply)
+            case SentMessages():
+                self._tell("sent", reply.up_to, reply.first)
 
     def refused(self, code: str, text: str, close: bool = True) -> None:
         self._tell("refused", code, text)

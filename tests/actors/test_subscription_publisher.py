@@ -45,14 +45,8 @@ class RecordingPort:
         self.told: list[Any] = []
         self.closed = False
 
-    def opened(self, message: Any) -> None:
-        self.told.append(message)
-
-    def reserved(self, message: Any) -> None:
-        self.told.append(message)
-
-    def committed(self, message: Any) -> None:
-        self.told.append(message)
+    def tell(self, reply: Any) -> None:
+        self.told.append(reply)
 
     def fetched(self, request: int, message: Any) -> None:
         self.told.append(("fetched", request, message))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from actors import LoopActorRef
+from actors.queue.vocabulary.replies import Reply
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
@@ -49,6 +50,9 @@ class Port:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+
+    def tell(self, reply: Reply) -> None:
+        """What the queue says, as frames for the client."""
 
     def caught_up(self) -> None:
         """The queue has handled all that came before the last mark."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 
 from actors import (
     Acknowledged,
@@ -24,6 +25,7 @@ from actors import (
     SubscriptionOptions,
     SubscriptionPublisher,
 )
+from actors.queue.vocabulary.replies import ReceiverAttached, Reply
 from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
@@ -68,18 +70,16 @@ class ReceivingPort(Port):
                 self.actor.deliver(Left(frame.failed))
                 self._client.finished()
 
-    def attached(self, waiting: bool) -> None:
-        """The queue knows the receiver; ``waiting`` behind another, where the queue is exclusive."""
-        visibility_ms = round(self._visibility_timeout * 1000)
-        self._client.welcome({"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": waiting})
-
-    def deliver(self, message: ReceivedMessages) -> None:
-        """Messages for the client."""
-        self._client.send(
-            wire.Deliver(
-                message.first, message.enqueued_us, message.delivery_count, message.possibly_replayed, message.batch
-            )
-        )
+    def tell(self, reply: Reply) -> None:
+        """DELIVER, and WELCOME once the queue knows the receiver."""
+        match reply:
+            case ReceivedMessages():
+                first, batch, enqueued_us, delivery_count, possibly_replayed = reply
+                self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
+            case ReceiverAttached():
+                visibility_ms = round(self._visibility_timeout * 1000)
+                facts = {"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": reply.waiting}
+                self._client.welcome(facts)
 
 
 class SubscribingPort(Port):
@@ -116,25 +116,15 @@ class SubscribingPort(Port):
             case wire.Cancel():
                 self._client.finished()
 
-    def opened(self, message: SubscriptionOpened) -> None:
-        """The subscription is open."""
-        facts = {
-            "epoch": message.epoch,
-            "base": message.base,
-            "high": message.high,
-            "high_water": message.high_water,
-            "id_prefix": self._id_prefix,
-            "created": self._created,
-        }
-        self._client.welcome(facts)
-
-    def reserved(self, message: MessagesReserved) -> None:
-        """The answer to RESERVE."""
-        self._client.send(wire.Reserved(message.request, message.end, dict(message.facts)))
-
-    def committed(self, message: ReservationCommitted) -> None:
-        """The answer to COMMIT."""
-        self._client.send(wire.Committed(message.request, message.base))
+    def tell(self, reply: Reply) -> None:
+        """RESERVED, COMMITTED, and WELCOME once the subscription is open."""
+        match reply:
+            case MessagesReserved():
+                self._client.send(wire.Reserved(reply.request, reply.end, dict(reply.facts)))
+            case ReservationCommitted():
+                self._client.send(wire.Committed(reply.request, reply.base))
+            case SubscriptionOpened():
+                self._client.welcome(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
 
     def fetched(self, request: int, message: FetchedMessages) -> None:
         """Reserved messages."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from actors import OfferBatch, QueueDirectory, QueueError, SendToQueueSubscriber, StorageError, TransactionDirectory
+from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal
 from transport.broker.port import Client, Port
 from transport.broker.tasks import Tasks
@@ -41,22 +42,19 @@ class SendingPort(Port):
         timing = Timing.from_properties(frame.properties)
         self.actor.deliver(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
 
-    def attached(self, last_sequence: int | None, committed: bool = False) -> None:
-        """The queue knows the sender; ``committed`` is its transaction, if it stages."""
-        options: wire.Options = {"last_sequence": last_sequence}
-        if self._stage is not None:
-            options["committed"] = committed
-        self._client.welcome(options)
-
-    def demand(self, messages: int, size: int) -> None:
-        """Cumulative on the wire."""
-        self._client.send(wire.Demand(*self._demand.grow(messages, size)))
-
-    def sent(self, up_to: int, first: int | None, rejected: str | None) -> None:
-        """A confirmation, or the rejection of the batch that ends at ``up_to``."""
-        if rejected is not None:
-            rejected = rejected[: wire.MAX_ERROR_TEXT]
-        self._client.send(wire.Sent(up_to, first, rejected))
+    def tell(self, reply: Reply) -> None:
+        """SENT, DEMAND, which is cumulative, and WELCOME once the queue knows the sender."""
+        match reply:
+            case SentMessages():
+                rejected = None if reply.rejected is None else reply.rejected[: wire.MAX_ERROR_TEXT]
+                self._client.send(wire.Sent(reply.up_to, reply.first, rejected))
+            case CapacityGranted():
+                self._client.send(wire.Demand(*self._demand.grow(*reply)))
+            case SenderAttached():
+                options: wire.Options = {"last_sequence": reply.last_sequence}
+                if self._stage is not None:
+                    options["committed"] = reply.committed
+                self._client.welcome(options)
 
 
 class TransactionPort(Port):
