@@ -13,6 +13,7 @@ from transport.clients.backoff import Backoff, is_transient
 from transport.clients.blocking_connection import BlockingConnection
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
 from transport.wire.address import Address, parse_address
+from transport.wire.messages import Frame
 
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
 """Longer than a broker's restart; an error that reaches Spark ends its task or its query."""
@@ -173,8 +174,20 @@ class Patience:
         link.pause(delay)
 
 
-class ClosedOnExit(ABC):
-    """A client as a context manager that closes it."""
+class BlockingClient(ABC, Generic[C]):
+    """What asks a broker through a `BlockingLink`; a context manager that closes. What the broker holds for it stays."""
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        what: str,
+        retry: Backoff,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+    ) -> None:
+        self._link = BlockingLink(addresses, what, self._connect, retry, clock, chance)
+        self._clock = clock
+        self._request = 0
 
     def __enter__(self) -> Self:
         return self
@@ -184,6 +197,20 @@ class ClosedOnExit(ABC):
     ) -> None:
         self.close()
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connection, and end any wait for another."""
+        self._link.close()
+
+    @abstractmethod
+    def _connect(self, address: Address) -> C:
+        """A connection to one address."""
+
+    def _asked(self, connection: C, kind: type[T], request: Callable[[int], Frame], wait: float = 0.0) -> T:
+        """The answer to the request that is made of the next number; it may take ``wait`` seconds by itself."""
+        self._request += 1
+        connection.send(request(self._request))
+        return connection.answer(kind, self._request, wait)
+
+    def _ask(self, kind: type[T], request: Callable[[int], Frame], wait: float = 0.0) -> T:
+        """The same on an open connection, asked again on another as long as there is patience."""
+        return self._link.retrying(lambda connection: self._asked(connection, kind, request, wait))

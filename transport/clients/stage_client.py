@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.stages import EnlistedStage
 from transport.clients.backoff import Backoff
-from transport.clients.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
+from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.clients.sender_session import SenderSession
 from transport.clients.stage_connection import ROLE, StageConnection
 from transport.errors import (
@@ -43,8 +43,10 @@ COMMITTED_CODE = "transaction-committed"
 """With this the broker refuses messages for a version that was committed while they were on their way."""
 
 
-class StageClient(ClosedOnExit):
+class StageClient(BlockingClient[StageConnection]):
     """One stage of one queue. Connects with its first use; a context manager that closes.
+
+    What is staged stays until its transaction ends or times out.
 
     Args:
         addresses: the broker's sending addresses, tried in turn.
@@ -88,8 +90,7 @@ class StageClient(ClosedOnExit):
         self._queue = queue
         self._stage = stage
         self._demand_timeout = demand_timeout
-        self._clock = clock
-        self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
+        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance)
         self._committed = False
         self._session = SenderSession(client_id=stage)
         self._given = 0
@@ -119,10 +120,6 @@ class StageClient(ClosedOnExit):
         """Wait until everything is stored, durably where the broker is durable; what a `TransactionClient` commits."""
         self._work(lambda: self._session.idle)
         return EnlistedStage(self._queue, self._stage, self._given)
-
-    def close(self) -> None:
-        """Close the connection and end any wait for another. What is staged stays until its transaction ends or times out."""
-        self._link.close()
 
     def _work(self, done: Callable[[], bool]) -> None:
         """Send and listen until ``done``, on as many connections as it takes."""

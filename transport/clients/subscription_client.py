@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from transport.clients.backoff import Backoff
-from transport.clients.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit, Patience
+from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.clients.subscription_connection import ROLE, SubscriptionConnection, SubscriptionState
 from transport.errors import BrokerError, LocalProtocolError, TransportError
 from transport.wire.address import Address
@@ -50,8 +50,8 @@ class Reservation:
     facts: Options
 
 
-class SubscriptionClient(ClosedOnExit):
-    """One subscription of one queue. Connects with its first request; a context manager that closes.
+class SubscriptionClient(BlockingClient[SubscriptionConnection]):
+    """One subscription of one queue. Connects with its first request; a context manager that closes. Reservations stay.
 
     Args:
         addresses: the brokers' receiving addresses, tried in turn.
@@ -95,7 +95,7 @@ class SubscriptionClient(ClosedOnExit):
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._link = BlockingLink(addresses, f"queue {queue!r}", self._connect, retry, clock, chance)
+        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance)
         if mode == "read" and epoch is None:
             raise LocalProtocolError("mode 'read' needs the epoch of the owner that it reads for")
         if mode != "browse" and not subscription:
@@ -116,9 +116,7 @@ class SubscriptionClient(ClosedOnExit):
         if owner_timeout_ms is not None:
             self._options["owner_timeout_ms"] = owner_timeout_ms
         self._options |= token_option(token)
-        self._clock = clock
         self._chance = chance
-        self._request = 0
 
     def open(self) -> SubscriptionState:
         """Connect now, if not connected; what WELCOME said."""
@@ -136,24 +134,14 @@ class SubscriptionClient(ClosedOnExit):
             wait_ms: how long to wait for the first, at most 10 000.
             below: take only messages whose queue sequence number is less.
         """
-
-        def ask(connection: SubscriptionConnection) -> Reservation:
-            request = self._next_request()
-            connection.send(Reserve(request, start, messages, size, wait_ms, below))
-            answer = connection.answer(Reserved, request, wait_ms / 1000)
-            return Reservation(answer.end, answer.facts)
-
-        return self._link.retrying(ask)
+        answer = self._ask(
+            Reserved, lambda request: Reserve(request, start, messages, size, wait_ms, below), wait_ms / 1000
+        )
+        return Reservation(answer.end, answer.facts)
 
     def commit(self, position: int) -> int:
         """Acknowledge every position below ``position``; returns the ledger's base."""
-
-        def ask(connection: SubscriptionConnection) -> int:
-            request = self._next_request()
-            connection.send(Commit(request, position))
-            return connection.answer(Committed, request).base
-
-        return self._link.retrying(ask)
+        return self._ask(Committed, lambda request: Commit(request, position)).base
 
     def fetch(self, start: int, stop: int) -> Iterator[Fetched]:
         """The reserved positions ``start <= p < stop`` in order, under this client's own demand; may be repeated.
@@ -171,7 +159,8 @@ class SubscriptionClient(ClosedOnExit):
             complete = False
             try:
                 connection = self._link.connected()
-                for fetched in connection.fetch(self._next_request(), position, stop, gaps=self._mode == "browse"):
+                self._request += 1
+                for fetched in connection.fetch(self._request, position, stop, gaps=self._mode == "browse"):
                     position = fetched.position + len(fetched.batch)
                     patience.renew()
                     yield fetched
@@ -194,10 +183,6 @@ class SubscriptionClient(ClosedOnExit):
         except (TransportError, OSError):
             self._link.drop()
             raise
-
-    def close(self) -> None:
-        """Close the connection and end any wait for another; reservations stay."""
-        self._link.close()
 
     def _connect(self, address: Address) -> SubscriptionConnection:
         options = self._options | ({} if self._epoch is None else {"epoch": self._epoch})
@@ -239,7 +224,3 @@ class SubscriptionClient(ClosedOnExit):
         if self._mode != "browse":
             self._epoch = state.epoch
         self._id_prefix = state.id_prefix
-
-    def _next_request(self) -> int:
-        self._request += 1
-        return self._request

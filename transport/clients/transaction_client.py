@@ -14,7 +14,7 @@ from itertools import islice
 from actors.queue.vocabulary.stages import MAX_ENLISTED, EnlistedStage
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_connection import BlockingConnection
-from transport.clients.blocking_link import DEFAULT_RETRY, BlockingLink, ClosedOnExit
+from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient
 from transport.errors import LocalProtocolError
 from transport.wire.address import Address
 from transport.wire.messages import (
@@ -22,7 +22,6 @@ from transport.wire.messages import (
     AbortTransaction,
     CommitTransaction,
     Enlist,
-    Frame,
     Hello,
     TransactionEnded,
 )
@@ -35,7 +34,7 @@ END_TIMEOUT = 50.0
 """Seconds for the answer, beyond an ordinary request's: a group commit on a busy disk; a heartbeat answers sooner if the broker is gone."""
 
 
-class TransactionClient(ClosedOnExit):
+class TransactionClient(BlockingClient[BlockingConnection]):
     """One transaction of a writer. Connects with its first request; a context manager that closes.
 
     Args:
@@ -65,11 +64,7 @@ class TransactionClient(ClosedOnExit):
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._options = transaction_options(writer, version, token)
-        self._clock = clock
-        self._link = BlockingLink(
-            addresses, f"the broker of transaction {version} of {writer!r}", self._connect, retry, clock, chance
-        )
-        self._request = 0
+        super().__init__(addresses, f"the broker of transaction {version} of {writer!r}", retry, clock, chance)
 
     def commit(self, stages: Iterable[EnlistedStage]) -> int:
         """Make the messages of ``stages`` receivable, in all their queues at once, and discard the writer's other stages.
@@ -92,22 +87,13 @@ class TransactionClient(ClosedOnExit):
             frames = iter(enlisted)
             while some := list(islice(frames, ENLISTED_A_WRITE)):
                 connection.send(*some)
-            return self._ended(connection, CommitTransaction)
+            return self._asked(connection, TransactionEnded, CommitTransaction, END_TIMEOUT).messages
 
         return self._link.retrying(ask)
 
     def abort(self) -> int:
         """Discard every stage of this transaction, whoever wrote it; how many messages that were. A committed one is not undone."""
-        return self._link.retrying(lambda connection: self._ended(connection, AbortTransaction))
-
-    def close(self) -> None:
-        """Close the connection and end any wait for another."""
-        self._link.close()
-
-    def _ended(self, connection: BlockingConnection, kind: Callable[[int], Frame]) -> int:
-        self._request += 1
-        connection.send(kind(self._request))
-        return connection.answer(TransactionEnded, self._request, END_TIMEOUT).messages
+        return self._ask(TransactionEnded, AbortTransaction, END_TIMEOUT).messages
 
     def _connect(self, address: Address) -> BlockingConnection:
         return BlockingConnection(address, Hello(VERSION, ROLE, None, None, self._options), self._clock)
