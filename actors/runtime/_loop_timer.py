@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from actors.runtime._loop_inbox import LoopInbox
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class TimerHandle:
     """One pending message; made by ``LoopActor.schedule`` and ``schedule_at``, used on the loop's thread.
 
@@ -17,22 +19,16 @@ class TimerHandle:
         when: the time on the loop's clock, in seconds.
     """
 
-    __slots__ = ("_handle", "_inbox", "_message", "_pending", "when")
+    loop: InitVar[asyncio.AbstractEventLoop]
+    when: float
+    _message: Any
+    _inbox: LoopInbox
+    _pending: set[TimerHandle]
+    _handle: asyncio.TimerHandle | None = field(init=False)
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        when: float,
-        message: Any,
-        inbox: LoopInbox,
-        pending: set[TimerHandle],
-    ) -> None:
-        self.when = when
-        self._message = message
-        self._inbox = inbox
-        self._pending = pending
-        pending.add(self)
-        self._handle: asyncio.TimerHandle | None = loop.call_at(when, self._fire)
+    def __post_init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._pending.add(self)
+        self._handle = loop.call_at(self.when, self._fire)
 
     def cancel(self) -> None:
         """Never tell the message; nothing happens if it was told already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,38 +20,30 @@ WATCH_LOCK = threading.RLock()
 """Guards the ends of all actors against those who ask about them from other threads; never held over a callback."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Watched:
     """In a watching actor's own inbox: an actor it watches has ended."""
 
-    __slots__ = ("failure", "watch")
-
-    def __init__(self, watch: Watch, failure: BaseException | None) -> None:
-        self.watch = watch
-        self.failure = failure
+    watch: Watch
+    failure: BaseException | None
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Watch:
     """A callback for the end of ``target``: ``callback(failure)``, failure being None after an ordinary stop.
 
     With a ``watcher`` the callback runs as one of that actor's messages, on its loop; without, on the target's loop.
     """
 
-    __slots__ = ("callback", "cancelled", "group", "target", "watcher")
+    target: LoopInbox
+    callback: WatchCallback
+    watcher: LoopInbox | None = None
+    group: set[Watch] | None = None
+    cancelled: bool = False
 
-    def __init__(
-        self,
-        target: LoopInbox,
-        callback: WatchCallback,
-        watcher: LoopInbox | None = None,
-        group: set[Watch] | None = None,
-    ) -> None:
-        self.target = target
-        self.callback = callback
-        self.watcher = watcher
-        self.group = group
-        self.cancelled = False
-        if group is not None:
-            group.add(self)
+    def __post_init__(self) -> None:
+        if self.group is not None:
+            self.group.add(self)
 
     def cancel(self) -> None:
         """Never call back; from the thread where the callback would run this holds without exception."""

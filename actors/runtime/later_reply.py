@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors.errors import ActorError
@@ -10,19 +11,17 @@ if TYPE_CHECKING:
     import pykka
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LaterReply:
     """Returned by a handler: whoever asked gets the value that ``set`` is given, whenever that is.
 
     To a message that was told it makes no difference. A handler that returns one sees to it that it is set, or failed, in the end.
     """
 
-    __slots__ = ("_error", "_reply_to", "_settled", "_value")
-
-    def __init__(self) -> None:
-        self._reply_to: pykka.Future[Any] | None = None
-        self._settled = False
-        self._value: Any = None
-        self._error: BaseException | None = None
+    _reply_to: pykka.Future[Any] | None = None
+    _settled: bool = False
+    _value: Any = None
+    _error: BaseException | None = None
 
     def set(self, value: Any) -> None:
         """Answer with ``value``; only the first answer counts."""

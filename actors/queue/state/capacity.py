@@ -16,7 +16,7 @@ A queue that rejects what it has no room for grants what is asked for, room or n
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from actors.errors import DemandExceededError
@@ -132,6 +132,7 @@ REOPEN_SHARE = 8
 """Of a small queue, this part instead."""
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Capacity:
     """The permits of all senders, granted in turns.
 
@@ -144,42 +145,32 @@ class Capacity:
         waiting: who is to be granted more where there is room, in the order of their turns; to be looked at only.
     """
 
-    __slots__ = (
-        "_before",
-        "_bytes",
-        "_full",
-        "_messages",
-        "_now",
-        "_reopen_bytes",
-        "_reopen_messages",
-        "_stuck",
-        "_turn_ends",
-        "_unlimited",
-        "waiting",
-    )
-
+    max_messages: InitVar[int]
+    max_bytes: InitVar[int]
+    unlimited: bool = False
+    waiting: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
+    # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
+    # waiting senders cost nothing while there is none.
+    _stuck: OrderedDict[Permits, None] = field(default_factory=OrderedDict)
+    _messages: Unit = field(init=False)
+    _bytes: Unit = field(init=False)
+    # Who has used permits in this turn, and in the one before; in an order that is the same each time.
+    _now: dict[Permits, None] = field(default_factory=dict)
+    _before: dict[Permits, None] = field(default_factory=dict)
+    _turn_ends: float = 0.0
+    # A full queue reopens for a batch, not for a message: granting each message's room as it is acknowledged would
+    # have senders send batches of one, whose overhead fills the memory that large batches left.
+    _reopen_messages: int = field(init=False)
+    _reopen_bytes: int = field(init=False)
+    _full: bool = False
     lends: ClassVar[bool] = True
     """Whether senders have windows, and what the idle hold is lent to the others."""
 
-    def __init__(self, max_messages: int, max_bytes: int, unlimited: bool = False) -> None:
+    def __post_init__(self, max_messages: int, max_bytes: int) -> None:
         self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
         self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
-        # Who has used permits in this turn, and in the one before; in an order that is the same each time.
-        self._now: dict[Permits, None] = {}
-        self._before: dict[Permits, None] = {}
-        self._turn_ends = 0.0
-        self.waiting: OrderedDict[Permits, None] = OrderedDict()
-        # Those of the waiting who hold nothing: looked at first, and alone when there is no room, so that a thousand
-        # waiting senders cost nothing while there is none.
-        self._stuck: OrderedDict[Permits, None] = OrderedDict()
-        # A full queue reopens for a batch, not for a message: granting each message's room as it is acknowledged would
-        # have senders send batches of one, whose overhead fills the memory that large batches left.
-        step = min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE)
-        byte_step = min(REOPEN_BYTES, max_bytes // REOPEN_SHARE)
-        self._reopen_messages = max_messages - max(1, step)
-        self._reopen_bytes = max_bytes - max(1, byte_step)
-        self._full = False
-        self._unlimited = unlimited
+        self._reopen_messages = max_messages - max(1, min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE))
+        self._reopen_bytes = max_bytes - max(1, min(REOPEN_BYTES, max_bytes // REOPEN_SHARE))
 
     @property
     def messages(self) -> int:
@@ -259,7 +250,7 @@ class Capacity:
     def grant(self, stored_messages: int, stored_bytes: int, effects: list[Effect]) -> None:
         """Grant what there is room for, in turns and in equal shares; once full, only when a good piece is free again."""
         self.note_stored(stored_messages, stored_bytes)
-        if self._unlimited:
+        if self.unlimited:
             for permits in list(self.waiting):
                 self._give(permits, permits.wanted_messages, permits.wanted_bytes, effects)
             return
@@ -296,7 +287,7 @@ class Capacity:
         if held < 0:
             # What the last message led beyond its permit is stored and counted there: making it good takes no room.
             held, debt = 0, -held
-        if not self._unlimited:
+        if not self.unlimited:
             messages = min(messages, permits.message_window - permits.messages)
             size = min(size, permits.byte_window - held)
         messages = min(max(0, messages), permits.wanted_messages)

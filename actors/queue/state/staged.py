@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from actors.errors import QueueLimitError, TransactionTooLargeError
@@ -50,6 +50,7 @@ class StagedCapacity(Capacity):
         return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Staged:
     """What a queue knows of its stages beside the log; made anew with the rest of what is volatile.
 
@@ -71,47 +72,35 @@ class Staged:
         delayed: staged batches that have a delay.
     """
 
-    __slots__ = (
-        "_absent",
-        "_full",
-        "_incoming",
-        "_max_bytes",
-        "_max_messages",
-        "_name",
-        "_stored",
-        "_timeout",
-        "absences",
-        "capacity",
-        "delayed",
-        "incoming_bytes",
-        "incoming_messages",
-        "numbers",
-        "senders",
-        "stages",
-    )
+    name: str
+    settings: InitVar[QueueSettings]
+    log: InitVar[QueueLog]
+    _: KW_ONLY
+    durable: InitVar[bool]
+    now: InitVar[float]
+    timeout: float
+    capacity: StagedCapacity = field(init=False)
+    senders: dict[StageKey, Sender] = field(default_factory=dict)
+    stages: dict[StageKey, Stage] = field(default_factory=dict)
+    numbers: RangeSet = field(default_factory=RangeSet)
+    absences: DeadlineHeap[Absence] = field(default_factory=DeadlineHeap)
+    incoming_messages: int = 0
+    incoming_bytes: int = 0
+    delayed: int = 0
+    _max_messages: int = field(init=False)
+    _max_bytes: int = field(init=False)
+    _absent: dict[StageKey, Absence] = field(default_factory=dict)
+    # Messages and bytes, stored and accepted.
+    _stored: dict[Transaction, tuple[int, int]] = field(default_factory=dict)
+    _incoming: dict[Transaction, tuple[int, int]] = field(default_factory=dict)
+    # Transactions that hold all that may be staged: waiting does not help their senders.
+    _full: set[Transaction] = field(default_factory=set)
 
-    def __init__(
-        self, name: str, settings: QueueSettings, log: QueueLog, *, durable: bool, now: float, timeout: float
-    ) -> None:
-        self._name = name
-        self._timeout = timeout
+    def __post_init__(self, settings: QueueSettings, log: QueueLog, durable: bool, now: float) -> None:
         default = DEFAULT_MAX_STAGED_BYTES if durable else MEMORY_MAX_STAGED_BYTES
         self._max_messages = settings.max_staged_messages
         self._max_bytes = default if settings.max_staged_bytes is None else settings.max_staged_bytes
         self.capacity = StagedCapacity(self._max_messages, self._max_bytes)
-        self.senders: dict[StageKey, Sender] = {}
-        self.stages: dict[StageKey, Stage] = {}
-        self.numbers = RangeSet()
-        self.absences: DeadlineHeap[Absence] = DeadlineHeap()
-        self.incoming_messages = 0
-        self.incoming_bytes = 0
-        self.delayed = 0
-        self._absent: dict[StageKey, Absence] = {}
-        # Messages and bytes, stored and accepted.
-        self._stored: dict[Transaction, tuple[int, int]] = {}
-        self._incoming: dict[Transaction, tuple[int, int]] = {}
-        # Transactions that hold all that may be staged: waiting does not help their senders.
-        self._full: set[Transaction] = set()
         for key, stage in log.stages.items():
             self._count(key, stage, stage.messages, stage.bytes)
             self.numbers.extend(stage.ranges)
@@ -130,7 +119,7 @@ class Staged:
             ("max_staged_bytes", stored[1] + incoming[1] + size, self._max_bytes),
         ):
             if amount > bound:
-                raise TransactionTooLargeError(self._name, key.writer, key.version, limit, bound, amount)
+                raise TransactionTooLargeError(self.name, key.writer, key.version, limit, bound, amount)
 
     def accepted(self, key: StageKey, messages: int, size: int) -> None:
         """A batch was taken in and will be stored with the next ones."""
@@ -198,7 +187,7 @@ class Staged:
     def is_away(self, key: StageKey, now: float) -> None:
         """A stage has no sender as of now."""
         absence = self._absent[key] = Absence(key)
-        self.absences.push(absence, now + self._timeout)
+        self.absences.push(absence, now + self.timeout)
 
     def is_back(self, key: StageKey) -> None:
         """A stage's sender has come, or it needs none any more."""
