@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import hand_over, hand_over_span
+from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import Tell
@@ -47,10 +48,7 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
 def hand_over_again(core: QueueCore, now: float) -> None:
     """Hand over what was not answered for in time, if it is still here, and what waits since the start."""
     hand_over(core, now)
-    for _ in range(TIMER_BUDGET):
-        span = core.outbox.sent.pop_due(now)
-        if span is None:
-            return
+    for span in each_due(core.outbox.sent.pop_due, now, TIMER_BUDGET):
         parts = core.log.acknowledged.gaps(span.start, span.stop)
         for start, stop in parts:
             hand_over_span(core, span.part(start, stop), now)

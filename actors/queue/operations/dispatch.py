@@ -57,9 +57,7 @@ def _expires(core: QueueCore, span: Span) -> float | None:
     """When a span expires, on the clock of deadlines."""
     if span.start >= core.ttl_below:
         return None
-    entry = span.entry
-    if not entry.known:
-        core.log.table.load(entry)
+    entry = span.entry.read()
     if entry.ttl_us is None:
         return None
     return (core.clocks.instant_us(entry.first, entry.enqueued_us) + entry.ttl_us) / US_PER_SECOND

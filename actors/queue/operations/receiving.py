@@ -16,6 +16,7 @@ from actors.limits import MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import give_back
 from actors.queue.state.leases import Receiver
+from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
 from actors.queue.vocabulary.replies import ReceiverAttached
@@ -162,11 +163,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
     """Make receivable again what was held too long; a receiver that has too much on its conscience is let go."""
     excessive: list[Receiver] = []
     returned: list[Span] = []
-    for _ in range(TIMER_BUDGET):
-        expired = core.leases.expire(now)
-        if expired is None:
-            break
-        receiver, span = expired
+    for receiver, span in each_due(core.leases.expire, now, TIMER_BUDGET):
         returned.append(span)
         if len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)
@@ -182,10 +179,7 @@ def expire_leases(core: QueueCore, now: float) -> None:
 
 def end_delays(core: QueueCore, now: float) -> None:
     """Make receivable what was sent or returned with a delay that is over."""
-    for _ in range(TIMER_BUDGET):
-        span = core.ready.release_due(now)
-        if span is None:
-            return
+    for span in each_due(core.ready.release_due, now, TIMER_BUDGET):
         core.log.delay_ended(span.entry.first)
 
 

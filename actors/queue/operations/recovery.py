@@ -50,10 +50,7 @@ def _remaining_delays(core: QueueCore, now: float) -> list[tuple[int, float]]:
 
 
 def _enqueued_us(core: QueueCore, first: int) -> int:
-    entry = stored_entry(core.log.table, first)
-    if not entry.known:
-        core.log.table.load(entry)
-    return entry.enqueued_us
+    return stored_entry(core.log.table, first).read().enqueued_us
 
 
 def _restore_part(core: QueueCore, part: Range, due: float) -> None:

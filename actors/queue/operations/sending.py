@@ -208,8 +208,7 @@ def _producers(group: list[Incoming]) -> tuple[Producers, Producers]:
 
 def _check_stage_open(core: QueueCore, stage: StageKey, delay: float | None, ttl: float | None) -> None:
     """Raise the QueueError for which nothing, or not this, can be staged."""
-    if core.versions.covers(stage.writer, stage.version):
-        core.depend_on(core.versions.last_event)
+    if core.is_committed(stage):
         raise TransactionCommittedError(stage.writer, stage.version)
     if delay is not None or ttl is not None:
         raise InvalidRequestError(
@@ -222,8 +221,7 @@ def _without_committed(core: QueueCore, incoming: list[Incoming]) -> list[Incomi
     kept: list[Incoming] = []
     for item in incoming:
         stage = item.sender.stage
-        if stage is not None and item.new and core.versions.covers(stage.writer, stage.version):
-            core.depend_on(core.versions.last_event)
+        if stage is not None and item.new and core.is_committed(stage):
             text = str(TransactionCommittedError(stage.writer, stage.version))
             kept.append(item._replace(new=0, rejected=text))
         else:

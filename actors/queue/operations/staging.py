@@ -19,6 +19,7 @@ from actors.queue.operations.sending import detach_sender, refuse_sender
 from actors.queue.state.consumers import Sender
 from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.events import StagesDiscarded
 from actors.queue.vocabulary.replies import SenderAttached, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET
@@ -64,10 +65,7 @@ def attach_stage(core: QueueCore, command: AttachSender, now: float) -> None:
     messages = stages[key].messages if key in stages else 0
     sender = core.senders[connection] = Sender(connection, None, messages, staged.capacity, key)
     staged.attached(sender, key)
-    committed = core.versions.covers(key.writer, key.version)
-    if committed:
-        core.depend_on(core.versions.last_event)
-    core.tell(connection, SenderAttached(messages or None, committed))
+    core.tell(connection, SenderAttached(messages or None, core.is_committed(key)))
 
 
 def detach_stage(core: QueueCore, connection: Connection, now: float) -> None:
@@ -122,14 +120,7 @@ def discard(core: QueueCore, keys: Iterable[StageKey]) -> int:
 
 def end_absences(core: QueueCore, now: float) -> None:
     """Drop the stages whose sender has been away too long."""
-    given_up: list[StageKey] = []
-    for _ in range(TIMER_BUDGET):
-        key = core.staged.pop_given_up(now)
-        if key is None:
-            break
-        given_up.append(key)
-    if given_up:
-        discard(core, given_up)
+    discard(core, list(each_due(core.staged.pop_given_up, now, TIMER_BUDGET)))
 
 
 def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
@@ -149,7 +140,5 @@ def _make_ready(core: QueueCore, stage: Stage, now: float) -> None:
 
 def _due_as_stored(core: QueueCore, first: int, due_us: int) -> float:
     """When a batch's delay is over by its age: its time of day says too much if that was set back over a restart."""
-    entry = stored_entry(core.log.table, first)
-    if not entry.known:
-        core.log.table.load(entry)
+    entry = stored_entry(core.log.table, first).read()
     return (core.clocks.instant_us(first, entry.enqueued_us) + due_us - entry.enqueued_us) / US_PER_SECOND

@@ -19,6 +19,7 @@ from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entries import spans_of
 from actors.queue.state.ledger import Ledger, LedgerReader
+from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.events import (
     LedgerAdvanced,
     SubscriptionDeleted,
@@ -200,19 +201,13 @@ def await_owners(core: QueueCore, now: float) -> None:
 
 def end_ownerships(core: QueueCore, now: float) -> None:
     """Release what subscriptions hold whose owner has been away too long."""
-    for _ in range(TIMER_BUDGET):
-        owner = core.owner_deadlines.pop_due(now)
-        if owner is None:
-            return
+    for owner in each_due(core.owner_deadlines.pop_due, now, TIMER_BUDGET):
         release(core, owner.ledger.name, now)
 
 
 def answer_reservations(core: QueueCore, now: float) -> None:
     """Answer the reservations that have waited long enough."""
-    for _ in range(TIMER_BUDGET):
-        reservation = core.reservation_deadlines.pop_due(now)
-        if reservation is None:
-            return
+    for reservation in each_due(core.reservation_deadlines.pop_due, now, TIMER_BUDGET):
         _answer_empty(core, reservation, now)
 
 

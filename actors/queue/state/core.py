@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
     from actors.queue.vocabulary.settings import QueueSettings
+    from actors.queue.vocabulary.stages import StageKey
 
 Recorder: TypeAlias = "Callable[[Event], int]"
 """Puts an event into the journal and returns its number, which grows; raises where it cannot be."""
@@ -226,6 +227,13 @@ class QueueCore:
         self.last_event = max(self.last_event, number)
         self.barrier = max(self.barrier, number)
 
+    def is_committed(self, stage: StageKey) -> bool:
+        """Whether a stage's version is committed, which whoever is told learns when it is durable."""
+        committed = self.versions.covers(stage.writer, stage.version)
+        if committed:
+            self.depend_on(self.versions.last_event)
+        return committed
+
     def tell(self, connection: Connection, reply: Reply) -> None:
         """Tell a connection what may depend on all that has happened so far."""
         self.effects.append(Tell(connection, reply, self.last_event))
@@ -276,9 +284,7 @@ class QueueCore:
         span = self.ready.first()
         if span is None:
             return 0
-        entry = span.entry
-        if not entry.known:
-            self.log.table.load(entry)
+        entry = span.entry.read()
         age_us = round(now * US_PER_SECOND) - self.clocks.instant_us(entry.first, entry.enqueued_us)
         return max(0, age_us) // 1000
 

@@ -97,6 +97,12 @@ class Entry:
         self.ttl_us = ttl_us
         return batch
 
+    def read(self) -> Entry:
+        """The same, with all known but perhaps the messages: read from where it is stored if that was never done."""
+        if not self.known:
+            self._table.load(self)
+        return self
+
     def forget(self) -> None:
         """Have the messages in memory no more; whoever asks for them reads them again."""
         self._batch = None

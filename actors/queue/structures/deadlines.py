@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
 
 MIN_COMPACTED = 64
@@ -18,6 +19,7 @@ class HasDeadline(Protocol):
 
 
 T = TypeVar("T", bound=HasDeadline)
+D = TypeVar("D")
 
 
 class DeadlineHeap(Generic[T]):
@@ -84,3 +86,8 @@ class DeadlineHeap(Generic[T]):
         item.deadline = item.heap = None
         self.live -= 1
         return item
+
+
+def each_due(pop: Callable[[float], D | None], now: float, most: int) -> Iterator[D]:
+    """What ``pop`` takes out that is due, one after another, and no more than ``most``."""
+    return islice(iter(lambda: pop(now), None), most)
