@@ -22,7 +22,6 @@ from actors.queue.vocabulary.commands import (
     Writable,
 )
 from actors.queue.vocabulary.replies import (
-    BrowsedMessages,
     FetchedMessages,
     FetchedRanges,
     MessagesReserved,
@@ -144,8 +143,6 @@ class SubscriptionPublisher(ConnectionActor):
                 self._stream()
             case FetchRequested():
                 self._fetch(message)
-            case BrowsedMessages():
-                self._step(message.ranges, None if message.end >= self._fetch_end else message.end)
             case FetchedRanges():
                 self._step(message.ranges, message.rest)
             case MessagesReserved() | ReservationCommitted():

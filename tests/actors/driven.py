@@ -279,8 +279,9 @@ class QueueState(queue_state.QueueState):
         self.execute(commands.BrowseRequested(0, start, stop), 0.0, 0)
         effect = self._core.effects.pop()
         assert isinstance(effect, Tell)
-        assert isinstance(effect.reply, replies.BrowsedMessages)
-        return Browsed(effect.reply.ranges, effect.reply.end, effect.after)
+        reply = effect.reply
+        assert isinstance(reply, replies.FetchedRanges)
+        return Browsed(tuple(reply.ranges), stop if reply.rest is None else reply.rest, effect.after)
 
     def release_subscription(self, name: str, now: float, *, delete: bool = False) -> int:
         return cast("int", self.execute(commands.ReleaseSubscription(name, delete), now, 0))

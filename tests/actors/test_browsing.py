@@ -26,7 +26,7 @@ from actors.queue.vocabulary.commands import (
     OpenSubscription,
     RequestCapacity,
 )
-from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages, QueueDeleted, Refused, SubscriptionOpened
+from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, QueueDeleted, Refused, SubscriptionOpened
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.runtime.loop_registry import LoopActorRegistry
@@ -379,12 +379,12 @@ def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_p
         queue.tell(BrowseRequested(1, 0, 3, connection=ref))
         queue.tell(BrowseRequested(2, 0, 9, connection=ref))
         await turns()
-        steps = [message for message in told if isinstance(message, BrowsedMessages)]
-        assert [(step.request, step.end, len(step.ranges)) for step in steps] == [(1, 3, 1)]
+        steps = [message for message in told if isinstance(message, FetchedRanges)]
+        assert [(step.request, step.rest, len(step.ranges)) for step in steps] == [(1, None, 1)]
         committer.run()
         await turns()
-        steps = [message for message in told if isinstance(message, BrowsedMessages)]
-        assert [(step.request, step.end, len(step.ranges)) for step in steps] == [(1, 3, 1), (2, 9, 2)]
+        steps = [message for message in told if isinstance(message, FetchedRanges)]
+        assert [(step.request, step.rest, len(step.ranges)) for step in steps] == [(1, None, 1), (2, None, 2)]
         await queue.stop(block=False)
         storage.close()
         await asyncio.gather(*(actor.stop(block=False) for actor in LoopActorRegistry.get_all()))
@@ -495,16 +495,16 @@ def test_nothing_is_read_for_a_client_before_it_wants_something() -> None:
 def test_the_next_step_is_asked_for_when_the_last_is_sent_and_more_is_wanted() -> None:
     async def test(bench: Bench) -> None:
         await bench.tell(FetchRequested(5, 0, 9), DemandSignalled(2, 1000))
-        await bench.tell(BrowsedMessages(5, step(1, 3), 4))
+        await bench.tell(FetchedRanges(5, step(1, 3), 4))
         assert bench.port.told == [(5, 1, 2)]
         await bench.tell(DemandSignalled(1, 0))
         assert bench.port.told == [(5, 1, 2), (5, 3, 1)]
         assert bench.steps() == [(0, 9)], "all demand is used up"
         await bench.tell(DemandSignalled(10, 0))
         assert bench.steps() == [(0, 9), (4, 9)]
-        await bench.tell(BrowsedMessages(5, (), 7))
+        await bench.tell(FetchedRanges(5, (), 7))
         assert bench.steps()[-1] == (7, 9), "a step may have nothing, where all was acknowledged"
-        await bench.tell(BrowsedMessages(5, step(8, 1), 9))
+        await bench.tell(FetchedRanges(5, step(8, 1)))
         assert bench.port.told[2:] == [(5, 8, 1), ("end", 5, 4)]
         await bench.tell(FetchRequested(6, 3, 3))
         assert bench.steps()[-1] == (3, 3), "for nothing, no demand is needed"
@@ -528,7 +528,7 @@ def test_a_step_that_is_refused_ends_its_fetch_and_leaves_the_connection_to_the_
         await bench.tell(DemandSignalled(10, 1000), FetchRequested(5, 0, 9))
         await bench.tell(Refused("limit-exceeded", "not now", 5, close=False))
         assert bench.port.told == [("limit-exceeded", "request 5: not now")]
-        await bench.tell(FetchRequested(6, 0, 9), BrowsedMessages(6, step(0, 2), 9))
+        await bench.tell(FetchRequested(6, 0, 9), FetchedRanges(6, step(0, 2)))
         assert bench.port.told[1:] == [(6, 0, 2), ("end", 6, 2)]
 
     with_bench(test)

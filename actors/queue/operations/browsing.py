@@ -12,7 +12,7 @@ from actors.errors import InvalidRequestError
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import BrowsedMessages, FetchedMessages, Tell
+from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +35,7 @@ def lowest_stored(core: QueueCore) -> int:
 
 
 def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
-    """Tell the first of the stored messages of a range, as many as one step has: every number below the answer's end is looked at."""
+    """Tell the first of the stored messages of a range, as many as one step has: every number below where the rest begins is looked at."""
     start, stop = command.start, command.stop
     if start > stop:
         raise InvalidRequestError(f"messages {start} to {stop} are asked for, which is backwards")
@@ -61,8 +61,8 @@ def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
         for entry, batch, parts in found
         for low, high, deliveries, replayed in _split(parts, history)
     )
-    end = stop if position >= limit else position
-    core.effects.append(Tell(command.connection, BrowsedMessages(command.request, ranges, end), after))
+    rest = None if position >= limit else position
+    core.effects.append(Tell(command.connection, FetchedRanges(command.request, ranges, rest), after))
 
 
 def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:

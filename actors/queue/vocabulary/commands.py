@@ -271,7 +271,7 @@ class FetchRequested:
 
 @dataclass(frozen=True, slots=True)
 class BrowseRequested:
-    """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: BrowsedMessages.
+    """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: FetchedRanges.
 
     Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
     messages' deliveries, which is what they come with: of one that is held or reserved how often it was delivered, of one that came

@@ -119,20 +119,14 @@ class FetchedMessages:
 
 @dataclass(frozen=True, slots=True)
 class FetchedRanges:
-    """What was asked for, or its first part, in order of position; ``rest`` is where the next part begins, None when this is all."""
+    """What was asked for, or its first part, in order of position; ``rest`` is where the next part begins, None when this is all.
+
+    Of a browse, where a position is a number, what is left out is not stored.
+    """
 
     request: int
     ranges: Sequence[FetchedMessages]
     rest: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BrowsedMessages:
-    """Stored messages, ascending, each range at the position that is its number; what is below ``end`` and not here is not stored."""
-
-    request: int
-    ranges: tuple[FetchedMessages, ...]
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +167,6 @@ Reply: TypeAlias = (
     | MessagesReserved
     | ReservationCommitted
     | FetchedRanges
-    | BrowsedMessages
     | Refused
     | MarkReached
     | QueueDeleted
