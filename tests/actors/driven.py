@@ -6,13 +6,13 @@ Effects are told apart here by what they tell, with everything in one tuple: ``D
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.state.committed_versions import ended_stages
-from actors.queue.state.ledger import LedgerReader
+from actors.queue.state.ledger import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import StagesEnded
@@ -94,6 +94,16 @@ class Opening(NamedTuple):
     client: str = ""
     now: float = 0.0
     wall_us: int = 0
+
+
+class Fetching:
+    """What a fetch asks for: iterable any number of times, each batch read as it is reached."""
+
+    def __init__(self, read: Callable[[], Iterator[tuple[replies.FetchedMessages, int]]]) -> None:
+        self.read = read
+
+    def __iter__(self) -> Iterator[replies.FetchedMessages]:
+        return (piece for piece, _ in self.read())
 
 
 class Browsed(NamedTuple):
@@ -264,16 +274,22 @@ class QueueState(queue_state.QueueState):
     def commit(self, connection: Connection, position: int) -> int:
         return cast("int", self._told(commands.CommitRequested(0, position, cast("Any", connection))).base)
 
-    def fetch(self, connection: Connection, start: int, stop: int) -> LedgerReader:
+    def fetch(self, connection: Connection, start: int, stop: int) -> Fetching:
         """All that is asked for; what the queue tells is the first step of it."""
         self.execute(commands.FetchRequested(7, start, stop, cast("Any", connection)), 0.0, 0)
-        told = self._core.effects.pop()
+        effect = self._core.effects.pop()
         core = self._core
         ledger = core.subscribers[connection].ledger
-        reader = LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier)
-        step = reader.step()
-        assert told == Tell(connection, replies.FetchedRanges(7, step.ranges, step.rest), step.after)
-        return reader
+        segments = ledger.segments(start, stop)
+        fetching = Fetching(lambda: pieces(ledger.name, segments, core.log.table))
+        assert isinstance(effect, Tell)
+        told = effect.reply
+        assert isinstance(told, replies.FetchedRanges)
+        step, later = list(fetching.read())[: len(told.ranges)], list(fetching)[len(told.ranges) :]
+        assert (effect.connection, told.request) == (connection, 7)
+        assert (list(told.ranges), told.rest) == ([piece for piece, _ in step], later[0].position if later else None)
+        assert effect.after == max([core.barrier, *(event for _, event in step)])
+        return fetching
 
     def browse(self, start: int, stop: int) -> Browsed:
         self.execute(commands.BrowseRequested(0, start, stop), 0.0, 0)

@@ -11,8 +11,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import QueueGoneError
+from actors.queue.operations.subscribing import STEP_RANGES
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.state.ledger import STEP_RANGES
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.runtime.loop_actor import LoopActor

@@ -130,7 +130,7 @@ def test_a_fetch_gives_any_part_again_and_again() -> None:
         assert fetched(queue, 2, 6) == payloads(2, 3, 4, 5)
         assert fetched(queue, 3, 3) == []
     ranges = queue.fetch("owner", 1, 7)
-    assert (len(list(ranges)), ranges.messages) == (2, 6)
+    assert [len(part.batch) for part in ranges] == [3, 3]
     assert [(part.position, part.first) for part in ranges] == [(1, 1), (4, 4)]
     head, tail = next(iter(ranges)).split(2)
     assert (head.position, head.first, head.batch.payloads.tolist()) == (1, 1, payloads(1, 2))

@@ -18,7 +18,7 @@ from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entries import spans_of
-from actors.queue.state.ledger import Ledger, LedgerReader
+from actors.queue.state.ledger import Ledger, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.events import (
     LedgerAdvanced,
@@ -27,6 +27,7 @@ from actors.queue.vocabulary.events import (
     SubscriptionReleased,
 )
 from actors.queue.vocabulary.replies import (
+    FetchedMessages,
     FetchedRanges,
     MessagesReserved,
     Refused,
@@ -48,6 +49,10 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.replies import Connection
 
+STEP_RANGES = 128
+STEP_BYTES = 2**20
+"""Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
+have to be read from the disk in the queue's turn."""
 OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -125,8 +130,16 @@ def fetch(core: QueueCore, command: FetchRequested, _now: float) -> None:
         raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
     if start < ledger.base or stop > ledger.high:
         raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
-    step = LedgerReader(ledger.name, ledger.segments(start, stop), core.log.table, core.barrier).step()
-    core.effects.append(Tell(command.connection, FetchedRanges(command.request, step.ranges, step.rest), step.after))
+    found: list[FetchedMessages] = []
+    after, size, rest = core.barrier, 0, None
+    for piece, event in pieces(ledger.name, ledger.segments(start, stop), core.log.table):
+        if len(found) >= STEP_RANGES or size >= STEP_BYTES:
+            rest = piece.position
+            break
+        found.append(piece)
+        after = max(after, event)
+        size += piece.batch.nbytes
+    core.effects.append(Tell(command.connection, FetchedRanges(command.request, tuple(found), rest), after))
 
 
 def release_or_delete(core: QueueCore, command: ReleaseSubscription, now: float) -> int:

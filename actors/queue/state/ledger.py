@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,12 +13,6 @@ from actors.queue.vocabulary.replies import FetchedMessages
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import Range
-
-
-STEP_RANGES = 128
-STEP_BYTES = 2**20
-"""Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
-have to be read from the disk in the queue's turn."""
 
 
 class Segment(NamedTuple):
@@ -40,68 +34,22 @@ class Segment(NamedTuple):
         return self._replace(position=max(low, position), start=start, stop=stop)
 
 
-class FetchStep(NamedTuple):
-    """The beginning of a fetch, small enough for one turn of the loop.
+def pieces(name: str, segments: Iterable[Segment], table: EntryTable) -> Iterator[tuple[FetchedMessages, int]]:
+    """What segments of the ledger ``name`` hold, a piece of a batch at a time, with the number of the event that stored it.
 
-    Attributes:
-        ranges: what is there.
-        rest: the position at which the next step begins; None when this is all.
-        after: the number of the event that must be durable before any of it is seen outside.
+    Each is read as it is reached, which is in the queue's own turn. Raises DataLossError where it has been acknowledged meanwhile.
     """
-
-    ranges: tuple[FetchedMessages, ...]
-    rest: int | None
-    after: int
-
-
-class LedgerReader:
-    """The answer to a fetch: iterable any number of times, each batch read as it is reached. It belongs to the queue's own turn.
-
-    Iterating raises DataLossError when what is reached has been acknowledged meanwhile, and is gone.
-
-    Attributes:
-        messages: how many there are in all.
-    """
-
-    __slots__ = ("_after", "_name", "_segments", "_table", "messages")
-
-    def __init__(self, name: str, segments: tuple[Segment, ...], table: EntryTable, after: int = 0) -> None:
-        self._name = name
-        self._segments = segments
-        self._table = table
-        self._after = after
-        self.messages = sum(segment.stop - segment.start for segment in segments)
-
-    def step(self) -> FetchStep:
-        """The first of it: some batches, and as many bytes of them as make a step; one batch in any case."""
-        found: list[FetchedMessages] = []
-        after, size = self._after, 0
-        for part, event in self._read():
-            if len(found) >= STEP_RANGES or size >= STEP_BYTES:
-                return FetchStep(tuple(found), part.position, after)
-            found.append(part)
-            after = max(after, event)
-            size += part.batch.nbytes
-        return FetchStep(tuple(found), None, after)
-
-    def __iter__(self) -> Iterator[FetchedMessages]:
-        return (part for part, _ in self._read())
-
-    def _read(self) -> Iterator[tuple[FetchedMessages, int]]:
-        """Each piece of a batch, with the number of the event that stored it."""
-        for position, start, stop, delivery_count, possibly_replayed in self._segments:
-            at = start
-            while at < stop:
-                entry = self._table.at(at)
-                if entry is None:
-                    reached = position + at - start
-                    raise DataLossError(self._name, reached, position + stop - start, reached, reached)
-                end = min(stop, entry.stop)
-                batch = entry.part(at, end)
-                where = position + at - start
-                part = FetchedMessages(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed)
-                yield part, entry.event
-                at = end
+    for position, start, stop, delivery_count, possibly_replayed in segments:
+        at = start
+        while at < stop:
+            entry = table.at(at)
+            where = position + at - start
+            if entry is None:
+                raise DataLossError(name, where, position + stop - start, where, where)
+            end = min(stop, entry.stop)
+            batch = entry.part(at, end)
+            yield FetchedMessages(where, at, batch, entry.enqueued_us, delivery_count, possibly_replayed), entry.event
+            at = end
 
 
 @dataclass(slots=True)
