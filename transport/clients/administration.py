@@ -101,21 +101,9 @@ class Administration:
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
     ) -> None:
-        """Declare a queue; what is None is the broker's setting. docs/configuration.md has what each does.
+        """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        Args:
-            name: the queue's.
-            max_messages: messages it stores.
-            max_bytes: bytes it stores.
-            visibility_timeout: seconds until an unacknowledged message is receivable again.
-            overflow: ``block`` or ``reject``.
-            max_receives: failures of a message until it is dead-lettered; 0 for never.
-            dead_letter_queue: where dead letters go; empty for the queue's own.
-            delay: seconds until a sent message is receivable.
-            ttl: seconds after which a message nobody received is dropped; 0 for never.
-            exclusive: one receiver at a time.
-            max_staged_messages: messages that open transactions may hold of it.
-            max_staged_bytes: their bytes.
+        0 is never for ``max_receives`` and ``ttl``, and an empty ``dead_letter_queue`` is the queue's own.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, or a limit.

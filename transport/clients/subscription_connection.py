@@ -9,6 +9,7 @@ from typing import Any
 from transport.clients.blocking_connection import BlockingConnection
 from transport.errors import BrokerError, RemoteProtocolError
 from transport.wire.address import Address
+from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Error, Fetch, Fetched, FetchEnd, Hello, Options, Request
 
@@ -52,8 +53,7 @@ class SubscriptionConnection(BlockingConnection):
     state: SubscriptionState
 
     def __init__(self, address: Address, hello: Hello, clock: Callable[[], float]) -> None:
-        self._granted_messages = self._granted_bytes = 0
-        self._used_messages = self._used_bytes = 0
+        self._demand = GrantedDemand()
         super().__init__(address, hello, clock)
 
     def fetch(self, request: int, start: int, stop: int, *, gaps: bool = False) -> Iterator[Fetched]:
@@ -78,21 +78,19 @@ class SubscriptionConnection(BlockingConnection):
                 )
             position = frame.position + count
             messages += count
-            self._used_messages += count
-            self._used_bytes += frame.batch.nbytes
+            self._demand.used_messages += count
+            self._demand.used_bytes += frame.batch.nbytes
             yield frame
         if frame.messages != messages or (position != stop and not gaps):
             raise RemoteProtocolError(f"FETCH of positions {start}-{stop} ended at {position}")
 
     def _grant(self) -> None:
         """Demand for more once half of the window is used; cumulative, as the protocol wants it."""
-        if (
-            self._granted_messages - self._used_messages <= FETCH_WINDOW_MESSAGES // 2
-            or self._granted_bytes - self._used_bytes <= FETCH_WINDOW_BYTES // 2
-        ):
-            self._granted_messages = self._used_messages + FETCH_WINDOW_MESSAGES
-            self._granted_bytes = self._used_bytes + FETCH_WINDOW_BYTES
-            self.send(Request(self._granted_messages, self._granted_bytes))
+        demand = self._demand
+        messages = demand.used_messages + FETCH_WINDOW_MESSAGES - demand.messages
+        size = demand.used_bytes + FETCH_WINDOW_BYTES - demand.bytes
+        if messages >= FETCH_WINDOW_MESSAGES // 2 or size >= FETCH_WINDOW_BYTES // 2:
+            self.send(Request(*demand.grow(messages, size)))
 
     def _opened(self, options: Options) -> None:
         numbers: list[Any] = [options.get(name) for name in ("epoch", "base", "high", "high_water")]

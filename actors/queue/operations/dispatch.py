@@ -37,12 +37,6 @@ def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
     return span if expires is None or expires > now else _drop_expired(core, now, minimum)
 
 
-def drop_expired(core: QueueCore, now: float) -> None:
-    """Drop what is at the head of the queue and expired, though nobody waits for it."""
-    if core.ttl_below:
-        next_ready(core, now)
-
-
 def next_expiry(core: QueueCore) -> float | None:
     """When the message that is next expires; None if it does not, or cannot leave yet."""
     if not core.ttl_below or (_has_dead_letter_queue(core) and core.outbox.waiting):
@@ -109,7 +103,9 @@ def dispatch(core: QueueCore, now: float) -> None:
         return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
-    drop_expired(core, now)
+    if core.ttl_below:
+        # What is expired is dropped though nobody waits for it.
+        next_ready(core, now)
     while ready.messages and ring.waiting and core.unfinished_at is None:
         available, total = ready.messages, ring.total
         for _ in range(len(ring.waiting)):

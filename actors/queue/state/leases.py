@@ -104,11 +104,6 @@ class LeaseTable:
         self.deadlines: DeadlineHeap[Span] = DeadlineHeap()
         self.in_flight = 0
 
-    @property
-    def slots(self) -> int:
-        """How many places the heap of deadlines takes."""
-        return self.deadlines.slots
-
     def grant(self, receiver: Receiver, span: Span, deadline: float) -> None:
         """Lease ``span``, which nobody holds."""
         count = span.stop - span.start

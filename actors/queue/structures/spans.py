@@ -229,11 +229,6 @@ class TimedSpans(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(self._spans)
 
-    @property
-    def slots(self) -> int:
-        """How many places the heap of deadlines takes."""
-        return self.due.slots
-
     def first(self) -> T | None:
         """The span with the lowest numbers."""
         return self._spans.first()
@@ -243,10 +238,6 @@ class TimedSpans(Generic[T]):
         self._spans.insert(span)
         self.due.push(span, deadline)
         self.messages += span.stop - span.start
-
-    def earliest(self) -> float | None:
-        """The next deadline."""
-        return self.due.earliest()
 
     def pop_due(self, now: float) -> T | None:
         """Take out the span with the earliest deadline if that is not after ``now``."""
