@@ -12,23 +12,7 @@ from typing import Any
 from typing import Protocol as TypingProtocol
 
 from actors.queue.connection_actor import ConnectionActor, Port
-from actors.queue.vocabulary.commands import (
-    BrowseRequested,
-    CommitRequested,
-    DemandSignalled,
-    FetchRequested,
-    OpenSubscription,
-    ReserveRequested,
-    Writable,
-)
-from actors.queue.vocabulary.replies import (
-    FetchedMessages,
-    FetchedRanges,
-    MessagesReserved,
-    Refused,
-    ReservationCommitted,
-    SubscriptionOpened,
-)
+from actors.queue.vocabulary import commands, replies
 from actors.runtime.loop_ref import LoopActorRef
 
 STREAM_BYTES = 1024 * 1024
@@ -64,7 +48,7 @@ class SubscriptionOptions:
 class SubscriptionPort(Port, TypingProtocol):
     """The way to the client."""
 
-    def fetched(self, request: int, message: FetchedMessages) -> None:
+    def fetched(self, request: int, message: replies.FetchedMessages) -> None:
         """Reserved messages."""
 
     def fetch_ended(self, request: int, messages: int) -> None:
@@ -105,17 +89,17 @@ class SubscriptionPublisher(ConnectionActor):
         self._fetching: int | None = None
         self._fetched = 0
         self._answered = False
-        self._ranges: Iterator[FetchedMessages] = iter(())
-        self._next: FetchedMessages | None = None
+        self._ranges: Iterator[replies.FetchedMessages] = iter(())
+        self._next: replies.FetchedMessages | None = None
         self._browses = options.browses
         # Where the next step of a fetch begins, while it is not asked for; and where the fetch ends.
         self._rest: int | None = None
         self._fetch_end = 0
 
-    def attaching(self) -> OpenSubscription:
+    def attaching(self) -> commands.OpenSubscription:
         """What opens the subscription."""
         o = self._options
-        return OpenSubscription(
+        return commands.OpenSubscription(
             o.name, o.mode, o.epoch, o.starting, o.owner_timeout, o.take_over, o.client, self.actor_ref
         )
 
@@ -127,33 +111,33 @@ class SubscriptionPublisher(ConnectionActor):
     def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type."""
         match message:
-            case DemandSignalled():
+            case commands.DemandSignalled():
                 self._wanted_messages += message.messages
                 self._wanted_bytes += message.bytes
                 self._stream()
-            case Writable():
+            case commands.Writable():
                 self._writable = message.writable
                 self._stream()
-            case ReserveRequested() | CommitRequested() if self._browses:
+            case commands.ReserveRequested() | commands.CommitRequested() if self._browses:
                 self._end("protocol-error", "mode 'browse' changes nothing: open a subscription with mode 'own'")
-            case ReserveRequested() | CommitRequested():
+            case commands.ReserveRequested() | commands.CommitRequested():
                 self.pass_on(message)
             case _StreamOn():
                 self._pausing = False
                 self._stream()
-            case FetchRequested():
+            case commands.FetchRequested():
                 self._fetch(message)
-            case FetchedRanges():
+            case replies.FetchedRanges():
                 self._step(message.ranges, message.rest)
-            case MessagesReserved() | ReservationCommitted():
+            case replies.MessagesReserved() | replies.ReservationCommitted():
                 self._port.tell(message)
-            case SubscriptionOpened():
+            case replies.SubscriptionOpened():
                 self._opened = True
                 self._port.tell(message)
             case _:
                 super().handle(kind, message)
 
-    def _fetch(self, message: FetchRequested) -> None:
+    def _fetch(self, message: commands.FetchRequested) -> None:
         if self._fetching is not None:
             self._end("protocol-error", f"FETCH {message.request} while {self._fetching} is under way; one at a time")
             return
@@ -167,7 +151,7 @@ class SubscriptionPublisher(ConnectionActor):
             # At once, for it may be refused.
             self._read(message.request, message.start)
 
-    def _step(self, ranges: Iterable[FetchedMessages], rest: int | None) -> None:
+    def _step(self, ranges: Iterable[replies.FetchedMessages], rest: int | None) -> None:
         """Have one step at hand, and know where the next begins."""
         self._answered, self._rest = rest is None, rest
         self._ranges = iter(ranges)
@@ -218,13 +202,13 @@ class SubscriptionPublisher(ConnectionActor):
     def _read(self, request: int, start: int) -> None:
         """Have the queue read a step, in a turn of its own: what it stores is nobody else's to read."""
         self._rest = None
-        step = BrowseRequested if self._browses else FetchRequested
+        step = commands.BrowseRequested if self._browses else commands.FetchRequested
         self._queue.tell(step(request, start, self._fetch_end, self.actor_ref))
 
     def _advance(self) -> None:
         self._next = next(self._ranges, None)
 
-    def _refused(self, message: Refused) -> None:
+    def _refused(self, message: replies.Refused) -> None:
         # What cannot be opened leaves nothing to ask for.
         if message.close or not self._opened:
             self._end(message.code, message.text)

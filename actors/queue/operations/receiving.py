@@ -33,14 +33,7 @@ if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
-    from actors.queue.vocabulary.commands import (
-        Acknowledged,
-        AttachReceiver,
-        DemandSignalled,
-        DemandWithdrawn,
-        Extended,
-        Rejected,
-    )
+    from actors.queue.vocabulary import commands
     from actors.queue.vocabulary.replies import Connection
 
 
@@ -66,7 +59,7 @@ def pass_on(core: QueueCore) -> None:
         join_ring(core, next(iter(core.receivers.values())))
 
 
-def attach_receiver(core: QueueCore, command: AttachReceiver, _now: float) -> None:
+def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:
     """Make a receiver known, and say whether it has to wait in line."""
     connection = command.connection
     if connection in core.receivers:
@@ -75,7 +68,7 @@ def attach_receiver(core: QueueCore, command: AttachReceiver, _now: float) -> No
     core.tell(connection, ReceiverAttached(waits_in_line(core, receiver)))
 
 
-def receive(core: QueueCore, command: DemandSignalled, now: float) -> None:
+def receive(core: QueueCore, command: commands.DemandSignalled, now: float) -> None:
     """Add to a receiver's demand."""
     messages, size, connection = command.messages, command.bytes, command.connection
     if messages < 0 or size < 0:
@@ -87,7 +80,7 @@ def receive(core: QueueCore, command: DemandSignalled, now: float) -> None:
         dispatch(core, now)
 
 
-def acknowledge(core: QueueCore, command: Acknowledged, _now: float) -> None:
+def acknowledge(core: QueueCore, command: commands.Acknowledged, _now: float) -> None:
     """Remove messages for good."""
     receiver = core.receiver(command.connection)
     ranges = checked_ranges(command.ranges)
@@ -107,7 +100,7 @@ def acknowledge(core: QueueCore, command: Acknowledged, _now: float) -> None:
         core.grant()
 
 
-def reject(core: QueueCore, command: Rejected, now: float) -> None:
+def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
     """Make messages receivable again, after a delay if there is one."""
     delay = command.delay
     _check_seconds("a delay", delay)
@@ -127,7 +120,7 @@ def reject(core: QueueCore, command: Rejected, now: float) -> None:
     dispatch(core, now)
 
 
-def extend(core: QueueCore, command: Extended, now: float) -> None:
+def extend(core: QueueCore, command: commands.Extended, now: float) -> None:
     """Move deadlines."""
     seconds = command.seconds
     _check_seconds("an extension", seconds)
@@ -140,7 +133,7 @@ def extend(core: QueueCore, command: Extended, now: float) -> None:
             core.leases.grant(receiver, span, now + seconds)
 
 
-def withdraw_demand(core: QueueCore, command: DemandWithdrawn, _now: float) -> None:
+def withdraw_demand(core: QueueCore, command: commands.DemandWithdrawn, _now: float) -> None:
     """Deliver nothing more; what the receiver holds it keeps."""
     receiver = core.receiver(command.connection)
     core.ring.leave(receiver)

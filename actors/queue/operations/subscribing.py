@@ -20,34 +20,12 @@ from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entries import spans_of
 from actors.queue.state.ledger import Ledger, pieces
 from actors.queue.structures.deadlines import each_due
-from actors.queue.vocabulary.events import (
-    LedgerAdvanced,
-    SubscriptionDeleted,
-    SubscriptionOwned,
-    SubscriptionReleased,
-)
-from actors.queue.vocabulary.replies import (
-    FetchedMessages,
-    FetchedRanges,
-    MessagesReserved,
-    Refused,
-    ReservationCommitted,
-    SubscriptionOpened,
-    Tell,
-)
+from actors.queue.vocabulary import events, replies
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
-    from actors.queue.vocabulary.commands import (
-        CommitRequested,
-        FetchRequested,
-        OpenSubscription,
-        ReleaseSubscription,
-        ReserveRequested,
-    )
-    from actors.queue.vocabulary.events import Event
-    from actors.queue.vocabulary.replies import Connection
+    from actors.queue.vocabulary import commands
 
 STEP_RANGES = 128
 STEP_BYTES = 2**20
@@ -57,14 +35,14 @@ OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
 
 
-def open_subscription(core: QueueCore, command: OpenSubscription, now: float) -> None:
+def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: float) -> None:
     """Take over or join a subscription. Of a browse nothing is kept: every step says by itself what it wants."""
     connection, name, mode = command.connection, command.name, command.mode
     if connection in core.subscribers:
         raise InvalidRequestError(f"this connection has subscription {core.subscribers[connection].ledger.name!r} open")
     high = core.log.next_sequence
     if mode == BROWSE:
-        core.tell(connection, SubscriptionOpened(0, lowest_stored(core), high, high))
+        core.tell(connection, replies.SubscriptionOpened(0, lowest_stored(core), high, high))
         return
     if mode == OWN and core.settings.exclusive:
         raise InvalidRequestError(
@@ -79,10 +57,10 @@ def open_subscription(core: QueueCore, command: OpenSubscription, now: float) ->
     else:
         raise InvalidRequestError(f"mode {mode!r} is none of {OWN!r}, {READ!r}, {BROWSE!r}")
     core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
-    core.tell(connection, SubscriptionOpened(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence))
+    core.tell(connection, replies.SubscriptionOpened(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence))
 
 
-def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
+def reserve(core: QueueCore, command: commands.ReserveRequested, now: float) -> None:
     """Put ready messages into a ledger."""
     request, start, connection = command.request, command.start, command.connection
     messages, size, wait, below = command.messages, command.bytes, command.wait, command.below
@@ -95,7 +73,7 @@ def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.tell(connection, MessagesReserved(request, end, asdict(core.facts(now))))
+        core.tell(connection, replies.MessagesReserved(request, end, asdict(core.facts(now))))
         return
     owner = core.owners[ledger.name]
     owner.used = now
@@ -112,25 +90,25 @@ def reserve(core: QueueCore, command: ReserveRequested, now: float) -> None:
     core.reservation_deadlines.push(reservation, now + min(wait, MAX_RESERVE_WAIT_SECONDS))
 
 
-def commit(core: QueueCore, command: CommitRequested, _now: float) -> None:
+def commit(core: QueueCore, command: commands.CommitRequested, _now: float) -> None:
     """Acknowledge every position below one."""
     ledger, position = _owner(core, command.connection).ledger, command.position
     if position > ledger.high:
         raise DataLossError(ledger.name, ledger.base, position, ledger.base, ledger.high)
     if position > ledger.base:
-        core.commit(LedgerAdvanced(ledger.name, position))
+        core.commit(events.LedgerAdvanced(ledger.name, position))
         core.grant()
-    core.tell(command.connection, ReservationCommitted(command.request, ledger.base))
+    core.tell(command.connection, replies.ReservationCommitted(command.request, ledger.base))
 
 
-def fetch(core: QueueCore, command: FetchRequested, _now: float) -> None:
+def fetch(core: QueueCore, command: commands.FetchRequested, _now: float) -> None:
     """Tell what is at some positions, as much as one step has."""
     ledger, start, stop = _subscriber(core, command.connection).ledger, command.start, command.stop
     if start > stop:
         raise InvalidRequestError(f"positions {start} to {stop} are asked for, which is backwards")
     if start < ledger.base or stop > ledger.high:
         raise DataLossError(ledger.name, start, stop, ledger.base, ledger.high)
-    found: list[FetchedMessages] = []
+    found: list[replies.FetchedMessages] = []
     after, size, rest = core.barrier, 0, None
     for piece, event in pieces(ledger.name, ledger.segments(start, stop), core.log.table):
         if len(found) >= STEP_RANGES or size >= STEP_BYTES:
@@ -139,10 +117,12 @@ def fetch(core: QueueCore, command: FetchRequested, _now: float) -> None:
         found.append(piece)
         after = max(after, event)
         size += piece.batch.nbytes
-    core.effects.append(Tell(command.connection, FetchedRanges(command.request, tuple(found), rest), after))
+    core.effects.append(
+        replies.Tell(command.connection, replies.FetchedRanges(command.request, tuple(found), rest), after)
+    )
 
 
-def release_or_delete(core: QueueCore, command: ReleaseSubscription, now: float) -> int:
+def release_or_delete(core: QueueCore, command: commands.ReleaseSubscription, now: float) -> int:
     """Make what a subscription reserved receivable again, and forget it or not; returns how many messages."""
     return (delete if command.delete else release)(core, command.name, now)
 
@@ -154,7 +134,7 @@ def release(core: QueueCore, name: str, now: float) -> int:
         raise SubscriptionNotFoundError(name)
     if ledger.base == ledger.high:
         return 0
-    return _give_back(core, ledger, SubscriptionReleased(name, ledger.high), now)
+    return _give_back(core, ledger, events.SubscriptionReleased(name, ledger.high), now)
 
 
 def delete(core: QueueCore, name: str, now: float) -> int:
@@ -173,10 +153,10 @@ def delete(core: QueueCore, name: str, now: float) -> int:
     for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
         del core.subscribers[subscriber.connection]
         core.refuse(subscriber.connection, SubscriptionNotFoundError(name))
-    return _give_back(core, ledger, SubscriptionDeleted(name, ledger.epoch, ledger.high), now)
+    return _give_back(core, ledger, events.SubscriptionDeleted(name, ledger.epoch, ledger.high), now)
 
 
-def _give_back(core: QueueCore, ledger: Ledger, event: Event, now: float) -> int:
+def _give_back(core: QueueCore, ledger: Ledger, event: events.Event, now: float) -> int:
     """Make what a ledger holds receivable again by ``event``; returns how many messages."""
     segments = ledger.segments(ledger.base, ledger.high)
     released = ledger.high - ledger.base
@@ -190,7 +170,7 @@ def _give_back(core: QueueCore, ledger: Ledger, event: Event, now: float) -> int
     return released
 
 
-def detach_subscriber(core: QueueCore, connection: Connection, now: float) -> None:
+def detach_subscriber(core: QueueCore, connection: replies.Connection, now: float) -> None:
     """Forget a subscription's connection, if it is one; an owner's reservations stay for its ``owner_timeout``."""
     subscriber = core.subscribers.pop(connection, None)
     if subscriber is None:
@@ -224,7 +204,7 @@ def answer_reservations(core: QueueCore, now: float) -> None:
         _answer_empty(core, reservation, now)
 
 
-def _take_over(core: QueueCore, command: OpenSubscription) -> Ledger:
+def _take_over(core: QueueCore, command: commands.OpenSubscription) -> Ledger:
     name, starting, owner_timeout = command.name, command.starting, command.owner_timeout
     if starting not in (EARLIEST, LATEST):
         raise InvalidRequestError(f"starting {starting!r} is neither {EARLIEST!r} nor {LATEST!r}")
@@ -240,19 +220,19 @@ def _take_over(core: QueueCore, command: OpenSubscription) -> Ledger:
         raise SubscriptionOwnedError(name, owner.client)
     epoch = 1 + (log.deleted_epoch if ledger is None else ledger.epoch)
     least = log.next_sequence if starting == LATEST else 0
-    core.commit(SubscriptionOwned(name, epoch, least, owner_timeout, core.wall_us))
+    core.commit(events.SubscriptionOwned(name, epoch, least, owner_timeout, core.wall_us))
     return log.ledgers[name]
 
 
-def _install(core: QueueCore, ledger: Ledger, command: OpenSubscription, now: float) -> None:
+def _install(core: QueueCore, ledger: Ledger, command: commands.OpenSubscription, now: float) -> None:
     """Make the command's connection the owner's; the one it replaces, of an older epoch or of this one, owns nothing any more."""
     owner = core.owners.setdefault(ledger.name, Ownership(ledger))
     if owner.waiting is not None:
         waiting = owner.waiting
         end_wait(core, waiting)
         error = StaleEpochError(ledger.name, core.subscribers[waiting.connection].epoch, ledger.epoch)
-        refused = Refused(error.code, str(error), waiting.request, close=False)
-        core.effects.append(Tell(waiting.connection, refused))
+        refused = replies.Refused(error.code, str(error), waiting.request, close=False)
+        core.effects.append(replies.Tell(waiting.connection, refused))
     replaced = core.subscribers.get(owner.connection) if owner.connection is not None else None
     if replaced is not None:
         replaced.owns = False
@@ -274,7 +254,7 @@ def _join(core: QueueCore, name: str, epoch: int | None) -> Ledger:
     return ledger
 
 
-def _subscriber(core: QueueCore, connection: Connection) -> Subscriber:
+def _subscriber(core: QueueCore, connection: replies.Connection) -> Subscriber:
     try:
         subscriber = core.subscribers[connection]
     except KeyError:
@@ -283,7 +263,7 @@ def _subscriber(core: QueueCore, connection: Connection) -> Subscriber:
     return subscriber
 
 
-def _owner(core: QueueCore, connection: Connection) -> Subscriber:
+def _owner(core: QueueCore, connection: replies.Connection) -> Subscriber:
     subscriber = _subscriber(core, connection)
     if not subscriber.owns:
         raise InvalidRequestError("this connection reads for an owner; only the owner reserves and commits")
@@ -292,7 +272,7 @@ def _owner(core: QueueCore, connection: Connection) -> Subscriber:
 
 def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     end_wait(core, reservation)
-    reserved = MessagesReserved(reservation.request, reservation.start, asdict(core.facts(now)))
+    reserved = replies.MessagesReserved(reservation.request, reservation.start, asdict(core.facts(now)))
     core.tell(reservation.connection, reserved)
 
 

@@ -16,22 +16,7 @@ from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.ledger import Ledger
 from actors.queue.state.returns import Returns
 from actors.queue.structures.ranges import Range, RangeSet
-from actors.queue.vocabulary.events import (
-    Event,
-    LedgerAdvanced,
-    LedgerExtended,
-    MessagesAcknowledged,
-    MessagesAdded,
-    MessagesExpired,
-    MessagesMoved,
-    MessagesReturned,
-    QueuePurged,
-    StagesDiscarded,
-    StagesEnded,
-    SubscriptionDeleted,
-    SubscriptionOwned,
-    SubscriptionReleased,
-)
+from actors.queue.vocabulary import events
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
 
 if TYPE_CHECKING:
@@ -124,14 +109,14 @@ class QueueLog:
     total_discarded: int = 0
 
     @classmethod
-    def replay(cls, events: Iterable[Event]) -> QueueLog:
+    def replay(cls, events: Iterable[events.Event]) -> QueueLog:
         """The fold over ``events``."""
         log = cls()
         for number, event in enumerate(events, 1):
             log.apply(event, number)
         return log
 
-    def apply(self, event: Event, number: int = 0) -> None:
+    def apply(self, event: events.Event, number: int = 0) -> None:
         """Take in an event with its number; one that was taken in before changes nothing."""
         _APPLY[type(event)](self, event, number)
 
@@ -150,7 +135,7 @@ class QueueLog:
         """The batch that begins with ``first`` can be received, if it could not be."""
         self.delayed.pop(first, None)
 
-    def _added(self, event: MessagesAdded, number: int) -> None:
+    def _added(self, event: events.MessagesAdded, number: int) -> None:
         first = event.first
         if first < self.next_sequence:
             return
@@ -180,7 +165,7 @@ class QueueLog:
         number = self.producers.get(producer)
         return self.temporary.get(producer) if number is None else number
 
-    def _staged(self, event: MessagesAdded, key: StageKey, size: int) -> None:
+    def _staged(self, event: events.MessagesAdded, key: StageKey, size: int) -> None:
         stage = self.stages.get(key)
         if stage is None:
             stage = self.stages[key] = Stage()
@@ -192,7 +177,7 @@ class QueueLog:
             stage.delayed[first] = (first + count, event.enqueued_us + event.delay_us)
             self._forget_ended_delays(event.enqueued_us)
 
-    def _delayed(self, event: MessagesAdded, stop: int) -> None:
+    def _delayed(self, event: events.MessagesAdded, stop: int) -> None:
         self.delayed[event.first] = (stop, event.enqueued_us + event.delay_us)
         self._forget_ended_delays(event.enqueued_us)
 
@@ -202,7 +187,7 @@ class QueueLog:
             kept = [(first, item) for first, item in self.delayed.items() if item[1] > now_us]
             self.delayed = dict(kept[-MAX_DELAYED:])
 
-    def _ended(self, event: StagesEnded, number: int) -> None:
+    def _ended(self, event: events.StagesEnded, number: int) -> None:
         for stage in self._taken(event.published):
             self.published_by = max(self.published_by, number)
             self.stored_messages += stage.messages
@@ -212,7 +197,7 @@ class QueueLog:
             self.delayed.update(stage.delayed)
         self._drop_stages(event.discarded, event.below)
 
-    def _discarded(self, event: StagesDiscarded, _number: int) -> None:
+    def _discarded(self, event: events.StagesDiscarded, _number: int) -> None:
         self._drop_stages(event.stages, event.below)
 
     def _drop_stages(self, stages: Iterable[StageKey], below: int) -> None:
@@ -235,24 +220,24 @@ class QueueLog:
                 self.staged_bytes -= stage.bytes
                 yield stage
 
-    def _acknowledged(self, event: MessagesAcknowledged, _number: int) -> None:
+    def _acknowledged(self, event: events.MessagesAcknowledged, _number: int) -> None:
         self.total_acknowledged += self._remove(event.ranges)
 
-    def _returned(self, event: MessagesReturned, _number: int) -> None:
+    def _returned(self, event: events.MessagesReturned, _number: int) -> None:
         for start, stop, failures in event.returns:
             for part_start, part_stop in self.acknowledged.gaps(start, stop):
                 self.returns.note(part_start, part_stop, failures)
 
-    def _expired(self, event: MessagesExpired, _number: int) -> None:
+    def _expired(self, event: events.MessagesExpired, _number: int) -> None:
         self.total_expired += self._remove(event.ranges)
 
-    def _moved(self, event: MessagesMoved, _number: int) -> None:
+    def _moved(self, event: events.MessagesMoved, _number: int) -> None:
         self.total_dead_lettered += self._remove(event.ranges)
 
-    def _purged(self, event: QueuePurged, _number: int) -> None:
+    def _purged(self, event: events.QueuePurged, _number: int) -> None:
         self.total_purged += self._remove(event.ranges)
 
-    def _opened(self, event: SubscriptionOwned, _number: int) -> None:
+    def _opened(self, event: events.SubscriptionOwned, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         if ledger is None:
             if event.epoch <= self.deleted_epoch:
@@ -263,7 +248,7 @@ class QueueLog:
             ledger.owner_timeout = event.owner_timeout
             ledger.opened_us = event.opened_us
 
-    def _reserved(self, event: LedgerExtended, _number: int) -> None:
+    def _reserved(self, event: events.LedgerExtended, _number: int) -> None:
         ledger = self.ledgers.get(event.subscription)
         # Without a ledger, as without the positions before, there is none only in what a repair has left.
         if ledger is None or event.position != ledger.high:
@@ -272,13 +257,13 @@ class QueueLog:
             ledger.append(start, stop, delivery_count, possibly_replayed)
         self.reserved_messages += ledger.high - event.position
 
-    def _committed(self, event: LedgerAdvanced, _number: int) -> None:
+    def _committed(self, event: events.LedgerAdvanced, _number: int) -> None:
         self.total_acknowledged += self._remove(self._dropped(event))
 
-    def _released(self, event: SubscriptionReleased, _number: int) -> None:
+    def _released(self, event: events.SubscriptionReleased, _number: int) -> None:
         self._dropped(event)
 
-    def _deleted(self, event: SubscriptionDeleted, _number: int) -> None:
+    def _deleted(self, event: events.SubscriptionDeleted, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         # An event that was seen before is about one of this name that was made later, if there is any.
         if ledger is not None and ledger.epoch <= event.epoch:
@@ -287,7 +272,7 @@ class QueueLog:
         self.deleted_epoch = max(self.deleted_epoch, event.epoch)
         self.deleted_position = max(self.deleted_position, event.position)
 
-    def _dropped(self, event: LedgerAdvanced | SubscriptionReleased) -> list[Range]:
+    def _dropped(self, event: events.LedgerAdvanced | events.SubscriptionReleased) -> list[Range]:
         """What leaves a ledger with an event."""
         ledger = self.ledgers.get(event.subscription)
         ranges = [] if ledger is None else ledger.drop_below(event.position)
@@ -344,17 +329,17 @@ def _note(
 
 
 _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
-    MessagesAdded: QueueLog._added,
-    MessagesAcknowledged: QueueLog._acknowledged,
-    MessagesReturned: QueueLog._returned,
-    MessagesExpired: QueueLog._expired,
-    MessagesMoved: QueueLog._moved,
-    QueuePurged: QueueLog._purged,
-    SubscriptionOwned: QueueLog._opened,
-    LedgerExtended: QueueLog._reserved,
-    LedgerAdvanced: QueueLog._committed,
-    SubscriptionReleased: QueueLog._released,
-    SubscriptionDeleted: QueueLog._deleted,
-    StagesEnded: QueueLog._ended,
-    StagesDiscarded: QueueLog._discarded,
+    events.MessagesAdded: QueueLog._added,
+    events.MessagesAcknowledged: QueueLog._acknowledged,
+    events.MessagesReturned: QueueLog._returned,
+    events.MessagesExpired: QueueLog._expired,
+    events.MessagesMoved: QueueLog._moved,
+    events.QueuePurged: QueueLog._purged,
+    events.SubscriptionOwned: QueueLog._opened,
+    events.LedgerExtended: QueueLog._reserved,
+    events.LedgerAdvanced: QueueLog._committed,
+    events.SubscriptionReleased: QueueLog._released,
+    events.SubscriptionDeleted: QueueLog._deleted,
+    events.StagesEnded: QueueLog._ended,
+    events.StagesDiscarded: QueueLog._discarded,
 }
