@@ -13,18 +13,8 @@ from pykka import ActorDeadError
 
 from actors import PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
 from actors.errors import QueueGoneError
-from transport.broker.listings import (
-    ANSWER_TIMEOUT,
-    Listed,
-    Listing,
-    answer_list,
-    connection_rows,
-    queue_rows,
-    subscription_rows,
-    too_long,
-    transaction_rows,
-    whole_list,
-)
+from transport.broker import listings
+from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
 from transport.broker.port import Client, Port
 from transport.broker.tasks import Tasks
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
@@ -135,11 +125,11 @@ class Commands:
         }
         if not lists:
             return _json(facts)
-        queues = await whole_list(self._of, queue_rows)
-        connections = await whole_list(self._of, connection_rows)
+        queues = await listings.whole_list(self._of, listings.queue_rows)
+        connections = await listings.whole_list(self._of, listings.connection_rows)
         answer = _json(facts)[:-1] + b',"queues":' + queues + b',"connections":' + connections + b"}"
         if len(answer) > MAX_BODY_BYTES:
-            raise too_long()
+            raise listings.too_long()
         return answer
 
     async def _durable(self) -> None:
@@ -174,20 +164,20 @@ def refusal(error: Exception) -> tuple[str, str] | None:
 
 
 def _list(listing: Listing, *kinds: type) -> Handler:
-    return lambda commands, arguments: answer_list(commands._of, listing, kinds, arguments)
+    return lambda commands, arguments: listings.answer_list(commands._of, listing, kinds, arguments)
 
 
 COMMANDS: dict[str, Handler] = {
-    "queue.list": _list(queue_rows, str),
+    "queue.list": _list(listings.queue_rows, str),
     "queue.create": Commands._queue_create,
     "queue.delete": Commands._queue_delete,
     "queue.purge": Commands._queue_purge,
-    "subscription.list": _list(subscription_rows, str, str),
+    "subscription.list": _list(listings.subscription_rows, str, str),
     "subscription.release": Commands._subscription_release,
     "subscription.delete": Commands._subscription_delete,
-    "transaction.list": _list(transaction_rows, str, int),
+    "transaction.list": _list(listings.transaction_rows, str, int),
     "transaction.abort": Commands._transaction_abort,
-    "connection.list": _list(connection_rows, int),
+    "connection.list": _list(listings.connection_rows, int),
     "stats": Commands._stats,
 }
 LONG_COMMANDS = frozenset({"queue.list", "subscription.list", "transaction.list", "connection.list", "stats"})

@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
-from actors import (
-    Acknowledged,
-    CommitRequested,
-    DemandSignalled,
-    DemandWithdrawn,
-    Extended,
-    FetchedMessages,
-    FetchRequested,
-    Left,
-    MessagesReserved,
-    QueueDirectory,
-    ReceivedMessages,
-    ReceiveFromQueuePublisher,
-    Rejected,
-    ReservationCommitted,
-    ReserveRequested,
-    SubscriptionOpened,
-    SubscriptionOptions,
-    SubscriptionPublisher,
-)
-from actors.queue.vocabulary.replies import ReceiverAttached, Reply
+from actors import QueueDirectory, ReceiveFromQueuePublisher, SubscriptionOptions, SubscriptionPublisher
+from actors.queue.vocabulary import commands, replies
 from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
@@ -55,28 +36,28 @@ class ReceivingPort(Port):
         assert self.actor is not None
         match frame:
             case wire.Ack():
-                self.actor.deliver(Acknowledged(frame.ranges, self.actor))
+                self.actor.deliver(commands.Acknowledged(frame.ranges, self.actor))
             case wire.Request(messages=0, bytes=0) if self._demand.messages:
-                self.actor.deliver(DemandWithdrawn())
+                self.actor.deliver(commands.DemandWithdrawn())
             case wire.Request():
-                self.actor.deliver(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+                self.actor.deliver(commands.DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
                 self.actor.deliver(
-                    Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor)
+                    commands.Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor)
                 )
             case wire.Extend():
-                self.actor.deliver(Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
+                self.actor.deliver(commands.Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
             case wire.Cancel():
-                self.actor.deliver(Left(frame.failed))
+                self.actor.deliver(commands.Left(frame.failed))
                 self._client.finished()
 
-    def tell(self, reply: Reply) -> None:
+    def tell(self, reply: replies.Reply) -> None:
         """DELIVER, and WELCOME once the queue knows the receiver."""
         match reply:
-            case ReceivedMessages():
+            case replies.ReceivedMessages():
                 first, batch, enqueued_us, delivery_count, possibly_replayed = reply
                 self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
-            case ReceiverAttached():
+            case replies.ReceiverAttached():
                 visibility_ms = round(self._visibility_timeout * 1000)
                 facts = {"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": reply.waiting}
                 self._client.welcome(facts)
@@ -105,28 +86,30 @@ class SubscribingPort(Port):
                 # The queue bounds how long it lets a reservation wait.
                 wait = frame.wait_ms / 1000
                 self.actor.deliver(
-                    ReserveRequested(frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below)
+                    commands.ReserveRequested(
+                        frame.request, frame.start, frame.messages, frame.bytes, wait, frame.below
+                    )
                 )
             case wire.Commit():
-                self.actor.deliver(CommitRequested(frame.request, frame.position))
+                self.actor.deliver(commands.CommitRequested(frame.request, frame.position))
             case wire.Fetch():
-                self.actor.deliver(FetchRequested(frame.request, frame.start, frame.stop))
+                self.actor.deliver(commands.FetchRequested(frame.request, frame.start, frame.stop))
             case wire.Request():
-                self.actor.deliver(DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
+                self.actor.deliver(commands.DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Cancel():
                 self._client.finished()
 
-    def tell(self, reply: Reply) -> None:
+    def tell(self, reply: replies.Reply) -> None:
         """RESERVED, COMMITTED, and WELCOME once the subscription is open."""
         match reply:
-            case MessagesReserved():
+            case replies.MessagesReserved():
                 self._client.send(wire.Reserved(reply.request, reply.end, dict(reply.facts)))
-            case ReservationCommitted():
+            case replies.ReservationCommitted():
                 self._client.send(wire.Committed(reply.request, reply.base))
-            case SubscriptionOpened():
+            case replies.SubscriptionOpened():
                 self._client.welcome(asdict(reply) | {"id_prefix": self._id_prefix, "created": self._created})
 
-    def fetched(self, request: int, message: FetchedMessages) -> None:
+    def fetched(self, request: int, message: replies.FetchedMessages) -> None:
         """Reserved messages."""
         self._client.send(
             wire.Fetched(
