@@ -41,6 +41,7 @@ class IdleLink:
         loop = asyncio.get_running_loop()
         self._queue = queue
         self._link = BrokerLink(address, self._hello, self, NO_RETRY)
+        self._link.over.add_done_callback(self._over)
         self.opened: asyncio.Future[None] = loop.create_future()
         self.closed: asyncio.Future[None] = loop.create_future()
 
@@ -80,8 +81,7 @@ class IdleLink:
             if not waiting.done():
                 waiting.set_exception(error)
 
-    def link_closed(self) -> None:
-        """As asked."""
+    def _over(self, _future: asyncio.Future[None]) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
 

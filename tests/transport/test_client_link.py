@@ -108,8 +108,9 @@ class User:
         self.error = error
         self._say("failed")
 
-    def link_closed(self) -> None:
-        self._say("closed")
+    def link_over(self, _over: asyncio.Future[None]) -> None:
+        if self.error is None:
+            self._say("closed")
 
     async def told(self, *expected: str) -> None:
         """Wait until exactly this has been said."""
@@ -120,7 +121,9 @@ class User:
 
 
 def link_to(addresses: Any, user: User, backoff: Backoff = QUICK) -> BrokerLink:
-    return BrokerLink(addresses, lambda: HELLO, user, backoff, lambda: 0.5)
+    link = BrokerLink(addresses, lambda: HELLO, user, backoff, lambda: 0.5)
+    link.over.add_done_callback(user.link_over)
+    return link
 
 
 async def unused_address() -> str:
@@ -317,7 +320,7 @@ def test_patience_begins_anew_with_whatever_brings_the_user_on(run: Any, until: 
             await until(lambda: user.error is not None or len(broker.hellos) > attempts)
             assert user.error is None
             link.abort()
-            await until(lambda: user.said[-1] == "closed")
+            await link.over
 
     run(main)
 
@@ -441,7 +444,7 @@ def test_a_link_given_up_at_any_moment_of_connecting_is_closed_once_and_leaves_n
             opened = len(broker.writers)
             for turns in gone_after:
                 user = User()
-                link = BrokerLink(broker.address, lambda: HELLO, user, QUICK)
+                link = link_to(broker.address, user)
                 before = len(os.listdir("/proc/self/fd"))
                 link.start()
                 for _ in range(turns):
@@ -486,6 +489,7 @@ def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any, monke
             await settle()
             assert (user.said, link._attempt, len(limits)) == (["opened"], 2, 3)
             link.abort()
-            await user.told("opened", "lost", "closed")
+            await link.over
+            assert user.said == ["opened", "lost"]
 
     run(main)

@@ -1,6 +1,6 @@
 """The client's side of a connection that is meant to last: connect, say HELLO, reconnect with back-off.
 
-`BrokerLink` owns the sockets; its user (a sender's or receiver's stage) sees only: opened, frame, lost, failed, closed.
+`BrokerLink` owns the sockets; its user (a sender's or receiver's stage) sees only: opened, frame, lost, failed.
 """
 
 from __future__ import annotations
@@ -44,9 +44,6 @@ class LinkUser(TypingProtocol):
     def link_failed(self, error: Exception) -> None:
         """No other will be sought. Comes once, and nothing after it."""
 
-    def link_closed(self) -> None:
-        """The link was closed as asked. Comes once, and nothing after it."""
-
 
 class BrokerLink:
     """A connection to one of ``addresses``, made again when it breaks.
@@ -57,6 +54,7 @@ class BrokerLink:
     Attributes:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
+        over: done when the link has failed, or is closed as asked and has no socket any more.
     """
 
     def __init__(
@@ -82,13 +80,13 @@ class BrokerLink:
         self._of_use = False
         self._opened_at = self._stands_from = 0.0
         self._ended = False
-        self._told_end = False
         self._down_since = self._loop.time()
         self._retry: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._error: Exception | None = None
         self.reconnects = 0
         self.writable = True
+        self.over: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def is_open(self) -> bool:
@@ -113,7 +111,7 @@ class BrokerLink:
         self._of_use = True
 
     def close(self) -> None:
-        """End in good order: what was sent leaves first. Answered by ``link_closed``."""
+        """End in good order: what was sent leaves first; then it is `over`."""
         if self._ended:
             return
         self._stop_trying()
@@ -123,7 +121,7 @@ class BrokerLink:
             self._connection.close()
 
     def finish(self) -> None:
-        """Expect the broker to close: its end of stream is then ``link_closed``, not a loss."""
+        """Expect the broker to close: its end of stream is then no loss, and the link is `over`."""
         self._stop_trying()
         if self._connection is None:
             self._end_later()
@@ -225,6 +223,7 @@ class BrokerLink:
     def _fail(self, error: Exception) -> None:
         if not self._ended:
             self._stop_trying()
+            self._set_over()
             self._user.link_failed(error)
 
     def _stop_trying(self) -> None:
@@ -235,13 +234,14 @@ class BrokerLink:
             self._connecting.cancel()
 
     def _end_later(self) -> None:
-        if self._told_end:
-            return
-        self._told_end = True
         # In a turn of its own: the user that is closing is still inside its own call.
         connecting = self._connecting
         if connecting is None or connecting.done():
-            self._loop.call_soon(self._user.link_closed)
+            self._loop.call_soon(self._set_over)
         else:
             # Its socket is closed by the time that it is over.
-            connecting.add_done_callback(lambda _: self._loop.call_soon(self._user.link_closed))
+            connecting.add_done_callback(lambda _: self._loop.call_soon(self._set_over))
+
+    def _set_over(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)

@@ -69,7 +69,6 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         self._idle_extensions = 0
         self._waits = False
         self._late_noted = False
-        self._closed = self._loop.create_future()
 
     # What an element is
 
@@ -104,7 +103,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         # What was handed on and is not answered has failed, unless the program has just ended the stream. What is still on its
         # way here nobody has tried.
         self.session.end(failed=not self._m.cancelled)
-        if not self._started or self._closed.done():
+        if not self._started or self.link.over.done():
             return
         self._ended = True
         if self.link.is_open:
@@ -115,7 +114,7 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             self.link.abort()
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
-                await asyncio.shield(self._closed)
+                await asyncio.shield(self.link.over)
         except TimeoutError:
             self.link.abort()
 
@@ -163,12 +162,9 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
 
     def link_failed(self, error: Exception) -> None:
         """No broker: downstream learns why."""
-        self._note_closed()
+        self._ended = True
+        self._stop_extending()
         self._fail(error)
-
-    def link_closed(self) -> None:
-        """The broker has taken note of everything."""
-        self._note_closed()
 
     # Inside
 
@@ -315,12 +311,6 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         downstream, self._downstream = self._downstream, None
         if downstream is not None:
             self._m.call(downstream.on_error, error)
-
-    def _note_closed(self) -> None:
-        self._ended = True
-        self._stop_extending()
-        if not self._closed.done():
-            self._closed.set_result(None)
 
 
 class DeliveryStage(ReceiverStage[Delivery]):

@@ -75,7 +75,6 @@ class SenderStage(Subscriber[Sendable]):
         self._demand = CumulativeDemand()
         self._epoch: int | None = None
         self.held_back = False
-        self._closed = self._loop.create_future()
         self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
 
     def start(self) -> None:
@@ -147,7 +146,7 @@ class SenderStage(Subscriber[Sendable]):
     async def finish(self) -> None:
         """End the link, and wait until its connection is gone: the run is over only then."""
         self.cancel()
-        await asyncio.wait((self._closed,), timeout=FINISH_TIMEOUT)
+        await asyncio.wait((self.link.over,), timeout=FINISH_TIMEOUT)
 
     def hold_back(self, held: bool) -> None:
         """Take nothing more from upstream while ``held``: downstream has not taken the confirmations."""
@@ -190,12 +189,7 @@ class SenderStage(Subscriber[Sendable]):
 
     def link_failed(self, error: Exception) -> None:
         """Nothing more can be sent."""
-        self._note_closed()
         self._finish(error)
-
-    def link_closed(self) -> None:
-        """As asked."""
-        self._note_closed()
 
     # Inside
 
@@ -275,10 +269,6 @@ class SenderStage(Subscriber[Sendable]):
             if restarted
             else "the queue was deleted, or too many other producers have sent since",
         )
-
-    def _note_closed(self) -> None:
-        if not self._closed.done():
-            self._closed.set_result(None)
 
     def _finish(self, error: Exception | None) -> None:
         if self._done:
