@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from actors.errors import DemandExceededError
 
 
+@dataclass(eq=False, slots=True)
 class CumulativeDemand:
     """The demand of one connection, one direction.
 
@@ -13,11 +16,8 @@ class CumulativeDemand:
         bytes: granted in total.
     """
 
-    __slots__ = ("bytes", "messages")
-
-    def __init__(self) -> None:
-        self.messages = 0
-        self.bytes = 0
+    messages: int = 0
+    bytes: int = 0
 
     def growth(self, messages: int, size: int) -> tuple[int, int]:
         """How much more (messages, bytes) these totals grant than all before them; a lower number than before grants nothing."""
@@ -34,6 +34,7 @@ class CumulativeDemand:
         return self.messages, self.bytes
 
 
+@dataclass(eq=False, slots=True)
 class GrantedDemand(CumulativeDemand):
     """Demand that this side has granted, and what the peer has used of it: what is beyond it is refused unseen.
 
@@ -41,12 +42,8 @@ class GrantedDemand(CumulativeDemand):
     alone: whoever was granted nothing can have nothing checked.
     """
 
-    __slots__ = ("used_bytes", "used_messages")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used_messages = 0
-        self.used_bytes = 0
+    used_messages: int = 0
+    used_bytes: int = 0
 
     def use(self, messages: int, size: int) -> None:
         """The peer has sent so much; raises DemandExceededError where it may not."""

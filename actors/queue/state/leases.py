@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import Connection
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LostDeliveries:
     """Deliveries that a receiver lost to the visibility timeout and may still answer.
 
@@ -25,11 +26,8 @@ class LostDeliveries:
     receiver cannot know which of its answers came in time.
     """
 
-    __slots__ = ("_levels",)
-
-    def __init__(self) -> None:
-        # Level n has the messages of which more than n deliveries are unanswered: each is a part of the one before.
-        self._levels: list[RangeSet] = []
+    # Level n has the messages of which more than n deliveries are unanswered: each is a part of the one before.
+    _levels: list[RangeSet] = field(default_factory=list)
 
     def __len__(self) -> int:
         """How many ranges, not deliveries."""
@@ -90,6 +88,7 @@ class Receiver:
     expired: LostDeliveries = field(default_factory=LostDeliveries)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class LeaseTable:
     """The leases of all receivers, each a span with a deadline.
 
@@ -98,11 +97,8 @@ class LeaseTable:
         deadlines: when the leases end; to be looked at only.
     """
 
-    __slots__ = ("deadlines", "in_flight")
-
-    def __init__(self) -> None:
-        self.deadlines: DeadlineHeap[Span] = DeadlineHeap()
-        self.in_flight = 0
+    deadlines: DeadlineHeap[Span] = field(default_factory=DeadlineHeap)
+    in_flight: int = 0
 
     def grant(self, receiver: Receiver, span: Span, deadline: float) -> None:
         """Lease ``span``, which nobody holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from actors.queue.structures.spans import SpanMap, TimedSpans
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import Span
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class Outbox:
     """Spans on their way out: a few that were handed over and not answered for, and the others, which wait for those.
 
@@ -20,13 +22,10 @@ class Outbox:
         now: from when on what waits at a start may be handed over.
     """
 
-    __slots__ = ("_now", "sent", "waiting", "waiting_messages")
-
-    def __init__(self, now: float) -> None:
-        self._now = now
-        self.sent: TimedSpans[Span] = TimedSpans()
-        self.waiting: SpanMap[Span] = SpanMap()
-        self.waiting_messages = 0
+    now: float
+    sent: TimedSpans[Span] = field(default_factory=TimedSpans)
+    waiting: SpanMap[Span] = field(default_factory=SpanMap)
+    waiting_messages: int = 0
 
     @property
     def messages(self) -> int:
@@ -41,7 +40,7 @@ class Outbox:
 
     def next_hand_over(self) -> float | None:
         """When something is to be handed over for the first time; what was is in ``sent.due``."""
-        return None if self.sent or not self.waiting else self._now
+        return None if self.sent or not self.waiting else self.now
 
     def next_to_send(self) -> Span | None:
         """Take out the span that is to be handed over now; ``sent`` is where it goes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -12,6 +13,7 @@ class Consumer(Protocol):
     demand: int
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class DemandRing:
     """Consumers with demand, in turns.
 
@@ -20,11 +22,8 @@ class DemandRing:
         total: the sum of their demands.
     """
 
-    __slots__ = ("total", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: OrderedDict[Consumer, None] = OrderedDict()
-        self.total = 0
+    waiting: OrderedDict[Consumer, None] = field(default_factory=OrderedDict)
+    total: int = 0
 
     def join(self, consumer: Consumer) -> None:
         """Wait, with ``consumer.demand``, behind the others; it does not wait already."""

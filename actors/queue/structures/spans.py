@@ -7,6 +7,7 @@ from the front of one long list would cost a move of megabytes each time.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 from actors.queue.structures.deadlines import DeadlineHeap, HasDeadline
@@ -34,16 +35,14 @@ class Spanning(Protocol):
 S = TypeVar("S", bound=Spanning)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class SpanMap(Generic[S]):
     """Spans that do not overlap, found by sequence number, cut out by range."""
 
-    __slots__ = ("_chunks", "_lows", "_starts")
-
-    def __init__(self) -> None:
-        # Never an empty chunk. _starts[i][j] is _chunks[i][j].start, _lows[i] is _starts[i][0]: bisecting needs no calls.
-        self._chunks: list[list[S]] = []
-        self._starts: list[list[int]] = []
-        self._lows: list[int] = []
+    # Never an empty chunk. _starts[i][j] is _chunks[i][j].start, _lows[i] is _starts[i][0]: bisecting needs no calls.
+    _chunks: list[list[S]] = field(default_factory=list)
+    _starts: list[list[int]] = field(default_factory=list)
+    _lows: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self._chunks)
@@ -207,6 +206,7 @@ class TimedSpan(Spanning, HasDeadline, Protocol):
 T = TypeVar("T", bound=TimedSpan)
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class TimedSpans(Generic[T]):
     """Disjoint spans with deadlines, found by sequence number and by what is due first.
 
@@ -215,12 +215,9 @@ class TimedSpans(Generic[T]):
         due: their deadlines; to be looked at only.
     """
 
-    __slots__ = ("_spans", "due", "messages")
-
-    def __init__(self) -> None:
-        self._spans: SpanMap[T] = SpanMap()
-        self.due: DeadlineHeap[T] = DeadlineHeap()
-        self.messages = 0
+    _spans: SpanMap[T] = field(default_factory=SpanMap)
+    due: DeadlineHeap[T] = field(default_factory=DeadlineHeap)
+    messages: int = 0
 
     def __len__(self) -> int:
         """How many spans, not messages."""
