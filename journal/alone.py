@@ -24,7 +24,7 @@ class AloneCommits:
         committer: who runs the writer.
 
     Attributes:
-        committing: whether the appending thread is at it: it is told of what is durable by `end`, and not by ``on_durable``.
+        committing: whether the appending thread commits now. It looks at what is durable when `end` returns, and need not be told.
     """
 
     __slots__ = ("_committer", "_in_a_row", "_writer", "committing")

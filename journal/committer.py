@@ -1,6 +1,7 @@
 """Who calls the writer, and when: a thread that sleeps until there is something to write, or a test that says now.
 
-The appending thread wakes the writer's only while that rests: a lock taken for every record would cost more than the record.
+The appending thread wakes the writer's only while that rests: a lock taken for every record would cost more than the record. A record
+that comes alone it commits itself (journal/alone.py); a lock that is held for each commit keeps the two apart.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ThreadCommitter:
         self.resting = AWAKE
         self._bell = threading.Lock()
         self._bell.acquire()  # rung by releasing it
-        # Had by whoever commits: the writer's thread, or the appending one for a record that is alone.
+        # Held by whoever commits: the writer's thread, or the appending one for a record that is alone.
         self._committing = threading.Lock()
         self._holds = False
         self._tasks: queue.Queue[Task | None] = queue.Queue(BACKGROUND_TASKS)
@@ -100,14 +101,18 @@ class ThreadCommitter:
     def commit_held(self, writer: Writer) -> None:
         """See `Committer`."""
         self._holds = False
-        waiting = writer.queue
-        # A task, such as a new segment, takes long; what is lazy goes along.
-        if all(type(each) is tuple for each in waiting) and self._committing.acquire(blocking=False):
+        if self._committing.acquire(blocking=False):
             try:
-                writer.commit()
+                # A task, such as a new segment, takes long; what is lazy goes along. Only who holds the lock takes anything out.
+                if all(type(each) is tuple for each in writer.queue):
+                    writer.commit()
+            except BaseException as error:
+                # An interrupt in the middle of a write: what is taken out and not written must not be passed over.
+                writer.fail(error)
+                raise
             finally:
                 self._committing.release()
-        if waiting and self.resting:
+        if writer.queue and self.resting:
             self.ring()
 
     def finish(self, timeout: float) -> bool:

@@ -1,7 +1,8 @@
 """The journal: one log of records, appended by one thread, durable before it says so, read back by (stream, item).
 
 The thread that appends owns all state here: it gives each record its lsn and its place, so the index is complete at once. The
-writer only executes (journal/writer.py). ``on_durable``, ``on_failure`` and ``done`` are called on threads of the journal.
+writer only executes (journal/writer.py). ``on_durable``, ``on_failure`` and ``done`` are called on threads of the journal,
+and on the appending one within `AloneCommits.end`.
 """
 
 from __future__ import annotations
@@ -158,8 +159,8 @@ class Journal:
     ) -> None:
         """Begin to take records.
 
-        Both are called on threads of the journal: ``on_durable`` once for each group commit, with the lsn up to which all is durable,
-        ``on_failure`` once.
+        Both are called on threads of the journal, or within `AloneCommits.end`: ``on_durable`` once for each group commit, with the lsn up
+        to which all is durable, ``on_failure`` once.
         """
         if self._writer is not None or self._lock is None:
             raise JournalUsageError("a journal is started once, while it is open")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,9 @@ BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """The launcher's output is a command: a warning in it, of an archive that is not for the launcher, would be one too."""
 HOME = Path(sys.prefix, "spark-home")
+
+ARCHIVE_SECONDS = 120.0
+"""In which the JVM must have written its archive; it takes ten."""
 
 
 def fill(folder: Path) -> Path:
@@ -79,7 +83,11 @@ def main() -> None:
     assert gateway is not None
     gateway.shutdown()
     gateway.proc.stdin.close()  # what the JVM waits for; it writes the archive as it ends
-    gateway.proc.wait()
+    try:
+        gateway.proc.wait(ARCHIVE_SECONDS)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+        raise
     being_made.rename(classes())
 
 

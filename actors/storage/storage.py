@@ -294,21 +294,23 @@ class Storage:
 
     def end_alone(self) -> None:
         """Behind `begin_alone`, if it said so: what was recorded since is durable, unless the disk is busy or has failed."""
-        self._journal.alone.end()
-        durable = self._journal.durable_lsn - 1
-        if durable > self.durable:
-            self.durable = durable
-            if self._waiters or self._synced or self._behind or self._journal.checkpoint_due():
-                self._told = True
-                assert self._loop is not None, "it was started"
-                self._loop.call_soon(self._advance)
+        try:
+            self._journal.alone.end()
+        finally:
+            durable = self._journal.durable_lsn - 1
+            if durable > self.durable:
+                self.durable = durable
+                if self._waiters or self._synced or self._behind or self._journal.checkpoint_due():
+                    self._told = True
+                    assert self._loop is not None, "it was started"
+                    self._loop.call_soon(self._advance)
 
     def when_durable(self, waiter: Callable[[], None]) -> None:
         """Have ``waiter`` called once, on the loop, when ``durable`` has grown."""
         self._waiters[waiter] = None
 
     def _on_durable(self, _lsn: int) -> None:
-        """On the committer's thread: have the loop look, once for however many commits there are until it does."""
+        """On the thread that has committed: have the loop look, once for however many commits there are until it does."""
         if not (self._told or self._journal.alone.committing) and self._loop is not None:
             self._told = True
             try:
@@ -341,7 +343,7 @@ class Storage:
                 changed.set_result(None)
 
     def _on_failure(self, error: JournalError) -> None:
-        """On the committer's thread."""
+        """On the thread that has committed."""
         if self._loop is not None:
             try:
                 self._loop.call_soon_threadsafe(self.fail, storage_error(error))

@@ -15,6 +15,7 @@ from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
 LIVES = 6
 MOST_A_LIFE = 200
 SEED = 4711
+DEADLINE = 60.0
 
 
 class LoneSender:
@@ -39,7 +40,9 @@ class LoneSender:
                 while said:
                     if type(frame := said.pop(0)) is kind:
                         return frame
-                said.extend(decode(raw) for raw in decoder.receive_data(await reader.read(65536)))
+                data = await reader.read(65536)
+                assert data, "the broker has ended by itself"
+                said.extend(decode(raw) for raw in decoder.receive_data(data))
 
         def say(frame: wire.Frame) -> None:
             writer.writelines([bytes(part) for part in encode(frame)])
@@ -79,7 +82,8 @@ def test_what_is_confirmed_to_a_lone_sender_survives_kill_9_though_no_other_thre
             for _ in range(LIVES):
                 await broker.start()
                 before = switches_of_other_threads(broker.pid)
-                await sender.live(broker, random.randint(MOST_A_LIFE // 2, MOST_A_LIFE))
+                async with asyncio.timeout(DEADLINE):
+                    await sender.live(broker, random.randint(MOST_A_LIFE // 2, MOST_A_LIFE))
                 switches += switches_of_other_threads(broker.pid) - before
                 await broker.kill()
             assert switches < 0.8 * sender.confirmed, "the writer's thread wakes once at least for each that it commits"

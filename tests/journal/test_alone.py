@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import errno
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from journal import Journal, JournalOptions, OsFiles
+from journal import Journal, JournalFailedError, JournalOptions, JournalUsageError, OsFiles
 from journal.committer import ALONE_IN_A_ROW, QUICK_SYNC
 from journal.files import Buffer
 from tests.journal.test_group_commit import Durable
@@ -180,11 +182,63 @@ def test_an_append_that_raised_leaves_nothing_held(opened: Opened) -> None:
     for _ in range(ALONE_IN_A_ROW):
         opened.append()
     assert opened.journal.alone.begin(1)
+    with pytest.raises(JournalUsageError, match="kinds are 1 to 255"):
+        opened.journal.append(300, [b"of no kind"])
     opened.journal.alone.end()
-    assert opened.append()
-    lsn = opened.journal.append(1, [b"by the writer"])
+    lsn = opened.journal.append(1, [b"by the writer, which is rung"])
     opened.durable.wait(lsn + 1)
+    opened.quick()
+    assert opened.append()
     opened.journal.close()
+
+
+def test_an_interrupt_in_the_middle_of_a_write_ends_the_journal_and_nothing_behind_it_is_durable(
+    tmp_path: Path,
+) -> None:
+    opened = Opened(tmp_path)
+    opened.quick()
+    for _ in range(ALONE_IN_A_ROW):
+        opened.append()
+    before = opened.journal.durable_lsn
+    assert opened.journal.alone.begin(1)
+    opened.journal.append(1, [b"taken out and not written"])
+    with mock.patch.object(opened.files, "write", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        opened.journal.alone.end()
+    assert len(opened.durable.failures) == 1
+    with pytest.raises(JournalFailedError):
+        opened.journal.append(1, [b"behind a hole"])
+    assert opened.journal.durable_lsn == before
+    opened.journal.close()
+    again = Journal.open(tmp_path)
+    assert again.next_lsn == before
+    again.abandon()
+
+
+def test_two_threads_that_commit_beside_each_other_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, JournalOptions(lazy_delay=0.0001, segment_bytes=64 * 1024))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        here = 0
+        for number in range(3_000):
+            opened.quick()
+            if number % 3 == 0:
+                opened.journal.append(2, [b"lazy %d" % number], lazy=True)
+            held = opened.journal.alone.begin(1)
+            lsn = opened.journal.append(1, [b"%d" % number])
+            if held:
+                opened.journal.alone.end()
+            here += opened.journal.durable_lsn > lsn
+            opened.durable.wait(lsn + 1)
+    finally:
+        sys.setswitchinterval(interval)
+    assert here > 0
+    opened.journal.close()
+    assert opened.durable.failures == []
+    again = Journal.open(tmp_path)
+    found = [record.payload for record in again.replay() if record.kind == 1]
+    assert found == [b"%d" % number for number in range(3_000)]
+    again.abandon()
 
 
 def test_the_writers_thread_does_not_wait_for_what_was_lazy_and_is_committed(tmp_path: Path) -> None:
