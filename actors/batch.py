@@ -115,6 +115,8 @@ class BinaryColumn:
             raise BatchError(
                 f"the header describes a body of {offsets_bytes + data_bytes} bytes, the frame has {len(body)}"
             )
+        if data_bytes < 0:
+            return cls.from_buffers(body[:offsets_bytes], body[offsets_bytes:], checked)
         offsets = body[:offsets_bytes].cast("i")
         first, last = offsets[0], offsets[-1]
         if last - first != data_bytes or first < 0 or (len(offsets) > 2 and not checked):

@@ -101,7 +101,7 @@ class QueueActor(LoopActor):
             self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
         )
         self._timer: TimerHandle | None = None
-        self._stored_at = self._turns = 0
+        self._accepted_before = self._turns = 0
         self._watches: dict[Connection, Watch] = {}
 
     def on_start(self) -> None:
@@ -162,7 +162,7 @@ class QueueActor(LoopActor):
             raise TypeError(f"{kind.__name__} without a connection: there is nobody to tell what comes of it")
         if state.storing and kind not in BESIDE_INCOMING:
             # Before the command, so that what goes wrong here is nothing that the command has done.
-            state.store(self.loop.time(), self._wall_us())
+            self._store(in_turn=False)
         try:
             if kind is commands.Left:
                 self._unwatch(command.connection)
@@ -185,7 +185,7 @@ class QueueActor(LoopActor):
             raise error
         # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
         if state.storing:
-            state.store(self.loop.time(), self._wall_us())
+            self._store(in_turn=False)
         self._carry_out()
         refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
         self._output.tell(connection, refused, state.last_event)
@@ -276,6 +276,7 @@ class QueueActor(LoopActor):
 
     def _store(self, in_turn: bool) -> None:
         storage, state = self._storage, self._state
+        self._accepted_before = self._turns = 0
         alone = in_turn and storage is not None and storage.begin_alone(state.accepted)
         try:
             state.store(self.loop.time(), self._wall_us())
@@ -286,10 +287,9 @@ class QueueActor(LoopActor):
     def _more_comes(self) -> bool:
         """Whether to wait another turn of the loop before storing: while more comes in each, for a few."""
         accepted = self._state.accepted
-        if accepted <= max(1, self._stored_at) or self._turns >= STORE_TURNS:
-            self._stored_at = self._turns = 0
+        if accepted <= max(1, self._accepted_before) or self._turns >= STORE_TURNS:
             return False
-        self._stored_at = accepted
+        self._accepted_before = accepted
         self._turns += 1
         self.loop.call_soon(self._wake_to_store)
         return True

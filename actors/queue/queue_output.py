@@ -60,7 +60,7 @@ class QueueOutput:
         self.ended: list[Ref] = []
 
     def carry_out(self, effects: list[Effect]) -> None:
-        """Do what the state asks for."""
+        """Do what the state asks for. `tell` is written out here: a queue does little else as often."""
         passes, hand_over = self._gate.passes, self._hand_over
         for effect in effects:
             if type(effect) is DeadLetter:

@@ -195,13 +195,11 @@ class Storage:
             if type(event) is MessagesAcknowledged:
                 return self._acknowledged(number, event)
             if type(event) is MessagesAdded:
-                if self._behind and self._journal.pending_bytes > MAX_PENDING_BYTES:
-                    raise DiskBehindError(self._journal.pending_bytes, MAX_PENDING_BYTES)
+                self._check_pending()
                 parts = codec.encode_added(event)
                 self._tables[number].appended = len(parts[0]) + event.batch.nbytes
                 lsn = self._journal.append_items(codec.ADDED, number, event.first, len(event.batch), parts)
-                if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
-                    self._set_behind(True)
+                self._note_added()
                 return lsn
             kind, payload = codec.encode(number, event)
             self._checkpoints.schedule()

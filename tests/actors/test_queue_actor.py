@@ -12,7 +12,7 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import StorageError, SubscriptionNotFoundError
 from actors.queue.connection_actor import _of
-from actors.queue.queue_actor import QueueActor
+from actors.queue.queue_actor import STORE_TURNS, QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.commands import (
     Acknowledged,
@@ -273,6 +273,41 @@ async def test_what_a_sender_sent_before_it_ended_is_stored_though_a_confirmatio
     queue.tell(OfferBatch(1, batch(b"y"), connection=sender.ref))
     await stopped
     assert (await statistics(queue)).stored_messages == 2
+
+
+@virtual
+async def test_what_comes_turn_after_turn_is_stored_together_and_within_a_few_turns() -> None:
+    queue = start_queue()
+    sender = await sender_of(queue)
+    receiver = await receiver_of(queue, 1000)
+    stored_at: list[int] = []
+    for turn in range(3 * (STORE_TURNS + 1)):
+        for number in (2 * turn, 2 * turn + 1):
+            queue.tell(OfferBatch(number, batch(b"%d" % number), connection=sender.ref))
+        await asyncio.sleep(0)
+        while not sender._told.empty():
+            assert type(sender._told.get_nowait()) is SentMessages
+            stored_at.append(turn)
+    for _ in range(STORE_TURNS + 2):
+        await asyncio.sleep(0)
+    # Two more come in each turn: they are stored when three turns have been waited for, all at once, and the next begin anew.
+    assert stored_at[0] <= STORE_TURNS + 1
+    first = stored_at.count(stored_at[0])
+    assert first == 2 * (STORE_TURNS + 1)
+    delivered = await receiver.expect(ReceivedMessages)
+    assert len(delivered.batch) == first
+
+
+@virtual
+async def test_what_comes_alone_is_stored_in_its_turn() -> None:
+    queue = start_queue()
+    sender = await sender_of(queue)
+    for number in range(5):
+        queue.tell(OfferBatch(number, batch(b"x"), connection=sender.ref))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (await sender.expect(SentMessages)).up_to == number + 1
+        sender.assert_nothing()
 
 
 @virtual

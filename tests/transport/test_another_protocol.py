@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from actors import LoopActor, LoopActorRef
 from tests.transport import line_protocol
 from tests.transport.conftest import until
 from tests.transport.line_protocol import MAX_LINE, Echo, echo_listener
 from transport import Administration, Broker, BrokerConfig
+from transport.broker.acceptor import KEEPALIVE_IDLE
 from transport.broker.broker_connection import native_listeners
 from transport.shell.turns import SHARE, TURN_WORK
 from transport.shell.unsent import WRITE_BUFFER_HIGH
@@ -206,5 +209,36 @@ def test_a_broker_without_a_listener_of_that_name_says_so(run: Any) -> None:
         async with Broker(BrokerConfig(), listeners=[echo_listener()]) as broker:
             with pytest.raises(LookupError, match="no listener 'send' that has started"):
                 _ = broker.send_address
+
+    run(main)
+
+
+def test_a_peer_that_is_gone_without_a_word_is_found_by_the_system(run: Any) -> None:
+    async def main() -> None:
+        async with served() as broker:
+            _, writer = await connect(broker)
+            await until(lambda: bool(broker.connections))
+            connection = next(iter(broker.connections.values())).connection
+            assert connection is not None
+            taken = connection._transport.get_extra_info("socket")
+            assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert taken.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE
+            writer.close()
+
+    run(main)
+
+
+def test_an_actor_of_a_connection_ends_with_it(run: Any) -> None:
+    async def main() -> None:
+        async with served() as broker:
+            _, writer = await connect(broker)
+            await until(lambda: bool(broker.connections))
+            (connection,) = broker.connections.values()
+            actor: LoopActorRef[Any] = LoopActor.start()
+            connection.actor = actor
+            writer.close()
+            await until(lambda: not broker.connections)
+            await until(lambda: not actor.is_alive())
+            assert connection.actor is None
 
     run(main)

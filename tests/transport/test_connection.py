@@ -628,6 +628,21 @@ class Swallowing:
             self.bench.connection.resume_writing()
 
 
+def test_a_welcome_that_names_no_heartbeat_leaves_the_one_that_was_given() -> None:
+    async def main() -> None:
+        bench = Bench(heartbeat=2.0, side=Side.CLIENT)
+        bench.connect()
+        bench.connection.send(HELLO)
+        bench.receive(Welcome(1, 1, {}))
+        await settle(2.5)
+        assert bench.transport.frames == [HELLO, Ping(0)]
+        await settle(4.0)
+        assert bench.said().code == "timeout"
+        bench.lose()
+
+    run(main)
+
+
 PINGS = encode(Ping(7))[0]
 
 

@@ -20,6 +20,8 @@ ACCEPTS_A_TURN = 64
 """Connections taken from one address in one turn of the loop: a crowd must not make those wait that are connected."""
 ACCEPT_AGAIN = 1.0
 """Seconds without accepting after the process had no descriptor left: whoever waits goes on waiting, and the loop is free."""
+KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES = 60, 10, 6
+"""Seconds of silence after which the system asks a peer whether it is there, seconds between two questions, and how many go unanswered."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 """What accept says when there is no room in the process or the machine."""
 
@@ -122,6 +124,7 @@ class Acceptor:
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(accepted)
             await self._loop.connect_accepted_socket(lambda: protocol, accepted)
         except BaseException as error:
             # It broke before it stood, or the loop is ending.
@@ -165,6 +168,18 @@ async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes,
         for each in listening:
             each.close()
         raise
+
+
+def _keep_alive(accepted: socket.socket) -> None:
+    """Have the system find out that a peer is gone which may be silent: not every protocol has a heartbeat."""
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEPALIVE_IDLE),
+        ("TCP_KEEPINTVL", KEEPALIVE_INTERVAL),
+        ("TCP_KEEPCNT", KEEPALIVE_PROBES),
+    ):
+        if option := getattr(socket, name, None):
+            accepted.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:

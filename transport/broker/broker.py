@@ -69,7 +69,8 @@ class Broker:
         config: its options.
         storage: where its queues are durable, instead of what the options say.
         listen: how it listens, instead of on the machine's network.
-        listeners: where it takes connections, of which protocols; by default `native_listeners` at the addresses of the options.
+        listeners: where it takes connections, of which protocols, in place of `native_listeners` at the addresses of the options. A broker
+            that is to have those too is given ``[*native_listeners(send, receive), mine]``.
     """
 
     def __init__(

@@ -96,10 +96,9 @@ class BrokerConnection(Served[wire.Frame]):
         if self.actor is not None and self.role in ("receiver", "subscription") and self.actor.is_alive():
             self.actor.tell(Writable(writable))
 
-    def connection_ending(self, error: Exception | None) -> None:  # noqa: ARG002 - it comes once more
-        """Stop the actor, which gives everything back to its queue, without waiting for the peer to take its leave."""
-        if self.actor is not None:
-            self.actor.stop_nowait()
+    def connection_ending(self, error: Exception | None) -> None:
+        """Stop the actor without waiting for the peer to take its leave, and tell the port."""
+        super().connection_ending(error)
         if self._port is not None:
             self._port.ended()
 

@@ -23,7 +23,7 @@ class ReceivingPort(Port):
 
     def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
-        name = hello.queue or ""
+        name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
         queue = queues.get_or_create(name)
         # Of the queue that is there now: when it answers, another may have its name, or none.
@@ -68,7 +68,7 @@ class SubscribingPort(Port):
 
     def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
-        name = hello.queue or ""
+        name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
         options = _subscription_options(hello)
         self._created = name not in queues

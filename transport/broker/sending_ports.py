@@ -14,6 +14,7 @@ from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.names import check_name
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
@@ -26,7 +27,7 @@ class SendingPort(Port):
         self._demand = GrantedDemand()
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
-        queue = queues.get_or_create(hello.queue or "")
+        queue = queues.get_or_create(check_name(hello.queue or ""))
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")

@@ -30,7 +30,7 @@ class Served(ABC, Generic[E]):
         client_id: the client's name, if it gave one.
         opened_at: monotonic seconds.
         connection: its shell, while it stands.
-        actor: its actor, if it has one.
+        actor: its actor, if it has one; it ends with the connection.
     """
 
     def __init__(self, connections: Connections[Served[Any]], now: float, role: str | None = None) -> None:
@@ -50,13 +50,15 @@ class Served(ABC, Generic[E]):
 
     @abstractmethod
     def event_received(self, event: E, work: int) -> None:
-        """What the client says; a `TransportError` raised ends the connection with its code."""
+        """What the client says; an error raised ends the connection with its ``code``; one that has none is a defect of ours."""
 
     def writable_changed(self, writable: bool) -> None:
         """The client takes less, or again more, than is written to it. Meanwhile nothing more that it says is handled."""
 
-    def connection_ending(self, error: Exception | None) -> None:
-        """Nothing more is taken or given."""
+    def connection_ending(self, error: Exception | None) -> None:  # noqa: ARG002 - it comes once more
+        """Nothing more is taken or given. Its actor, if it has one, stops, which gives everything back to its queue."""
+        if self.actor is not None:
+            self.actor.stop_nowait()
 
     def connection_closed(self, error: Exception | None) -> None:
         """Forget the connection."""

@@ -29,6 +29,7 @@ _SIZES_BY_LOWER_CASE = {unit.lower(): factor for unit, factor in SIZES.items()}
 _NUMBER = r"([0-9][0-9_]{0,23})(?:\.([0-9]{1,18}))?"
 _SIZE = re.compile(rf"{_NUMBER} ?([A-Za-z]*)")
 _DURATION = re.compile(_NUMBER)
+# The longer unit first: "ms" would be read as "m".
 _DURATION_PART = re.compile(rf"{_NUMBER} ?({'|'.join(reversed(DURATIONS))})\s*")
 _SHARE = re.compile(rf"{_NUMBER} ?(%?)")
 

@@ -179,7 +179,7 @@ class Connection(Connectable, Generic[E]):
     def eof_received(self) -> bool:
         """Called by asyncio: the peer has closed its side."""
         if self._receiver.mid_event and not self._discarding:
-            self._error = self._error or TruncatedFrameError("the stream ended inside a frame")
+            self._error = self._error or TruncatedFrameError(f"the stream ended inside a {self._protocol.noun}")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -257,7 +257,7 @@ class Connection(Connectable, Generic[E]):
         if code is None:
             logger.error("connection from %s ends on a defect of ours", self.peer, exc_info=error)
             code = "internal-error"
-        # While the peer is waited for, nothing of its frame is kept: a traceback has every variable on the way.
+        # While the peer is waited for, nothing of what it said is kept: a traceback has every variable on the way.
         forget_variables(error)
         self._write(self._protocol.last_words(code, str(error)))
         self.flush()
@@ -295,7 +295,7 @@ class Connection(Connectable, Generic[E]):
     # For the room that what it keeps takes
 
     def room_found(self) -> None:
-        """There is memory for the frame that waits for it."""
+        """There is memory for what has begun and waits for it."""
         self._receiver.go_on()
         self._settle()
 
@@ -304,8 +304,8 @@ class Connection(Connectable, Generic[E]):
         return self._liveness.waited(self._loop.time())
 
     def too_slow(self) -> None:
-        """Others wait for the memory that the frame takes which the peer has begun."""
-        why = "others wait for the memory of a large frame: it does not go on, or you read no answers"
+        """Others wait for the memory that is taken by what the peer has begun."""
+        why = f"others wait for the memory of a large {self._protocol.noun}: it does not go on, or you read no answers"
         self.fail(PeerTimeoutError(why))
 
     # Inside
@@ -416,7 +416,7 @@ class Connection(Connectable, Generic[E]):
             self._liveness.held_up(self._taken(), now)
         verdict = self._liveness.check(now)
         if verdict is Verdict.SILENT:
-            why = f"silent for {now - self._liveness.heard:.1f} s, or a frame not complete in time"
+            why = f"silent for {now - self._liveness.heard:.1f} s, or a {self._protocol.noun} not complete in time"
             self.fail(PeerTimeoutError(why))
             return
         if verdict is Verdict.STUCK:

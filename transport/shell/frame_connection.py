@@ -31,7 +31,7 @@ def frame_connection(
 
     ``partial`` is shared by all connections whose frames that are not complete are bounded together; not bounded by default.
     """
-    protocol = FrameProtocol(states)
+    protocol = FrameProtocol(states, heartbeat)
     connection = Connection(protocol, handler, loop, heartbeat, turns, unsent)
     if partial is not None:
         protocol.receiver.keep_in(PartialRoom(partial, connection))

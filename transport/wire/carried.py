@@ -36,9 +36,11 @@ class CarriedProtocol(ABC, Generic[E]):
         work: units of work of the event that was given last, for whoever handles it.
         due: how many of them its turn has to pay for.
         is_open: whether the handshake is over. One without a handshake is open from the start.
-        heartbeat: seconds between two signs of life; None where the peer is asked for none.
+        heartbeat: seconds between two signs of life, for which `ping` is asked; None where the peer is asked for none. It may be silent
+            then, but not in the middle of an event.
         serves: whether this side serves the other: it reads no more of a peer that does not read what it is told.
-        closed: whether the peer has said its last word, or was told ours.
+        closed: whether the peer has said its last word, or was told ours, which the shell notes here.
+        noun: what its events are called, in what a peer is told.
     """
 
     receiver: Receiver
@@ -48,6 +50,7 @@ class CarriedProtocol(ABC, Generic[E]):
     heartbeat: float | None = None
     serves = True
     closed = False
+    noun = "message"
 
     @abstractmethod
     def next_event(self, share: int) -> E | Answered | None:
@@ -95,12 +98,12 @@ class DataProtocol(CarriedProtocol[E]):
     @property
     @abstractmethod
     def waiting(self) -> bool:
-        """Whether `next_event` may have something of what was received already."""
+        """Whether `read` would give an event now, or raise: while it is true nothing more is received. A part of an event does not wait."""
 
     @property
     @abstractmethod
     def kept(self) -> int:
-        """Bytes that were received and are kept."""
+        """Bytes that were received and are kept; where none of it is `waiting` it is the beginning of an event."""
 
 
 class DataReceiver(Receiver):

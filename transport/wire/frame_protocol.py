@@ -15,6 +15,7 @@ from transport.wire.carried import ANSWERED, Answered, CarriedProtocol
 from transport.wire.codec import decode, encode
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.frames import PREFIX, PREFIX_BYTES, FrameDecoder, RawFrame
+from transport.wire.liveness import DEFAULT_HEARTBEAT
 from transport.wire.messages import Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import Protocol, Side, State
 from transport.wire.receiving import Part
@@ -29,11 +30,14 @@ class FrameProtocol(CarriedProtocol[Frame]):
 
     Args:
         states: its state machine.
+        heartbeat: seconds, where WELCOME names none.
     """
 
     receiver: FrameDecoder
+    noun = "frame"
 
-    def __init__(self, states: Protocol) -> None:
+    def __init__(self, states: Protocol, heartbeat: float = DEFAULT_HEARTBEAT) -> None:
+        self.heartbeat: float | None = heartbeat
         self.receiver = FrameDecoder()
         self.states = states
         self.serves = states.side is Side.BROKER
@@ -102,6 +106,7 @@ class FrameProtocol(CarriedProtocol[Frame]):
             or has_ids
             or not 0 <= sequence <= MAX_INTEGER
             or count < 1
+            or data_bytes < 0
             or OFFSET_BYTES * (count + 1) + data_bytes != size
         ):
             return None

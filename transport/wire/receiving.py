@@ -14,7 +14,7 @@ Part = bytes | bytearray | memoryview
 
 
 class Room:
-    """Where a decoder asks for the memory of an unfinished frame; this one grants it always, as suits who has few connections."""
+    """Where a receiver asks for the memory of what is not complete; this one grants it always, as suits who has few connections."""
 
     __slots__ = ()
 
@@ -22,14 +22,14 @@ class Room:
     """Not empty while memory is scarce: little is received at a time then."""
 
     def take(self, size: int, whole: int) -> bool:  # noqa: ARG002 - for others to know
-        """Whether ``size`` bytes may be kept of a frame of ``whole``; where not, `Receiver.go_on` is to be called when they may."""
+        """Whether ``size`` bytes may be kept of an event of ``whole``; where not, `Receiver.go_on` is to be called when they may."""
         return True
 
     def keep(self, size: int) -> None:
         """So many bytes are kept, for they have come already."""
 
     def hold(self, size: int) -> None:
-        """A frame that is complete waits to be handled: so many bytes are kept, and no more are to come for it."""
+        """An event that is complete waits to be handled: so many bytes are kept, and no more are to come for it."""
 
     def leave(self) -> None:
         """Nothing is kept any more."""

@@ -214,6 +214,7 @@ class QueueCore:
             )
             assert self.number not in beside, "a queue has one event in an instant"
             number = self._record_all({self.number: event, **beside})
+        # Behind ``beside`` it has it already, and passes it over by its number.
         self.log.apply(event, number)
         kind = type(event)
         if kind not in LAZY:
