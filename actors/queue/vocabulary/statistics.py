@@ -18,7 +18,8 @@ class ReservationFacts:
         high_water: the queue's next sequence number.
         in_flight: messages that receivers hold.
         full: whether the queue stores as much as it may, so that nothing comes in before something is acknowledged.
-        reserved_bytes: bytes that this request has reserved; None where the ledger had the messages already.
+        reserved_bytes: bytes that this request has reserved, or a little more where only what stores them was measured; None where the
+            ledger had the messages already.
         live_subscriptions: subscriptions of the queue whose owner is connected, this one among them: they share its messages.
     """
 
