@@ -24,6 +24,8 @@ RESTS: Final = 2
 
 ALONE_IN_A_ROW = 8
 """Records that have come alone, one after another, before the next is committed where it is appended."""
+ALONE_BYTES = 64 * 1024
+"""Bytes that are committed where they are appended, at most: a quick disk writes and syncs them within a millisecond."""
 QUICK_SYNC = 0.002
 """Seconds that the last sync took at most where the next is made by who appends: its event loop stands still meanwhile."""
 BACKGROUND_TASKS = 64
@@ -103,8 +105,9 @@ class ThreadCommitter:
         self._holds = False
         if self._committing.acquire(blocking=False):
             try:
-                # A task, such as a new segment, takes long; what is lazy goes along. Only who holds the lock takes anything out.
-                if all(type(each) is tuple for each in writer.queue):
+                # A task, such as a new segment, takes long, and so does much to write; what is lazy goes along. Only who holds the lock
+                # takes anything out.
+                if writer.waits_for_little(ALONE_BYTES):
                     writer.commit()
             except BaseException as error:
                 # An interrupt in the middle of a write: what is taken out and not written must not be passed over.

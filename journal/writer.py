@@ -95,6 +95,15 @@ class Writer:
         """Whether something that is not lazy waits, or is being written."""
         return self.urgent_lsn > self.durable_lsn or self.urgent_tasks > self._tasks_done
 
+    def waits_for_little(self, most: int) -> bool:
+        """Whether nothing but records waits, of ``most`` bytes together."""
+        size = 0
+        for operation in self.queue:
+            if type(operation) is not tuple:
+                return False
+            size += operation[1]
+        return size <= most
+
     def ready(self) -> bool:
         """Whether `commit` has something to do now."""
         if not self.queue:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 RECORD_OVERHEAD_BYTES = RECORD_HEADER_BYTES + ITEMS_PREFIX_BYTES
 """What the journal keeps for a record beside its payload: its header, and which messages it holds."""
 
+MEASURED_BYTES = 64 * 1024
+"""A record of so many bytes is taken for as large as its batch; of a smaller one the batch is read."""
+
 EntryCache: TypeAlias = "ByteBoundedCache[tuple[int, int], Entry]"
 """Entries that have their messages in memory, of all queues together, by queue number and first message."""
 
@@ -51,8 +54,10 @@ class JournalEntry(Entry):
 
     @property
     def most_bytes(self) -> int:
-        """See ``Entry``; without reading it, the record's."""
-        return self.size or self.stored
+        """See ``Entry``; of a large record without reading it. Beside little the names of its senders could be much."""
+        if self.size or self.stored >= MEASURED_BYTES:
+            return self.size or self.stored
+        return self.batch.nbytes
 
     @property
     def batch(self) -> MessageBatch:

@@ -260,7 +260,7 @@ def test_a_reservation_of_what_is_on_the_disk_goes_by_sizes_and_reads_what_does_
     bench.storage.set_memory_pressure(True)
     queue = bench.declare()
     for _ in range(50):
-        send(queue, *[b"x" * 100] * 10)
+        send(queue, *[b"x" * 10_000] * 10)
     bench.committer.run()
     queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
     queue.take_effects()
@@ -269,8 +269,8 @@ def test_a_reservation_of_what_is_on_the_disk_goes_by_sizes_and_reads_what_does_
         (reserved,) = queue.take_effects()
         assert reserved.end == 400
         assert read.call_count <= 1, "the age of the next message is read"
-        # A batch of ten has a body of 1,044 bytes. What fits of the third is known from its offsets only.
-        queue.reserve("own", 2, 400, messages=10**6, size=2 * 1_044 + 500, wait=0.0, below=None, now=0.0)
+        # A batch of ten has a body of 100,044 bytes. What fits of the third is known from its offsets only.
+        queue.reserve("own", 2, 400, messages=10**6, size=2 * 100_200 + 50_000, wait=0.0, below=None, now=0.0)
         (reserved,) = queue.take_effects()
         assert 420 < reserved.end < 430
         assert read.call_count <= 4

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from journal import Journal, JournalFailedError, JournalOptions, JournalUsageError, OsFiles
-from journal.committer import ALONE_IN_A_ROW, QUICK_SYNC
+from journal.committer import ALONE_BYTES, ALONE_IN_A_ROW, QUICK_SYNC
 from journal.files import Buffer
 from tests.journal.test_group_commit import Durable
 
@@ -131,6 +131,19 @@ def test_what_is_lazy_goes_along(tmp_path: Path) -> None:
     lazy = opened.journal.append(1, [b"lazy"], lazy=True)
     assert opened.append()
     assert opened.journal.durable_lsn == lazy + 2
+    opened.journal.close()
+
+
+def test_a_large_record_is_the_writers(opened: Opened) -> None:
+    opened.quick()
+    for _ in range(ALONE_IN_A_ROW):
+        opened.append()
+    opened.files.threads.clear()
+    assert opened.journal.alone.begin(1)
+    lsn = opened.journal.append(1, [bytes(ALONE_BYTES)])
+    opened.journal.alone.end()
+    opened.durable.wait(lsn + 1)
+    assert threading.get_ident() not in opened.files.threads
     opened.journal.close()
 
 

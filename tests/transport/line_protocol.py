@@ -49,5 +49,5 @@ class Echo(Served[bytes]):
         self.connection.send(event)
 
 
-def echo_listener(address: str = "127.0.0.1:0") -> Listener[Lines]:
-    return Listener("echo", address, Lines, lambda host, _lines: Echo(host.connections, host.loop.time(), "echo"))
+def echo_listener(address: str = "127.0.0.1:0", protocol: type[Lines] = Lines) -> Listener[Lines]:
+    return Listener("echo", address, protocol, lambda host, _lines: Echo(host.connections, host.loop.time(), "echo"))

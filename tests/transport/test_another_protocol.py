@@ -14,10 +14,11 @@ import pytest
 from actors import LoopActor, LoopActorRef
 from tests.transport import line_protocol
 from tests.transport.conftest import until
-from tests.transport.line_protocol import MAX_LINE, Echo, echo_listener
+from tests.transport.line_protocol import MAX_LINE, Echo, Lines, echo_listener
 from transport import Administration, Broker, BrokerConfig
 from transport.broker.acceptor import KEEPALIVE_IDLE
 from transport.broker.broker_connection import native_listeners
+from transport.errors import LocalProtocolError
 from transport.shell.turns import SHARE, TURN_WORK
 from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.wire.liveness import HANDSHAKE_TIMEOUT, SILENT_INTERVALS
@@ -240,5 +241,71 @@ def test_an_actor_of_a_connection_ends_with_it(run: Any) -> None:
             await until(lambda: not broker.connections)
             await until(lambda: not actor.is_alive())
             assert connection.actor is None
+
+    run(main)
+
+
+class Broken(Lines):
+    """A protocol with a defect: it raises where it is told to."""
+
+    where = ""
+
+    def read(self) -> bytes | None:
+        if self.where == "read":
+            raise ValueError("a defect")
+        return None if self.where == "stuck" else super().read()
+
+    @property
+    def waiting(self) -> bool:
+        if self.where == "waiting" and self._received:
+            raise ValueError("a defect")
+        return super().waiting
+
+    def last_words(self, code: str, text: str) -> list[bytes]:
+        if self.where == "last words" and text != "unused":
+            raise ValueError("a defect")
+        return super().last_words(code, text)
+
+
+@pytest.mark.parametrize("where", ["read", "stuck", "waiting", "last words"])
+def test_a_protocol_with_a_defect_ends_its_connection_alone_and_those_in_line_go_on(
+    run: Any, where: str, monkeypatch: pytest.MonkeyPatch, loop_reports: Any
+) -> None:
+    async def main() -> None:
+        async with served() as broker:
+            honest = [await connect(broker) for _ in range(3)]
+            for _, writer in honest:
+                writer.write(b"x\n" * 2000)
+            await until(lambda: bool(broker._turns.waiting))
+            broken = echo_listener(protocol=Broken)
+            await broken.start(broker._host())
+            address = broken.addresses[0]
+            monkeypatch.setattr(Broken, "where", where)
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(b"x" * (MAX_LINE + 1) if where == "last words" else b"line\n" * 200)
+            said = await reader.read()
+            assert said in (b"", b"internal-error: a defect\n") or b"waiting is true" in said
+            for each, _ in honest:
+                assert await each.readexactly(4000) == b"x\n" * 2000
+            broken.close()
+            for _, each in (*honest, (reader, writer)):
+                each.close()
+            await until(lambda: not broker.connections)
+        assert loop_reports is not None
+
+    run(main)
+
+
+def test_a_listener_is_one_brokers_and_may_start_again_when_it_is_closed(run: Any) -> None:
+    async def main() -> None:
+        listener = echo_listener()
+        async with Broker(BrokerConfig(), listeners=[listener]) as broker:
+            with pytest.raises(LocalProtocolError, match="the listener 'echo' takes connections already"):
+                await listener.start(broker._host())
+        async with Broker(BrokerConfig(), listeners=[listener]) as broker:
+            reader, writer = await connect(broker)
+            writer.write(b"again\n")
+            assert await reader.readline() == b"again\n"
+            writer.close()
 
     run(main)

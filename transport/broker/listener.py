@@ -16,6 +16,7 @@ from transport.broker.acceptor import Listen, Listening
 from transport.broker.connections import Connections
 from transport.broker.port import PortMaker
 from transport.broker.served import Served
+from transport.errors import LocalProtocolError
 from transport.shell.connection import Connection
 from transport.shell.partial_frames import PartialFrames, PartialRoom
 from transport.shell.turns import Turns
@@ -90,7 +91,16 @@ class Listener(Generic[P]):
         return self._bound
 
     async def start(self, host: Host) -> None:
-        """Take connections from now on; OSError where the address cannot be bound."""
+        """Take connections from now on.
+
+        Raises:
+            OSError: the address cannot be bound.
+            LocalProtocolError: it does already; each broker needs listeners of its own.
+        """
+        if self._listening is not None:
+            raise LocalProtocolError(
+                f"the listener {self.name!r} takes connections already: give each broker listeners of its own"
+            )
         address = parse_address(self._address)
         last_words = b"".join(self._protocol().last_words("limit-exceeded", host.connections.too_many()))
         listening = await host.listen(
@@ -106,5 +116,6 @@ class Listener(Generic[P]):
 
     def close(self) -> None:
         """Take no more connections; those that were taken stay."""
-        if self._listening is not None:
-            self._listening.close()
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()

@@ -62,10 +62,12 @@ class Served(ABC, Generic[E]):
 
     def connection_closed(self, error: Exception | None) -> None:
         """Forget the connection."""
-        self.connection_ending(error)
-        self._connections.remove(self)
-        # Each of them knows this one; without a cycle all are free at once.
-        self.connection = self.actor = None
+        try:
+            self.connection_ending(error)
+        finally:
+            self._connections.remove(self)
+            # Each of them knows this one; without a cycle all are free at once.
+            self.connection = self.actor = None
 
     def refused(self, code: str, text: str) -> None:
         """End the connection with its protocol's last words."""

@@ -155,10 +155,12 @@ class Connection(Connectable, Generic[E]):
         left = share if least == 0 else ANY_SHARE
         try:
             while not (self._blocked or self._discarding):
+                paid = False
                 event = protocol.next_event(left)
                 if event is None:
                     break
                 units += protocol.due
+                paid = True
                 left = share - units
                 if event is ANSWERED:
                     self._write(protocol.answer())
@@ -167,6 +169,8 @@ class Connection(Connectable, Generic[E]):
                 if receiver.idle:
                     break
         except Exception as error:  # noqa: BLE001 - whatever one peer's bytes cause ends that peer's connection only
+            # What was refused was looked at, too.
+            units += 0 if paid else protocol.due
             self.fail(error)
         self._working = False
         if self._opening:
@@ -259,7 +263,10 @@ class Connection(Connectable, Generic[E]):
             code = "internal-error"
         # While the peer is waited for, nothing of what it said is kept: a traceback has every variable on the way.
         forget_variables(error)
-        self._write(self._protocol.last_words(code, str(error)))
+        try:
+            self._write(self._protocol.last_words(code, str(error)))
+        except Exception:
+            logger.exception("there are no last words for the peer %s", self.peer)
         self.flush()
         self._discard()
         self._protocol.closed = True

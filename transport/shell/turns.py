@@ -13,6 +13,7 @@ takes more than a turn has for the line is paid for by the next ones.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import Protocol
 
@@ -29,12 +30,17 @@ LEAST = 8
 """Units that a connection which has just received something has in any case, the work of a batch of nearly a thousand messages: one that
 sends little has no line to stand in, but for what takes more (`LONG_WORK`) in a turn that is used up."""
 
+logger = logging.getLogger("penstock.transport")
+
 
 class Worker(Protocol):
     """What stands in line."""
 
     def work(self, share: int) -> int:
         """Handle what waits, of ``share`` units and one frame at least; returns the units. What is left joins the line again."""
+
+    def abort(self, error: Exception, /) -> None:
+        """It could not: end at once."""
 
 
 class Flushed(Protocol):
@@ -45,6 +51,15 @@ class Flushed(Protocol):
 
     def abort(self, error: Exception, /) -> None:
         """It could not be written: end at once."""
+
+
+def _end(each: Worker | Flushed, error: Exception) -> None:
+    """End one that is broken; the others go on."""
+    logger.error("a connection ends on a defect of ours", exc_info=error)
+    try:
+        each.abort(error)
+    except Exception:
+        logger.exception("and it cannot even be aborted")
 
 
 class Flushes:
@@ -68,7 +83,7 @@ class Flushes:
             try:
                 each.flush()
             except Exception as error:  # noqa: BLE001 - the others' bytes leave whatever becomes of one's
-                each.abort(error)
+                _end(each, error)
 
 
 class Turns:
@@ -126,7 +141,12 @@ class Turns:
         for _ in range(len(self._line)):
             if left <= 0:
                 break
-            left -= self._line.popleft().work(min(SHARE, left))
+            worker = self._line.popleft()
+            try:
+                left -= worker.work(min(SHARE, left))
+            except Exception as error:  # noqa: BLE001 - the others' turn comes whatever becomes of one
+                left -= 1
+                _end(worker, error)
         self._debt = max(0, -left)
         # What those in line had, those who come now have not.
         self._left = left

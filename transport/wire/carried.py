@@ -93,7 +93,12 @@ class DataProtocol(CarriedProtocol[E]):
 
     def next_event(self, share: int) -> E | Answered | None:
         """As `CarriedProtocol.next_event`."""
-        return self.read() if share > 0 else None
+        if share <= 0:
+            return None
+        event = self.read()
+        if event is None and self.waiting:
+            raise RuntimeError(f"{type(self).__name__}.waiting is true of what read() gives nothing of")
+        return event
 
     @property
     @abstractmethod
