@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from actors.batch import MessageBatch
 from streams.testkit import settle
 from tests.transport.test_connection import Bench, run
 from transport.shell.partial_frames import IN_TURN, PartialFrames, PartialRoom
@@ -24,7 +25,7 @@ from transport.wire.frames import (
     SCARCE_BYTES,
 )
 from transport.wire.messages import FRAMES, Error, Ping, Send
-from transport.wire.work import RECEIVED_BYTES_A_UNIT
+from transport.wire.work import MESSAGES_A_UNIT, RECEIVED_BYTES_A_UNIT
 
 READS = 32
 """How often libuv reads a socket in one turn."""
@@ -170,6 +171,14 @@ def paid(*receives: bytes) -> int:
 
     run(main)
     return seen[0]
+
+
+def test_a_frame_that_is_refused_when_it_is_decoded_is_paid_for() -> None:
+    wrong = encode(Send(0, None, MessageBatch.from_payloads([b""] * 5_000)))
+    data = bytearray(b"".join(bytes(part) for part in wrong))
+    # Its last offset is below the one before it.
+    data[-4:] = (1).to_bytes(4, "little")
+    assert paid(bytes(data)) >= 5_000 // MESSAGES_A_UNIT
 
 
 def test_pieces_smaller_than_a_unit_are_paid_for_too() -> None:

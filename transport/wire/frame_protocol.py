@@ -56,6 +56,8 @@ class FrameProtocol(CarriedProtocol[Frame]):
     def next_event(self, share: int) -> Frame | Answered | None:
         """The next frame; errors as of `FrameDecoder.next_frame` and `Protocol.receive`."""
         decoder = self.receiver
+        # Bytes that are no frame were paid for as they came.
+        self.due = 0
         raw = decoder.next_frame()
         if raw is None:
             return None
