@@ -40,26 +40,37 @@ def header_from_records(content: bytes, segment_id: int, kind: int | None, first
     """
     if len(content) < SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES:
         return None
-    # Each of the three may be damaged; the right one is at the beginning of every record.
+    # Each of the three may be damaged, and payloads may hold any of them; the right one is at the beginning of every record.
     second = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + unpack_record_header(content, SEGMENT_HEADER_BYTES).length
-    marks = [content[at : at + MARK_BYTES] for at in (SALT_AT.start, SEGMENT_HEADER_BYTES, second)]
-    mark = max((mark for mark in marks if len(mark) == MARK_BYTES and 0 not in mark), key=content.count, default=None)
-    if mark is None:
-        return None
+    marks = {content[at : at + MARK_BYTES] for at in (SALT_AT.start, SEGMENT_HEADER_BYTES, second)}
+    best, most = None, 0
+    for mark in sorted(mark for mark in marks if len(mark) == MARK_BYTES and 0 not in mark):
+        header, confirmed = _header_of_mark(content, mark, segment_id, kind, first_lsn)
+        if confirmed > most:
+            best, most = header, confirmed
+    return best
+
+
+def _header_of_mark(
+    content: bytes, mark: bytes, segment_id: int, kind: int | None, first_lsn: int
+) -> tuple[SegmentHeader | None, int]:
+    """The header whose salt begins with ``mark`` that most records confirm, and how many of the first ones do."""
+    witnesses = list(islice(_records(content, mark), WITNESSES))
     if kind is None:
         steps = [later.lsn - said.lsn for (said, _), (later, _) in pairwise(_records(content, mark))]
         kind = LOG if 2 * steps.count(1) >= len(steps) else COMPACTED
-    witnesses = list(islice(_records(content, mark), WITNESSES))
     several = any(said.flags & SEVERAL for said, _ in _records(content, mark))
-    version = SEVERAL_VERSION if several else VERSION
     best, most = None, 0
     for salt in (content[SALT_AT], *(salt_from_record(*witness) for witness in witnesses)):
-        header = SegmentHeader(segment_id, kind, first_lsn, salt, version=version)
-        confirmed = sum(said.lsn >= first_lsn and record_is_whole(said, record, header) for said, record in witnesses)
+        header = SegmentHeader(segment_id, kind, first_lsn, salt, version=SEVERAL_VERSION if several else VERSION)
+        # By their numbers: what a payload holds twice, and looks like a record, confirms nothing by being there again.
+        confirmed = {
+            said.lsn for said, record in witnesses if said.lsn >= first_lsn and record_is_whole(said, record, header)
+        }
         # There is a salt that makes any one record look whole, a damaged one too; only a second shows that it is the salt.
-        if confirmed > most and (confirmed > 1 or salt == content[SALT_AT]):
-            best, most = header, confirmed
-    return best
+        if len(confirmed) > most and (len(confirmed) > 1 or salt == content[SALT_AT]):
+            best, most = header, len(confirmed)
+    return best, most
 
 
 def _records(content: bytes, mark: bytes) -> Iterator[tuple[RecordHeader, memoryview]]:

@@ -49,6 +49,25 @@ def test_the_header_is_found_behind_any_damage_to_it_where_two_records_are_whole
     assert header_from_records(damaged + b"".join(records), 7, header.kind, FIRST_LSN) == header
 
 
+def test_a_mark_that_payloads_hold_more_often_than_records_begin_with_one_misleads_nobody() -> None:
+    header = SegmentHeader(7, LOG, FIRST_LSN, bytes([1, 1, 1, 1, 0, 0, 0, 0]))
+    often = bytes([1, 1, 1, 2])
+    damaged = bytes(32) + often + bytes(SEGMENT_HEADER_BYTES - 36)
+    records = packed(header, [b"", 4 * often, 4 * often])
+    assert header_from_records(damaged + b"".join(records), 7, LOG, FIRST_LSN) == header
+
+
+def test_a_record_that_stands_in_several_payloads_confirms_no_salt() -> None:
+    header = SegmentHeader(7, LOG, FIRST_LSN, bytes([1, 1, 1, 1, 0, 0, 0, 0]))
+    foreign = SegmentHeader(7, LOG, FIRST_LSN, b"foreign!")
+    (inner,) = packed(foreign, [b"looks like one"])
+    damaged = bytes(32) + foreign.salt[:4] + bytes(SEGMENT_HEADER_BYTES - 36)
+    records = packed(header, [b"first", inner + b"-", inner + b"-", inner + b"-"])
+    # Two records are whole, and three copies of another's stand in payloads.
+    records[2:] = [record[:-1] + end for record, end in zip(records[2:], (b"x", b"y"), strict=True)]
+    assert header_from_records(damaged + b"".join(records), 7, LOG, FIRST_LSN) == header
+
+
 def test_no_header_is_made_up_where_only_one_record_is_there() -> None:
     header = SegmentHeader(7, LOG, FIRST_LSN, b"saltsalt")
     (record,) = packed(header, [b"alone"])
