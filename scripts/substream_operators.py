@@ -45,33 +45,52 @@ class Kind(NamedTuple):
 KINDS = (
     Kind("SourceLike", "Source", "SubSource", "SubSubSource", "T"),
     Kind("SourceLike", "Source", "SubSubSource", "", "T"),
-    Kind("FlowLike", "Flow", "SubFlow", "SubSubFlow", "I, T"),
-    Kind("FlowLike", "Flow", "SubSubFlow", "", "I, T"),
+    Kind("ValuedFlow", "Flow", "SubFlow", "SubSubFlow", "I, T"),
+    Kind("ValuedFlow", "Flow", "SubSubFlow", "", "I, T"),
 )
+WITH = {"SourceWith": "SourceLike", "FlowWith": "ValuedFlow"}
+"""Overloads for what has a materialized value say what holds of substreams: theirs is what they are made of, whatever comes in."""
 
 OF_NESTED = (
+    ("asyncio", "Future"),
     ("streams.graph", "RunnableGraph"),
+    ("streams.keep", "Combine"),
+    ("streams.shapes", "FlowLike"),
+    ("streams.shapes", "SinkLike"),
+    ("streams.shapes", "With"),
+    ("streams.shapes", "Without"),
     ("streams.sink", "Sink"),
     ("streams.substream", "Substreams"),
     ("streams.supervision", "Decider"),
+    ("streams.type_variables", "V_co"),
 )
 NESTED = """\
 # Substreams of substreams are at run time what they are made of. So their own methods are said here alone.
-class SubSubSource(Substreams[T], OfSubSubSource[T], Generic[T]):
-    def via(self, flow: FlowLike[T, R], combine: Combine = ...) -> SubSubSource[R]: ...
-    def with_supervision(self, decider: Decider) -> SubSubSource[T]: ...
-    def merge_substreams(self) -> SubSource[T]: ...
-    def merge_substreams_with_parallelism(self, parallelism: int) -> SubSource[T]: ...
-    def concat_substreams(self) -> SubSource[T]: ...
-    def to(self, sink: SinkLike[T, Any], combine: Combine = ...) -> RunnableGraph[int]: ...
+class SubSubSource(Substreams[T, V_co], OfSubSubSource[T, V_co], Generic[T, V_co]):
+    def via(self, flow: FlowLike[T, R], combine: Combine = ...) -> SubSubSource[R, V_co]: ...
+    def with_supervision(self, decider: Decider) -> SubSubSource[T, V_co]: ...
+    def merge_substreams(self) -> SubSource[T, V_co]: ...
+    def merge_substreams_with_parallelism(self, parallelism: int) -> SubSource[T, V_co]: ...
+    def concat_substreams(self) -> SubSource[T, V_co]: ...
+    @overload
+    def to(self: With, sink: SinkLike[T, Any]) -> RunnableGraph[int, V_co]: ...
+    @overload
+    def to(self: Without[V], sink: SinkLike[T, Any]) -> RunnableGraph[int, V | Future[int]]: ...
+    @overload
+    def to(self, sink: SinkLike[T, Any], combine: Callable[[V_co, Future[int]], X]) -> RunnableGraph[int, X]: ...
 
-class SubSubFlow(Substreams[T], OfSubSubFlow[I, T], Generic[I, T]):
-    def via(self, flow: FlowLike[T, R], combine: Combine = ...) -> SubSubFlow[I, R]: ...
-    def with_supervision(self, decider: Decider) -> SubSubFlow[I, T]: ...
-    def merge_substreams(self) -> SubFlow[I, T]: ...
-    def merge_substreams_with_parallelism(self, parallelism: int) -> SubFlow[I, T]: ...
-    def concat_substreams(self) -> SubFlow[I, T]: ...
-    def to(self, sink: SinkLike[T, Any], combine: Combine = ...) -> Sink[I, int]: ...
+class SubSubFlow(Substreams[T, V_co], OfSubSubFlow[I, T, V_co], Generic[I, T, V_co]):
+    def via(self, flow: FlowLike[T, R], combine: Combine = ...) -> SubSubFlow[I, R, V_co]: ...
+    def with_supervision(self, decider: Decider) -> SubSubFlow[I, T, V_co]: ...
+    def merge_substreams(self) -> SubFlow[I, T, V_co]: ...
+    def merge_substreams_with_parallelism(self, parallelism: int) -> SubFlow[I, T, V_co]: ...
+    def concat_substreams(self) -> SubFlow[I, T, V_co]: ...
+    @overload
+    def to(self: With, sink: SinkLike[T, Any]) -> Sink[I, int, V_co]: ...
+    @overload
+    def to(self: Without[V], sink: SinkLike[T, Any]) -> Sink[I, int, V | Future[int]]: ...
+    @overload
+    def to(self, sink: SinkLike[T, Any], combine: Callable[[V_co, Future[int]], X]) -> Sink[I, int, X]: ...
 """
 
 
@@ -106,28 +125,37 @@ def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield line.targets[0].id, line.value.id
 
 
-def _declaration(function: ast.FunctionDef, name: str, kind: Kind, overloaded: bool) -> str:
+def _declaration(function: ast.FunctionDef, name: str, kind: Kind) -> str:
+    """An operator on substreams: what comes out of it has the materialized value of what it is called on."""
     function = copy.deepcopy(function)
     arguments = function.args
     of = _itself(function).annotation
     assert isinstance(of, ast.Subscript)
-    element = of.slice.elts[1] if isinstance(of.slice, ast.Tuple) else of.slice
-    itself = (
-        ""
-        if ast.unparse(element) in {"T", "Any"}
-        else f": {kind.ours}[{kind.variables.removesuffix('T')}{ast.unparse(element)}]"
-    )
+    assert isinstance(of.slice, ast.Tuple)
+    element = ast.unparse(of.slice.elts[-2])
+    itself = "" if element in {"T", "Any"} else f": {kind.ours}[{kind.variables.removesuffix('T')}{element}, V_co]"
     _itself(function).annotation = None
+    for argument in arguments.args:
+        if argument.arg == "combine":  # for one of many there is nothing to combine
+            argument.annotation = ast.Name("Combine")
+            if len(arguments.defaults) < len(arguments.args) - arguments.args.index(argument):
+                arguments.defaults.append(ast.Constant(...))
+    for index, argument in enumerate(arguments.kwonlyargs):
+        if argument.arg == "combine":
+            argument.annotation = ast.Name("Combine")
+            arguments.kw_defaults[index] = ast.Constant(...)
     listed = ast.unparse(arguments).replace("self", f"self{itself}", 1)
-    assert function.returns is not None
-    returns = ast.unparse(function.returns)
-    if returns.startswith(f"{kind.of}["):
-        returns = kind.ours + returns.removeprefix(kind.of)
-    elif returns.startswith(f"Sub{kind.of}["):
-        # Put together they are substreams again, and no source. Three deep is too deep to be said.
-        returns = kind.substreams + returns.removeprefix(f"Sub{kind.of}") if kind.substreams else "Any"
-    decorator = "    @overload\n" if overloaded else ""
-    return f"{decorator}    def {name}({listed}) -> {returns}: ...\n"
+    listed = re.sub(r"(?:Valued|Short)Sink\[(\w+), [^]]*\]", r"SinkLike[\1, Any]", listed)
+    assert isinstance(function.returns, ast.Subscript)
+    *shape, value = (
+        function.returns.slice.elts if isinstance(function.returns.slice, ast.Tuple) else [function.returns.slice]
+    )
+    assert ast.unparse(value) in {"V", "X"}, ast.unparse(function)
+    given = ast.unparse(function.returns.value)
+    # Put together they are substreams again, and no source. Three deep is too deep to be said.
+    ours = kind.ours if given == kind.of else kind.substreams
+    returns = f"{ours}[{', '.join(map(ast.unparse, shape))}, V_co]" if ours else "Any"
+    return f"    def {name}({listed}) -> {returns}: ...\n"
 
 
 def _imports_and_variables(trees: list[ast.Module]) -> tuple[set[str], set[str]]:
@@ -144,19 +172,31 @@ def _imports_and_variables(trees: list[ast.Module]) -> tuple[set[str], set[str]]
     return imports, variables
 
 
+def _without_combine(functions: list[ast.FunctionDef]) -> list[ast.FunctionDef]:
+    """The overloads but for those that another one, with a ``combine`` that may be left out, says as well."""
+
+    def arguments(function: ast.FunctionDef) -> list[str]:
+        given = function.args
+        return [argument.arg for argument in given.posonlyargs + given.args + given.kwonlyargs]
+
+    combined = [arguments(function)[:-1] for function in functions if arguments(function)[-1:] == ["combine"]]
+    return [function for function in functions if arguments(function) not in combined]
+
+
 def _class(trees: list[ast.Module], kind: Kind) -> list[str]:
     """The lines of one class."""
     found: dict[str, list[ast.FunctionDef]] = {}
     for tree in trees:
         for protocol, function in _overloads(tree):
-            if protocol == kind.protocol and function.name not in OF_THEIR_OWN:
+            if WITH.get(protocol, protocol) == kind.protocol and function.name not in OF_THEIR_OWN:
                 found.setdefault(function.name, []).append(function)
     for tree in trees:
         for other, name in _aliases(tree):
             found[other] = [ast.parse(ast.unparse(f)).body[0] for f in found[name]]  # type: ignore[misc]  # functions
-    lines = [f"class Of{kind.ours}(Generic[{kind.variables}]):"]
+    lines = [f"class Of{kind.ours}(Generic[{kind.variables}, V_co]):"]
     for name in sorted(found):
-        lines += [_declaration(f, name, kind, len(found[name]) > 1) for f in found[name]]
+        said = dict.fromkeys(_declaration(function, name, kind) for function in _without_combine(found[name]))
+        lines += [f"    @overload\n{line}" if len(said) > 1 else line for line in said]
     return lines
 
 

@@ -20,7 +20,9 @@ class Framing:
     """The kinds of frames: ended by a delimiter, or with their length in front. Each is a ``Flow[bytes, bytes]``."""
 
     @staticmethod
-    def delimiter(delimiter: bytes, max_frame_bytes: int, *, allow_truncation: bool = False) -> Flow[bytes, bytes]:
+    def delimiter(
+        delimiter: bytes, max_frame_bytes: int, *, allow_truncation: bool = False
+    ) -> Flow[bytes, bytes, None]:
         """Frames that end with ``delimiter``, without it.
 
         Args:
@@ -45,7 +47,7 @@ class Framing:
         byte_order: ByteOrder = "big",
         compute_frame_size: Callable[[bytes, int], int] | None = None,
         keep_header: bool = True,
-    ) -> Flow[bytes, bytes]:
+    ) -> Flow[bytes, bytes, None]:
         """Frames that say in a field of their header how long they are.
 
         Args:
@@ -76,7 +78,7 @@ class Framing:
     @staticmethod
     def encode_length_field(
         field_length: int, *, max_frame_bytes: int, byte_order: ByteOrder = "big"
-    ) -> Flow[bytes, bytes]:
+    ) -> Flow[bytes, bytes, None]:
         """Puts the length of each element in front of it: what ``length_field(..., keep_header=False)`` takes apart.
 
         Args:
@@ -104,7 +106,7 @@ class Framing:
         return Flow(FusedFlow("map", encode, name).attach_flow, name)
 
 
-def _framing(decoder: Callable[[], Decoder], name: str) -> Flow[bytes, bytes]:
+def _framing(decoder: Callable[[], Decoder], name: str) -> Flow[bytes, bytes, None]:
     return Flow.from_stage(lambda downstream, m: FramingStage(downstream, m, decoder(), name), name)
 
 

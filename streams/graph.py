@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from streams.keep import Combine, first
 from streams.materialize import Materialization
@@ -13,25 +13,26 @@ from streams.running import Running, start
 from streams.shapes import SinkLike, SourceLike, create_sink, expect_sink, name_of
 from streams.supervised_run import SupervisedRun
 from streams.supervision import Decider
+from streams.type_variables import Generic, V_co
 
 T = TypeVar("T")
 M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 
 
-class RunnableGraph(Generic[M_co]):
-    """An immutable description of a whole stream; ``M`` is what a run results in.
+class RunnableGraph(Generic[M_co, V_co]):
+    """An immutable description of a whole stream; ``M`` is what a run results in, ``V`` what it materializes.
 
     Args:
         assemble: puts one run together: returns the future of the sink's result, and the materialized value.
         name: seen in handles, task names and failures.
     """
 
-    def __init__(self, assemble: Callable[[Materialization], tuple[asyncio.Future[M_co], Any]], name: str) -> None:
+    def __init__(self, assemble: Callable[[Materialization], tuple[asyncio.Future[M_co], V_co]], name: str) -> None:
         self._assemble = assemble
         self.name = name
 
-    def run(self) -> Running[M_co]:
+    def run(self) -> Running[M_co, V_co]:
         """Starts one run on the running event loop and returns its handle at once.
 
         Raises:
@@ -60,7 +61,7 @@ class RunnableGraph(Generic[M_co]):
     async def _run_to_end(self) -> M_co:
         return await self.run()
 
-    def with_supervision(self, decider: Decider) -> RunnableGraph[M_co]:
+    def with_supervision(self, decider: Decider) -> RunnableGraph[M_co, V_co]:
         """The same graph, but where a user's function fails on an element, ``decider(failure)`` says what its stage or junction does.
 
         It holds for all parts but those that have a decider already: see docs/failures.md. In a sink it holds for the flows in front.
@@ -73,7 +74,7 @@ class RunnableGraph(Generic[M_co]):
 
 
 def connect(source: SourceLike[T], sink: SinkLike[T, M], combine: Combine = first) -> RunnableGraph[M]:
-    """The graph of a source and a sink.
+    """The graph of a source and a sink. What it materializes is said by the overloads of `Source.to`.
 
     Raises:
         TypeError: the sink is none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 from streams.bidi_flow import BidiFlow
 from streams.blueprint import Blueprint
@@ -16,9 +16,13 @@ from streams.graph import RunnableGraph
 from streams.junctions.junction import Junction
 from streams.materialize import Materialization
 from streams.ports import GraphPart, InPort, Kind, OutPort, SinkPart
-from streams.shapes import FlowLike, SinkLike, SourceLike, name_of
+from streams.shapes import FlowLike, SourceLike, name_of
 from streams.sink import Sink
 from streams.source import Source
+from streams.type_variables import W as Kept
+
+if TYPE_CHECKING:
+    from streams.shapes import ShortFlow, ShortSink, ValuedFlow, ValuedSink
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 O = TypeVar("O")  # noqa: E741 - as above
@@ -60,11 +64,15 @@ class GraphBuilder:
         self._combine: Callable[..., Any] | None = None
 
     @overload
-    def add(self, part: SinkLike[I, M], name: str | None = None) -> SinkPart[I, M]: ...
+    def add(self, part: ValuedSink[I, M, V], name: str | None = None) -> SinkPart[I, M, V]: ...
     @overload
-    def add(self, part: FlowLike[I, O], name: str | None = None) -> GraphPart[I, O]: ...
+    def add(self, part: ShortSink[I, M], name: str | None = None) -> SinkPart[I, M, asyncio.Future[M]]: ...
     @overload
-    def add(self, part: SourceLike[O], name: str | None = None) -> GraphPart[Never, O]: ...
+    def add(self, part: ValuedFlow[I, O, V], name: str | None = None) -> GraphPart[I, O, V]: ...
+    @overload
+    def add(self, part: ShortFlow[I, O], name: str | None = None) -> GraphPart[I, O, None]: ...
+    @overload
+    def add(self, part: SourceLike[O, V], name: str | None = None) -> GraphPart[Never, O, V]: ...
     @overload
     def add(self, part: Junction[I, O], name: str | None = None) -> GraphPart[I, O]: ...
     def add(self, part: Any, name: str | None = None) -> GraphPart[Any, Any]:
@@ -154,6 +162,9 @@ class GraphBuilder:
     def materialize(self, *parts: GraphPart[Any, Any], combine: Callable[..., Any] | None = None) -> None:
         """Says whose materialized values are the graph's; unless it is called, the first is that a part has, in the order of adding.
 
+        What is said in one call changes no type in another, so type checkers know nothing of the value then: for one part's, give it to
+        ``build(value=part)`` and the like; for several, or without either, ask ``running.materialized(kind)``.
+
         Args:
             parts: the parts.
             combine: is called with their values, and gives the graph's: `Keep.both`, or your own. Without it the value is that of the
@@ -170,15 +181,23 @@ class GraphBuilder:
         self._combine = combine
 
     @overload
-    def build(self) -> RunnableGraph[Any]: ...
+    def build(self, *, value: GraphPart[Any, Any, Kept] = ...) -> RunnableGraph[Any, Kept]: ...
     @overload
-    def build(self, sink: SinkPart[Any, M], /) -> RunnableGraph[M]: ...
-    @overload
-    def build(self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], /) -> RunnableGraph[tuple[M, M2]]: ...
+    def build(self, sink: SinkPart[Any, M], /, *, value: GraphPart[Any, Any, Kept] = ...) -> RunnableGraph[M, Kept]: ...
     @overload
     def build(
-        self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], third: SinkPart[Any, M3], /
-    ) -> RunnableGraph[tuple[M, M2, M3]]: ...
+        self, sink: SinkPart[Any, M], second: SinkPart[Any, M2], /, *, value: GraphPart[Any, Any, Kept] = ...
+    ) -> RunnableGraph[tuple[M, M2], Kept]: ...
+    @overload
+    def build(
+        self,
+        sink: SinkPart[Any, M],
+        second: SinkPart[Any, M2],
+        third: SinkPart[Any, M3],
+        /,
+        *,
+        value: GraphPart[Any, Any, Kept] = ...,
+    ) -> RunnableGraph[tuple[M, M2, M3], Kept]: ...
     @overload
     def build(
         self,
@@ -188,31 +207,35 @@ class GraphBuilder:
         fourth: SinkPart[Any, Any],
         /,
         *more: SinkPart[Any, Any],
-    ) -> RunnableGraph[tuple[Any, ...]]: ...
-    def build(self, *sinks: SinkPart[Any, Any]) -> RunnableGraph[Any]:
+        value: GraphPart[Any, Any, Kept] = ...,
+    ) -> RunnableGraph[tuple[Any, ...], Kept]: ...
+    def build(self, *sinks: SinkPart[Any, Any], value: GraphPart[Any, Any, Any] | None = None) -> RunnableGraph[Any]:
         """The whole graph. A run results in what its sink does; with several sinks, in the list of their results, in order of adding.
 
         Args:
             sinks: whose results are wanted: the run, which waits for all the same, results in that of the one, or in the tuple of
                 theirs, and type checkers know of what type it is.
+            value: whose materialized value is the graph's, here and in the others that build, in the place of what `materialize` says.
 
         Raises:
             GraphError: a port is not connected, a part can never have an element, there is no sink, or one belongs to another builder.
         """
         blueprint = self._blueprint()
-        chosen, combine = self._chosen, self._combine
+        chosen, combine = self._whose(value)
         for sink in sinks:
             self._own(sink)
 
         def assemble(m: Materialization) -> tuple[asyncio.Future[Any], Any]:
             wired = blueprint.wire(m)
             future = blueprint.result(m, wired, sinks)
-            value = blueprint.value(wired, chosen, combine)
-            return future, future if value is None and not chosen else value
+            kept = blueprint.value(wired, chosen, combine)
+            return future, future if kept is None and not chosen else kept
 
         return RunnableGraph(assemble, self.name)
 
-    def build_source(self, outlet: OutPort[O] | GraphPart[Any, O]) -> Source[O]:
+    def build_source(
+        self, outlet: OutPort[O] | GraphPart[Any, O], *, value: GraphPart[Any, Any, Kept] | None = None
+    ) -> Source[O, Kept]:
         """A source of all but one output, which is what comes out of it.
 
         A sink within it is a side branch, here and in `build_flow`: its failure is the run's, and it is stopped when the run is over.
@@ -223,15 +246,21 @@ class GraphBuilder:
         port = self._outlet(outlet, "build_source() opens")
         self._free(port)
         blueprint = self._blueprint(outlets=(port,))
-        chosen, combine = self._chosen, self._combine
+        chosen, combine = self._whose(value)
 
-        def create(m: Materialization) -> tuple[Publisher[O], Any]:
+        def create(m: Materialization) -> tuple[Publisher[O], Kept]:
             wired = blueprint.wire(m)
             return wired.outlets[0], blueprint.value(wired, chosen, combine)
 
         return Source(create, self.name)
 
-    def build_flow(self, inlet: InPort[I] | GraphPart[I, Any], outlet: OutPort[O] | GraphPart[Any, O]) -> Flow[I, O]:
+    def build_flow(
+        self,
+        inlet: InPort[I] | GraphPart[I, Any],
+        outlet: OutPort[O] | GraphPart[Any, O],
+        *,
+        value: GraphPart[Any, Any, Kept] | None = None,
+    ) -> Flow[I, O, Kept]:
         """A flow of all but one input and one output.
 
         Raises:
@@ -241,15 +270,17 @@ class GraphBuilder:
         self._free(begin)
         self._free(end)
         blueprint = self._blueprint((begin,), (end,))
-        chosen, combine = self._chosen, self._combine
+        chosen, combine = self._whose(value)
 
-        def materialize(publisher: Publisher[I], m: Materialization) -> tuple[Publisher[O], Any]:
+        def materialize(publisher: Publisher[I], m: Materialization) -> tuple[Publisher[O], Kept]:
             wired = blueprint.wire(m, (publisher,))
             return wired.outlets[0], blueprint.value(wired, chosen, combine)
 
         return Flow.valued(materialize, self.name)
 
-    def build_sink(self, inlet: InPort[I] | GraphPart[I, Any]) -> Sink[I, Any]:
+    def build_sink(
+        self, inlet: InPort[I] | GraphPart[I, Any], *, value: GraphPart[Any, Any, Kept] | None = None
+    ) -> Sink[I, Any, Kept]:
         """A sink of all but one input. It results in what the sinks in it do, as a whole graph.
 
         Raises:
@@ -258,13 +289,13 @@ class GraphBuilder:
         port = self._inlet(inlet, "build_sink() opens")
         self._free(port)
         blueprint = self._blueprint((port,))
-        chosen, combine = self._chosen, self._combine
+        chosen, combine = self._whose(value)
 
-        def materialize(publisher: Publisher[I], m: Materialization) -> tuple[asyncio.Future[Any], Any]:
+        def materialize(publisher: Publisher[I], m: Materialization) -> tuple[asyncio.Future[Any], Kept]:
             wired = blueprint.wire(m, (publisher,))
-            future = blueprint.result(m, wired)
-            value = blueprint.value(wired, chosen, combine)
-            return future, future if value is None and not chosen else value
+            future: Any = blueprint.result(m, wired)
+            kept = blueprint.value(wired, chosen, combine)
+            return future, future if kept is None and not chosen else kept
 
         return Sink.valued(materialize, self.name)
 
@@ -274,7 +305,9 @@ class GraphBuilder:
         outlet: OutPort[O] | GraphPart[Any, O],
         back_inlet: InPort[I2] | GraphPart[I2, Any],
         back_outlet: OutPort[O2] | GraphPart[Any, O2],
-    ) -> BidiFlow[I, O, I2, O2]:
+        *,
+        value: GraphPart[Any, Any, Kept] | None = None,
+    ) -> BidiFlow[I, O, I2, O2, Kept]:
         """Two flows side by side: ``inlet`` to ``outlet``, and ``back_inlet`` to ``back_outlet``.
 
         Raises:
@@ -288,15 +321,24 @@ class GraphBuilder:
             if one is other:
                 raise GraphError(f"build_bidi() is given {one!r} twice", (repr(one),))
         blueprint = self._blueprint(ins, outs)
-        chosen, combine = self._chosen, self._combine
+        chosen, combine = self._whose(value)
 
         def materialize(
             publisher: Publisher[I], back: Publisher[I2], m: Materialization
-        ) -> tuple[Publisher[O], Publisher[O2], Any]:
+        ) -> tuple[Publisher[O], Publisher[O2], Kept]:
             wired = blueprint.wire(m, (publisher, back))
             return wired.outlets[0], wired.outlets[1], blueprint.value(wired, chosen, combine)
 
         return BidiFlow(materialize, self.name)
+
+    def _whose(
+        self, value: GraphPart[Any, Any, Any] | None
+    ) -> tuple[tuple[GraphPart[Any, Any], ...], Callable[..., Any] | None]:
+        """The parts whose values are kept, and how they are put together."""
+        if value is None:
+            return self._chosen, self._combine
+        self._own(value)
+        return (value,), None
 
     def _blueprint(self, inlets: tuple[InPort[Any], ...] = (), outlets: tuple[OutPort[Any], ...] = ()) -> Blueprint:
         return Blueprint(self.name, tuple(self._parts), self._edges, inlets, outlets)

@@ -7,7 +7,10 @@ switch, a probe. Most parts have none (None); a sink that has no handle of its o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 Combine = Callable[[Any, Any], Any]
 """Makes one materialized value of two: the left part's and the right part's."""
@@ -19,23 +22,23 @@ def first(left: Any, right: Any) -> Any:
 
 
 class Keep:
-    """The combinations that `via`, `to` and `Graph` are given by name."""
+    """The combinations that `via`, `to` and `Graph` are given by name. Type checkers know of each what comes of two values."""
 
     @staticmethod
-    def left(left: Any, right: Any) -> Any:  # noqa: ARG004 - one of four with the same signature
+    def left(left: A, right: object) -> A:  # noqa: ARG004 - one of four with the same signature
         """The left part's."""
         return left
 
     @staticmethod
-    def right(left: Any, right: Any) -> Any:  # noqa: ARG004 - as above
+    def right(left: object, right: B) -> B:  # noqa: ARG004 - as above
         """The right part's."""
         return right
 
     @staticmethod
-    def both(left: Any, right: Any) -> tuple[Any, Any]:
+    def both(left: A, right: B) -> tuple[A, B]:
         """The pair of them."""
         return left, right
 
     @staticmethod
-    def none(left: Any, right: Any) -> None:
+    def none(left: object, right: object) -> None:
         """Neither."""

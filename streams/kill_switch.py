@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import WeakSet
 
 from streams.contract import Publisher, Subscriber, Subscription
@@ -14,8 +14,10 @@ from streams.errors import null_element
 from streams.flow import Flow
 from streams.materialize import Materialization
 from streams.stages.stage import ControlledStage, StagePublisher
+from streams.type_variables import V_co
 
 T = TypeVar("T")
+K = TypeVar("K", bound="KillSwitch")
 
 
 class KillSwitch:
@@ -67,8 +69,8 @@ class KillSwitch:
         with self._lock:
             self._stages.discard(stage)
 
-    def _flow(self) -> PassThrough:
-        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], KillSwitch]:
+    def _flow(self) -> PassThrough[Self]:
+        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], Self]:
             return StagePublisher(publisher, lambda downstream: _KillSwitchStage(downstream, m, self)), self
 
         return _pass_through(materialize, self.name)
@@ -85,36 +87,40 @@ class SharedKillSwitch(KillSwitch):
     """Ends every stream that runs through its `flow`, on whatever loop; one that is started afterwards ends at once."""
 
     @property
-    def flow(self) -> PassThrough:
+    def flow(self) -> PassThrough[SharedKillSwitch]:
         """Lets everything through until the switch is used; materializes the switch. For any number of streams."""
         return self._flow()
 
 
 if TYPE_CHECKING:
 
-    class PassThrough(Flow[Any, Any]):
-        """A flow for streams of whatever type, which it leaves as they are."""
+    class PassThrough(Flow[Any, Any, V_co]):
+        """A flow for streams of whatever type, which it leaves as they are; ``V`` is what it materializes."""
 
         def attach_flow(self, publisher: Publisher[T], m: Materialization, /) -> Publisher[T]:
             """As any flow."""
             ...
 
+        def create_flow(self, publisher: Publisher[T], m: Materialization, /) -> tuple[Publisher[T], V_co]:
+            """As any flow."""
+            ...
+
 
 def _pass_through(
-    materialize: Callable[[Publisher[Any], Materialization], tuple[Publisher[Any], KillSwitch]], name: str
-) -> PassThrough:
+    materialize: Callable[[Publisher[Any], Materialization], tuple[Publisher[Any], K]], name: str
+) -> PassThrough[K]:
     flow: Any = Flow.valued(materialize, name)
-    return cast("PassThrough", flow)
+    return cast("PassThrough[K]", flow)
 
 
 class KillSwitches:
     """Where kill switches come from."""
 
     @staticmethod
-    def single() -> PassThrough:
+    def single() -> PassThrough[UniqueKillSwitch]:
         """A flow that lets everything through, and materializes a `UniqueKillSwitch` that ends it."""
 
-        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], KillSwitch]:
+        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[Publisher[Any], UniqueKillSwitch]:
             return UniqueKillSwitch("kill_switch")._flow().create_flow(publisher, m)
 
         return _pass_through(materialize, "kill_switch")

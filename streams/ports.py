@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from streams.errors import GraphError
+from streams.type_variables import Generic, V_co, Valued
 
 I_contra = TypeVar("I_contra", contravariant=True)
 O_co = TypeVar("O_co", covariant=True)
@@ -58,8 +59,8 @@ class OutPort(_Port, Generic[O_co]):
     side = "outlet"
 
 
-class GraphPart(Generic[I_contra, O_co]):
-    """A part of the graph that a `GraphBuilder` builds, for use once in it. Made by `GraphBuilder.add`.
+class GraphPart(Valued[V_co], Generic[I_contra, O_co, V_co]):
+    """A part of the graph that a `GraphBuilder` builds, for use once in it. Made by `GraphBuilder.add`; ``V`` is what it materializes.
 
     Attributes:
         description: what was added.
@@ -104,7 +105,7 @@ class GraphPart(Generic[I_contra, O_co]):
         return f"<GraphPart {self.name}>"
 
 
-class SinkPart(GraphPart[I_contra, object], Generic[I_contra, M_co]):
+class SinkPart(GraphPart[I_contra, object, V_co], Generic[I_contra, M_co, V_co]):
     """A sink in a graph; ``M`` is what it results in, for `GraphBuilder.build`.
 
     It has no output: to type checkers one of ``object``, which what takes elements of a type does not take. So a source has an input

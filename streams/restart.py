@@ -28,7 +28,7 @@ class RestartSource:
     """Sources that begin again. What is asked of them and has not come is asked of the next; materialized values are lost."""
 
     @staticmethod
-    def with_backoff(settings: RestartSettings, factory: Callable[[], SourceLike[T]]) -> Source[T]:
+    def with_backoff(settings: RestartSettings, factory: Callable[[], SourceLike[T]]) -> Source[T, None]:
         """The elements of ``factory()``, and when that has completed or failed, of another ``factory()`` after a pause.
 
         Ends as the last source did when the settings allow no restart; until then it neither completes nor fails.
@@ -36,7 +36,7 @@ class RestartSource:
         return _source(settings, factory, only_on_failures=False)
 
     @staticmethod
-    def on_failures_with_backoff(settings: RestartSettings, factory: Callable[[], SourceLike[T]]) -> Source[T]:
+    def on_failures_with_backoff(settings: RestartSettings, factory: Callable[[], SourceLike[T]]) -> Source[T, None]:
         """As `with_backoff`, but completes when a source does."""
         return _source(settings, factory, only_on_failures=True)
 
@@ -45,7 +45,7 @@ class RestartFlow:
     """Flows that begin again. Elements inside a flow that ends are lost; at most `FEED_WINDOW` that it had asked for go to the next."""
 
     @staticmethod
-    def with_backoff(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]]) -> Flow[I, O]:
+    def with_backoff(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]]) -> Flow[I, O, None]:
         """Flows through ``factory()``, and when that has completed or failed, through another ``factory()`` after a pause.
 
         Completes when upstream has and the flow of that time does; fails as the last flow did when the settings allow no restart.
@@ -53,7 +53,7 @@ class RestartFlow:
         return _flow(settings, factory, only_on_failures=False)
 
     @staticmethod
-    def on_failures_with_backoff(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]]) -> Flow[I, O]:
+    def on_failures_with_backoff(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]]) -> Flow[I, O, None]:
         """As `with_backoff`, but completes when a flow does."""
         return _flow(settings, factory, only_on_failures=True)
 
@@ -62,7 +62,7 @@ class RestartSink:
     """Sinks that begin again. Elements that a sink had taken are its own; materialized values are lost."""
 
     @staticmethod
-    def with_backoff(settings: RestartSettings, factory: Callable[[], SinkLike[T, M]]) -> Sink[T, M]:
+    def with_backoff(settings: RestartSettings, factory: Callable[[], SinkLike[T, M]]) -> Sink[T, M, asyncio.Future[M]]:
         """Into ``factory()``, and when that is done before upstream is, or fails, into another ``factory()`` after a pause.
 
         The result is that of the last sink. If upstream ends during a pause, one more is made when that is over.
@@ -70,7 +70,9 @@ class RestartSink:
         return _sink(settings, factory, only_on_failures=False)
 
     @staticmethod
-    def on_failures_with_backoff(settings: RestartSettings, factory: Callable[[], SinkLike[T, M]]) -> Sink[T, M]:
+    def on_failures_with_backoff(
+        settings: RestartSettings, factory: Callable[[], SinkLike[T, M]]
+    ) -> Sink[T, M, asyncio.Future[M]]:
         """As `with_backoff`, but the result of a sink that has enough is the result."""
         return _sink(settings, factory, only_on_failures=True)
 
@@ -90,7 +92,7 @@ class _RestartingPublisher(Publisher[Any]):
         self._make(subscriber).open()
 
 
-def _source(settings: RestartSettings, factory: Callable[[], SourceLike[T]], only_on_failures: bool) -> Source[T]:
+def _source(settings: RestartSettings, factory: Callable[[], SourceLike[T]], only_on_failures: bool) -> Source[T, None]:
     def create(m: Materialization) -> tuple[Publisher[T], None]:
         def make(downstream: Subscriber[T]) -> RestartingSource[T]:
             return RestartingSource(downstream, m, Backoff(settings, m.loop.time, only_on_failures), factory)
@@ -100,7 +102,7 @@ def _source(settings: RestartSettings, factory: Callable[[], SourceLike[T]], onl
     return Source(create, "restart_source")
 
 
-def _flow(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]], only_on_failures: bool) -> Flow[I, O]:
+def _flow(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]], only_on_failures: bool) -> Flow[I, O, None]:
     def attach(publisher: Publisher[I], m: Materialization) -> Publisher[O]:
         def make(downstream: Subscriber[O]) -> Subscriber[I]:
             return RestartingFlow(downstream, m, Backoff(settings, m.loop.time, only_on_failures), factory)
@@ -110,7 +112,9 @@ def _flow(settings: RestartSettings, factory: Callable[[], FlowLike[I, O]], only
     return Flow(attach, "restart_flow")
 
 
-def _sink(settings: RestartSettings, factory: Callable[[], SinkLike[T, M]], only_on_failures: bool) -> Sink[T, M]:
+def _sink(
+    settings: RestartSettings, factory: Callable[[], SinkLike[T, M]], only_on_failures: bool
+) -> Sink[T, M, asyncio.Future[M]]:
     def attach(publisher: Publisher[T], m: Materialization) -> asyncio.Future[M]:
         return attach_restarting_sink(publisher, m, Backoff(settings, m.loop.time, only_on_failures), factory)
 

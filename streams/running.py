@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, Generic, TypeVar, cast, get_origin
+from typing import Any, Final, TypeVar, cast, get_origin
 
 from streams.blocked_loop import unwatch, watch
 from streams.errors import SURE_OPERATORS, StreamTooDeepError, add_place, storable
 from streams.last_task import LastTask
 from streams.materialize import Materialization
+from streams.type_variables import Generic, V_co
 
 M = TypeVar("M")
 V = TypeVar("V")
@@ -23,20 +24,21 @@ _supervisors: Final[set[asyncio.Task[None]]] = set()
 """The event loop holds tasks weakly; this holds every running stream until it ends."""
 
 
-class Running(Coroutine[Any, Any, M], Generic[M]):
+class Running(Coroutine[Any, Any, M], Generic[M, V_co]):
     """The handle of a running stream: awaitable, cancellable, a coroutine where asyncio asks for one, and a block (``async with``).
 
     Awaiting it gives the sink's result or raises the stream's failure; cancelling a task that awaits it cancels the stream. A failure
     that nobody awaits goes to the loop's exception handler.
 
     Attributes:
-        value: what the graph materialized: the handle of a queue or of a kill switch, say; else the future of the sink's result.
+        value: what the graph materialized: the handle of a queue or of a kill switch, say; else the future of the sink's result. Its
+            type is the graph's ``V``.
         name: the graph's name.
     """
 
     __slots__ = ("__weakref__", "_m", "_result", "_waiting", "name", "value")
 
-    def __init__(self, m: Materialization, result: asyncio.Future[M], value: Any, name: str) -> None:
+    def __init__(self, m: Materialization, result: asyncio.Future[M], value: V_co, name: str) -> None:
         self._m: Final = m
         self._result: Final = result
         self._waiting: dict[asyncio.Task[Any] | None, Coroutine[Any, Any, M]] = {}
@@ -82,7 +84,7 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
             del self._waiting[task]
             raise
 
-    async def __aenter__(self) -> Running[M]:
+    async def __aenter__(self) -> Running[M, V_co]:
         return self
 
     async def __aexit__(self, exception: type[BaseException] | None, _error: object, _traceback: object) -> None:
@@ -118,8 +120,9 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
         return result.result()
 
     def materialized(self, kind: type[V] | Callable[..., V]) -> V:
-        """What the graph materialized, as what it is: ``running.materialized(SourceQueue[int])``, which type checkers follow.
+        """What the graph materialized, as a thing of this kind: ``running.materialized(SourceQueue[int])``.
 
+        For what has lost its type: a ``Running[int]`` that says nothing of its value, a graph of a `GraphBuilder`. Else ``value`` will do.
         Where several values were kept together (`Keep.both`), it is the first of that kind among them.
 
         Args:
@@ -167,9 +170,9 @@ class Running(Coroutine[Any, Any, M], Generic[M]):
 
 def start(
     loop: asyncio.AbstractEventLoop,
-    assemble: Callable[[Materialization], tuple[asyncio.Future[M], Any]],
+    assemble: Callable[[Materialization], tuple[asyncio.Future[M], V]],
     name: str,
-) -> Running[M]:
+) -> Running[M, V]:
     """Puts a graph together on ``loop`` and sets it going.
 
     Args:

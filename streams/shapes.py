@@ -1,15 +1,18 @@
 """What can stand at each place of a graph, by shape: `via`, `to` and `merge` accept anything that has the one method.
 
 A part that has a materialized value of its own has the longer method as well; `create_flow` and `create_sink` call whichever there is.
+At the end stand shapes that only type checkers look at: the overloads of `via` and `to` say with them which value is kept.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from streams.contract import Publisher
 from streams.materialize import Materialization
+from streams.type_variables import V_co
 
 I_contra = TypeVar("I_contra", contravariant=True)
 O_co = TypeVar("O_co", covariant=True)
@@ -18,10 +21,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class SourceLike(Protocol[O_co]):
-    """The beginning of a graph."""
+class SourceLike(Protocol[O_co, V_co]):
+    """The beginning of a graph, and what it materializes."""
 
-    def create(self, m: Materialization, /) -> tuple[Publisher[O_co], Any]:
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # the last may be left out: see `streams.type_variables`
+
+    def create(self, m: Materialization, /) -> tuple[Publisher[O_co], V_co]:
         """A publisher for this run, and the source's materialized value."""
         ...
 
@@ -45,35 +51,37 @@ class SinkLike(Protocol[I_contra, M]):
         ...
 
 
-@runtime_checkable
-class ValuedFlow(Protocol):
+class ValuedFlow(Protocol[I_contra, O_co, V_co]):
     """A flow that materializes a value."""
 
-    def create_flow(self, publisher: Publisher[Any], m: Materialization, /) -> tuple[Publisher[Any], Any]:
+    def create_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[Publisher[O_co], V_co]:
         """What comes out when ``publisher`` flows in, and the flow's materialized value."""
         ...
 
 
-@runtime_checkable
-class ValuedSink(Protocol):
+class ValuedSink(Protocol[I_contra, M, V_co]):
     """A sink that materializes a value beside its result."""
 
-    def create_sink(self, publisher: Publisher[Any], m: Materialization, /) -> tuple[asyncio.Future[Any], Any]:
+    def create_sink(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[asyncio.Future[M], V_co]:
         """Subscribes to ``publisher``; gives the future of the result, and the sink's materialized value."""
         ...
 
 
 def create_flow(flow: FlowLike[T, R], publisher: Publisher[T], m: Materialization) -> tuple[Publisher[R], Any]:
     """Puts ``flow`` behind ``publisher``; with its materialized value, None if it has none."""
-    if isinstance(flow, ValuedFlow):
-        return flow.create_flow(publisher, m)
+    if hasattr(flow, "create_flow"):
+        valued: Any = flow
+        created: tuple[Publisher[R], Any] = valued.create_flow(publisher, m)
+        return created
     return flow.attach_flow(publisher, m), None
 
 
 def create_sink(sink: SinkLike[T, M], publisher: Publisher[T], m: Materialization) -> tuple[asyncio.Future[M], Any]:
     """Attaches ``sink`` to ``publisher``; with its materialized value, which is the future of its result if it has no other."""
-    if isinstance(sink, ValuedSink):
-        return sink.create_sink(publisher, m)
+    if hasattr(sink, "create_sink"):
+        valued: Any = sink
+        created: tuple[asyncio.Future[M], Any] = valued.create_sink(publisher, m)
+        return created
     future = sink.attach_sink(publisher, m)
     return future, future
 
@@ -100,3 +108,61 @@ def expect_sink(sink: object) -> None:
 def _described(part: object) -> str:
     name = getattr(part, "__name__", None) if callable(part) else None
     return f"the function {name}: is it to be called?" if name else type(part).__name__
+
+
+if TYPE_CHECKING:
+    # The same by what is known of their values. Where that is Any, both hold of it; then the overloads that ask for them agree.
+
+    class AnythingButNone(Any):  # type: ignore[misc]  # that is what it is for
+        """To type checkers of every class that there is, but for None's, of which nothing can be derived."""
+
+    class With(Protocol):
+        """What has a materialized value; or may have none, which is as good."""
+
+        def _may_be(self, value: AnythingButNone, /) -> None: ...
+
+    class Without(Protocol[V_co]):
+        """What has no materialized value. ``V`` is Any where nothing is known of it, and else nothing."""
+
+        def _its_value(self) -> V_co | None: ...
+        def _may_be(self, value: None, /) -> None: ...
+
+    class SourceWith(With, Protocol[O_co, V_co]):
+        """A source that has a materialized value."""
+
+        def create(self, m: Materialization, /) -> tuple[Publisher[O_co], V_co]:
+            """As `SourceLike.create`."""
+            ...
+
+    class SourceWithout(Without[V_co], Protocol[O_co, V_co]):
+        """A source that has no materialized value."""
+
+        def create(self, m: Materialization, /) -> tuple[Publisher[O_co], V_co | None]:
+            """As `SourceLike.create`."""
+            ...
+
+    class FlowWith(With, Protocol[I_contra, O_co, V_co]):
+        """A flow that has a materialized value."""
+
+        def create_flow(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[Publisher[O_co], V_co]:
+            """As `ValuedFlow.create_flow`."""
+            ...
+
+    class FlowWithout(Without[V_co], Protocol[I_contra, O_co, V_co]):
+        """A flow that has no materialized value."""
+
+        def create_flow(
+            self, publisher: Publisher[I_contra], m: Materialization, /
+        ) -> tuple[Publisher[O_co], V_co | None]:
+            """As `ValuedFlow.create_flow`."""
+            ...
+
+    class ShortFlow(FlowLike[I_contra, O_co], Protocol[I_contra, O_co]):
+        """A flow that is no `Flow`: without `create_flow` its value is None."""
+
+        def __delattr__(self, name: str, /) -> None: ...
+
+    class ShortSink(SinkLike[I_contra, M], Protocol[I_contra, M]):
+        """A sink that is no `Sink`: without `create_sink` its value is the future of its result."""
+
+        def __delattr__(self, name: str, /) -> None: ...

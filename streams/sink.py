@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from streams.contract import Publisher, Subscriber
 from streams.materialize import Materialization
@@ -34,9 +34,15 @@ from streams.subscribers.sinks import (
     attach,
 )
 from streams.subscribers.watched import Watched
+from streams.type_variables import E, Generic, V_co, Valued
+
+if TYPE_CHECKING:
+    from reactivex import Observable
 
 A = TypeVar("A")
 T = TypeVar("T")
+V = TypeVar("V")
+X = TypeVar("X")
 I_contra = TypeVar("I_contra", contravariant=True)
 M_co = TypeVar("M_co", covariant=True)
 
@@ -44,8 +50,8 @@ DEFAULT_COLLECT_LIMIT: Final = 1_000_000
 """Elements that `Sink.collect` holds unless told otherwise: a stream that was thought to be short fails before it fills the memory."""
 
 
-class Sink(Generic[I_contra, M_co]):
-    """An immutable description of a stream's end; ``M`` is what the run results in.
+class Sink(Valued[V_co], Generic[I_contra, M_co, V_co]):
+    """An immutable description of a stream's end; ``M`` is what the run results in, ``V`` what it materializes.
 
     Args:
         attach: subscribes to the publisher it is given and returns a future that is done when the sink is done. It registers its
@@ -54,18 +60,20 @@ class Sink(Generic[I_contra, M_co]):
     """
 
     def __init__(
-        self, attach: Callable[[Publisher[I_contra], Materialization], asyncio.Future[M_co]], name: str = "sink"
+        self: Sink[I_contra, M_co, asyncio.Future[M_co]],
+        attach: Callable[[Publisher[I_contra], Materialization], asyncio.Future[M_co]],
+        name: str = "sink",
     ) -> None:
-        self._materialize: Callable[[Publisher[I_contra], Materialization], tuple[asyncio.Future[M_co], Any]]
+        self._materialize: Callable[[Publisher[I_contra], Materialization], tuple[asyncio.Future[M_co], V_co]]
         self._materialize = lambda publisher, m: _its_own_value(attach(publisher, m))
         self.name = name
 
     @staticmethod
     def valued(
-        materialize: Callable[[Publisher[T], Materialization], tuple[asyncio.Future[A], Any]], name: str = "sink"
-    ) -> Sink[T, A]:
+        materialize: Callable[[Publisher[T], Materialization], tuple[asyncio.Future[A], V]], name: str = "sink"
+    ) -> Sink[T, A, V]:
         """A sink with a materialized value beside its result: ``materialize`` gives the future of that, and the value."""
-        sink: Sink[T, A] = Sink(lambda publisher, m: materialize(publisher, m)[0], name)
+        sink: Sink[T, A, Any] = Sink(lambda publisher, m: materialize(publisher, m)[0], name)
         sink._materialize = materialize
         return sink
 
@@ -73,14 +81,14 @@ class Sink(Generic[I_contra, M_co]):
         """Subscribes this sink to ``publisher`` for one run."""
         return self._materialize(publisher, m)[0]
 
-    def create_sink(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[asyncio.Future[M_co], Any]:
+    def create_sink(self, publisher: Publisher[I_contra], m: Materialization, /) -> tuple[asyncio.Future[M_co], V_co]:
         """Subscribes this sink to ``publisher`` for one run; with its materialized value."""
         return self._materialize(publisher, m)
 
-    def map_materialized(self, f: Callable[[Any], Any]) -> Sink[I_contra, M_co]:
+    def map_materialized(self, f: Callable[[V_co], X]) -> Sink[I_contra, M_co, X]:
         """This sink, with ``f`` of its materialized value in the place of that."""
 
-        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[asyncio.Future[M_co], Any]:
+        def materialize(publisher: Publisher[I_contra], m: Materialization) -> tuple[asyncio.Future[M_co], X]:
             future, value = self._materialize(publisher, m)
             return future, f(value)
 
@@ -90,29 +98,29 @@ class Sink(Generic[I_contra, M_co]):
         return f"<Sink {self.name}>"
 
     @staticmethod
-    def from_subscriber(factory: Callable[[], Subscriber[T]]) -> Sink[T, None]:
+    def from_subscriber(factory: Callable[[], Subscriber[T]]) -> Sink[T, None, asyncio.Future[None]]:
         """A subscriber of your own, made for each run; the sink is done when it has been told the end, or has cancelled."""
         return _sink(lambda m: Watched(m, factory()), "subscriber")
 
     @staticmethod
-    def as_publisher() -> Sink[Any, None]:
+    def as_publisher() -> Sink[E, None, Publisher[E]]:
         """Materializes a `Publisher` for one subscriber, of this or another library; done when that was told the end or has cancelled."""
 
-        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
-            end: PublisherSink[Any] = PublisherSink(m)
+        def materialize(publisher: Publisher[E], m: Materialization) -> tuple[asyncio.Future[None], Publisher[E]]:
+            end: PublisherSink[E] = PublisherSink(m)
             publisher.subscribe(end)
             return end.future, end
 
         return Sink.valued(materialize, "publisher")
 
     @staticmethod
-    def foreach(f: Callable[[T], object]) -> Sink[T, int]:
+    def foreach(f: Callable[[T], object]) -> Sink[T, int, asyncio.Future[int]]:
         """Calls ``f`` with each element; results in how many there were."""
         functions("foreach", f=f)
         return _sink(lambda m: Foreach(m, f), "foreach")
 
     @staticmethod
-    def foreach_async(parallelism: int, f: Callable[[T], Awaitable[object]]) -> Sink[T, int]:
+    def foreach_async(parallelism: int, f: Callable[[T], Awaitable[object]]) -> Sink[T, int, asyncio.Future[int]]:
         """Awaits ``f`` of each element, ``parallelism`` at a time; results in how many there were."""
         awaiting_functions("foreach_async", f=f)
 
@@ -131,7 +139,7 @@ class Sink(Generic[I_contra, M_co]):
         return Sink(attach_stage, "foreach_async")
 
     @staticmethod
-    def foreach_blocking(parallelism: int, f: Callable[[T], object]) -> Sink[T, int]:
+    def foreach_blocking(parallelism: int, f: Callable[[T], object]) -> Sink[T, int, asyncio.Future[int]]:
         """Calls ``f``, which may block, with each element, in threads, ``parallelism`` at a time; results in how many there were.
 
         What ``f`` returns is of no interest, and may be None. The threads are as those of `map_blocking`.
@@ -153,74 +161,74 @@ class Sink(Generic[I_contra, M_co]):
         return Sink(attach_stage, "foreach_blocking")
 
     @staticmethod
-    def collect(limit: int = DEFAULT_COLLECT_LIMIT) -> Sink[T, list[T]]:
+    def collect(limit: int = DEFAULT_COLLECT_LIMIT) -> Sink[T, list[T], asyncio.Future[list[T]]]:
         """All elements in a list; fails with `LimitExceededError` at the element after ``limit``."""
         if limit < 0:
             raise ValueError(f"collect: limit must not be negative, but is {limit}")
         return _sink(lambda m: Collect[T](m, limit), "collect")
 
     @staticmethod
-    def fold(zero: A, f: Callable[[A, T], A]) -> Sink[T, A]:
+    def fold(zero: A, f: Callable[[A, T], A]) -> Sink[T, A, asyncio.Future[A]]:
         """``f(... f(f(zero, first), second) ..., last)``."""
         functions("fold", f=f)
         return _sink(lambda m: Fold(m, zero, f), "fold")
 
     @staticmethod
-    def fold_async(zero: A, f: Callable[[A, T], Awaitable[A]]) -> Sink[T, A]:
+    def fold_async(zero: A, f: Callable[[A, T], Awaitable[A]]) -> Sink[T, A, asyncio.Future[A]]:
         """`fold` with a coroutine function: each step is awaited before the next element is asked for."""
         awaiting_functions("fold_async", f=f)
         return Sink(lambda publisher, m: attach_fold_async(publisher, m, zero, f), "fold_async")
 
     @staticmethod
-    def reduce(f: Callable[[T, T], T]) -> Sink[T, T]:
+    def reduce(f: Callable[[T, T], T]) -> Sink[T, T, asyncio.Future[T]]:
         """`fold` that begins with the first element; `EmptyStreamError` if there is none."""
         functions("reduce", f=f)
         return _sink(lambda m: Reduce(m, f), "reduce")
 
     @staticmethod
-    def ignore() -> Sink[object, None]:
+    def ignore() -> Sink[object, None, asyncio.Future[None]]:
         """Takes everything, keeps nothing."""
         return _sink(Ignore, "ignore")
 
     @staticmethod
-    def head() -> Sink[T, T]:
+    def head() -> Sink[T, T, asyncio.Future[T]]:
         """The first element, then cancels; `EmptyStreamError` if there is none."""
         return _sink(Head[T], "head")
 
     @staticmethod
-    def head_option() -> Sink[T, T | None]:
+    def head_option() -> Sink[T, T | None, asyncio.Future[T | None]]:
         """The first element, then cancels; None if there is none."""
         return _sink(lambda m: Head[T](m, None), "head_option")
 
     @staticmethod
-    def last() -> Sink[T, T]:
+    def last() -> Sink[T, T, asyncio.Future[T]]:
         """The last element; `EmptyStreamError` if there is none."""
         return _sink(Last[T], "last")
 
     @staticmethod
-    def last_option() -> Sink[T, T | None]:
+    def last_option() -> Sink[T, T | None, asyncio.Future[T | None]]:
         """The last element; None if there is none."""
         return _sink(lambda m: Last[T](m, None), "last_option")
 
     @staticmethod
-    def take_last(count: int) -> Sink[T, list[T]]:
+    def take_last(count: int) -> Sink[T, list[T], asyncio.Future[list[T]]]:
         """The last ``count`` elements in a list, or as many as there were."""
         positive("take_last", "count", count)
         return _sink(lambda m: TakeLast[T](m, count), "take_last")
 
     @staticmethod
-    def cancelled() -> Sink[object, None]:
+    def cancelled() -> Sink[object, None, asyncio.Future[None]]:
         """Cancels at once."""
         return _sink(Cancelled, "cancelled")
 
     @staticmethod
-    def on_complete(callback: Callable[[BaseException | None], object]) -> Sink[object, None]:
+    def on_complete(callback: Callable[[BaseException | None], object]) -> Sink[object, None, asyncio.Future[None]]:
         """Takes everything and calls ``callback`` once: with None at completion, the failure, or ``CancelledError`` of a cancelled run."""
         functions("on_complete", callback=callback)
         return _sink(lambda m: OnComplete(m, callback), "on_complete")
 
     @staticmethod
-    def queue(prefetch: int = PULL_PREFETCH) -> Sink[Any, None]:
+    def queue(prefetch: int = PULL_PREFETCH) -> Sink[E, None, SinkQueue[E]]:
         """Materializes a `SinkQueue`, from which elements are pulled one by one (``running.value.pull()``), or with ``async for``.
 
         Done when the stream has ended and each element has been pulled and dealt with, or the queue has been cancelled: see `SinkQueue`.
@@ -231,7 +239,7 @@ class Sink(Generic[I_contra, M_co]):
         return _pulled(prefetch, "queue")
 
     @staticmethod
-    def as_async_iterator(prefetch: int = PULL_PREFETCH) -> Sink[Any, None]:
+    def as_async_iterator(prefetch: int = PULL_PREFETCH) -> Sink[E, None, SinkQueue[E]]:
         """Materializes an asynchronous iterator (a `SinkQueue`); its ``aclose()`` cancels the stream.
 
         To iterate over a source alone, ``async for element in source`` does the same and needs no handle.
@@ -242,7 +250,7 @@ class Sink(Generic[I_contra, M_co]):
         return _pulled(prefetch, "async iterator")
 
     @staticmethod
-    def as_observable() -> Sink[Any, None]:
+    def as_observable() -> Sink[E, None, Observable[E]]:
         """Materializes a reactivex ``Observable`` for one observer, which may subscribe and dispose on any thread.
 
         It is the one run that materializes it: nothing moves before there is an observer, disposing cancels the stream, and a second
@@ -250,8 +258,8 @@ class Sink(Generic[I_contra, M_co]):
         has no demand: the stream runs without bound, as fast as the observer takes its calls on the loop's thread.
         """
 
-        def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
-            end: PublisherSink[Any] = PublisherSink(m)
+        def materialize(publisher: Publisher[E], m: Materialization) -> tuple[asyncio.Future[None], Observable[E]]:
+            end: PublisherSink[E] = PublisherSink(m)
             publisher.subscribe(end)
             return end.future, observable_of(end, m)
 
@@ -260,7 +268,7 @@ class Sink(Generic[I_contra, M_co]):
     @staticmethod
     def file(
         file: str | os.PathLike[str] | BinaryFile, *, append: bool = False, sync_at_end: bool = True
-    ) -> Sink[bytes, IOResult]:
+    ) -> Sink[bytes, IOResult, asyncio.Future[IOResult]]:
         """Writes bytes to a file, in a thread; results in how many there were, once they are written and the file is closed.
 
         A run that fails or is cancelled leaves what it has written.
@@ -274,7 +282,7 @@ class Sink(Generic[I_contra, M_co]):
         return _sink(lambda m: FileSink(m, file, append, sync_at_end), "file")
 
     @staticmethod
-    def acknowledge() -> Sink[Acknowledgeable, int]:
+    def acknowledge() -> Sink[Acknowledgeable, int, asyncio.Future[int]]:
         """Calls ``acknowledge()`` of each element; results in how many there were."""
         return _sink(Acknowledge, "acknowledge")
 
@@ -283,15 +291,15 @@ def _sink(make: Callable[[Materialization], SinkSubscriber[Any, Any]], name: str
     return Sink(lambda publisher, m: attach(publisher, make(m)), name)
 
 
-def _pulled(prefetch: int, name: str) -> Sink[Any, None]:
+def _pulled(prefetch: int, name: str) -> Sink[E, None, SinkQueue[E]]:
     positive(name, "prefetch", prefetch)
 
-    def materialize(publisher: Publisher[Any], m: Materialization) -> tuple[asyncio.Future[None], Any]:
-        prefetched: Prefetch[Any] = Prefetch(m, prefetch, name)
+    def materialize(publisher: Publisher[E], m: Materialization) -> tuple[asyncio.Future[None], SinkQueue[E]]:
+        prefetched: Prefetch[E] = Prefetch(m, prefetch, name)
         return attach(publisher, prefetched), SinkQueue(prefetched)
 
     return Sink.valued(materialize, name)
 
 
-def _its_own_value(future: asyncio.Future[A]) -> tuple[asyncio.Future[A], Any]:
+def _its_own_value(future: asyncio.Future[A]) -> tuple[asyncio.Future[A], asyncio.Future[A]]:
     return future, future

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Generator, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from streams.contract import Publisher
+from streams.contract import Publisher, Subscriber
 from streams.graph import RunnableGraph, connect
 from streams.keep import Combine, first
 from streams.line import Line, longer, put_behind
@@ -27,9 +27,8 @@ from streams.publishers.observable import ObservablePublisher
 from streams.publishers.source_queue import MAX_WAITING_OFFERS, SourceQueue
 from streams.publishers.tick import TickPublisher
 from streams.running import Running
-from streams.shapes import FlowLike, SinkLike, SourceLike, expect_flow, name_of
-from streams.sink import Sink
-from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, attach_fan_out
+from streams.several_sinks import SeveralSinks
+from streams.shapes import FlowLike, SourceLike, expect_flow, name_of
 from streams.stages.framing import MAX_LINE_BYTES, LineFraming
 from streams.stages.relay import Relay
 from streams.stages.stage import StageFlow
@@ -37,66 +36,101 @@ from streams.subscribers.iterate import ITERATION_PREFETCH, iterate, iterate_blo
 from streams.substream import SubSource
 from streams.supervised_run import SupervisedRun
 from streams.supervision import Decider
+from streams.type_variables import Generic, V_co, Valued, W
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from reactivex.abc import ObservableBase, SchedulerBase
+
+    from streams.shapes import ShortFlow, ShortSink, SinkLike, ValuedFlow, ValuedSink, With, Without
 
 S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 M = TypeVar("M")
-M2 = TypeVar("M2")
-M3 = TypeVar("M3")
+V = TypeVar("V")
+X = TypeVar("X")
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Source(Operators, Generic[T_co]):
-    """An immutable description of a stream's beginning. ``async for`` over it runs it.
+class Source(SeveralSinks, Operators, Valued[V_co], Generic[T_co, V_co]):
+    """An immutable description of a stream's beginning; ``V`` is what it materializes. ``async for`` over it runs it.
 
     Args:
         create: gives, for one run, the publisher and the materialized value (`Running.value`).
         name: seen in the names of graphs.
     """
 
-    def __init__(self, create: Callable[[Materialization], tuple[Publisher[T_co], Any]], name: str = "source") -> None:
+    def __init__(self, create: Callable[[Materialization], tuple[Publisher[T_co], V_co]], name: str = "source") -> None:
         self._create = create
         self._line: Line = ()
         self.name = name
 
-    def create(self, m: Materialization, /) -> tuple[Publisher[T_co], Any]:
+    def create(self, m: Materialization, /) -> tuple[Publisher[T_co], V_co]:
         """The publisher for one run, and the materialized value."""
         publisher, value = self._create(m)
         return put_behind(publisher, value, self._line, m) if self._line else (publisher, value)
 
-    def via(self, flow: FlowLike[T_co, R], combine: Combine = first) -> Source[R]:
+    @overload  # type: ignore[override]  # said more exactly, in overloads
+    def via(self: With, flow: FlowLike[T_co, R]) -> Source[R, V_co]: ...
+    @overload
+    def via(self: Without[V], flow: ValuedFlow[T_co, R, W | V]) -> Source[R, V | W]: ...
+    @overload
+    def via(self: Without[V], flow: ShortFlow[T_co, R]) -> Source[R, V | None]: ...
+    @overload
+    def via(self, flow: ValuedFlow[T_co, R, W], combine: Callable[[V_co, W], X]) -> Source[R, X]: ...
+    @overload
+    def via(self, flow: ShortFlow[T_co, R], combine: Callable[[V_co, None], X]) -> Source[R, X]: ...
+    def via(self, flow: Any, combine: Combine = first) -> Any:
         """This source with ``flow`` behind it; ``combine`` says whose materialized value is kept (`Keep`)."""
         expect_flow(flow)
         head: Any = self._create
-        source: Source[R] = Source(head, f"{self.name} -> {name_of(flow)}")
+        source: Source[Any] = Source(head, f"{self.name} -> {name_of(flow)}")
         source._line = longer(self._line, flow, combine)
         return source
 
-    def to(self, sink: SinkLike[T_co, M], combine: Combine = first) -> RunnableGraph[M]:
+    @overload
+    def to(self: With, sink: SinkLike[T_co, M]) -> RunnableGraph[M, V_co]: ...
+    @overload
+    def to(self: Without[V], sink: ValuedSink[T_co, M, W | V]) -> RunnableGraph[M, V | W]: ...
+    @overload
+    def to(self: Without[V], sink: ShortSink[T_co, M]) -> RunnableGraph[M, V | Future[M]]: ...
+    @overload
+    def to(self, sink: ValuedSink[T_co, M, W], combine: Callable[[V_co, W], X]) -> RunnableGraph[M, X]: ...
+    @overload
+    def to(self, sink: ShortSink[T_co, M], combine: Callable[[V_co, Future[M]], X]) -> RunnableGraph[M, X]: ...
+    def to(self, sink: Any, combine: Combine = first) -> Any:
         """The whole graph, ready to run; ``combine`` says whose materialized value is kept (`Keep`)."""
         return connect(self, sink, combine)
 
-    def run_with(self, sink: SinkLike[T_co, M], combine: Combine = first) -> Running[M]:
+    @overload
+    def run_with(self: With, sink: SinkLike[T_co, M]) -> Running[M, V_co]: ...
+    @overload
+    def run_with(self: Without[V], sink: ValuedSink[T_co, M, W | V]) -> Running[M, V | W]: ...
+    @overload
+    def run_with(self: Without[V], sink: ShortSink[T_co, M]) -> Running[M, V | Future[M]]: ...
+    @overload
+    def run_with(self, sink: ValuedSink[T_co, M, W], combine: Callable[[V_co, W], X]) -> Running[M, X]: ...
+    @overload
+    def run_with(self, sink: ShortSink[T_co, M], combine: Callable[[V_co, Future[M]], X]) -> Running[M, X]: ...
+    def run_with(self, sink: Any, combine: Combine = first) -> Any:
         """``to(sink).run()``."""
         return connect(self, sink, combine).run()
 
-    def _split(self, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> SubSource[Any]:
+    def _split(self, splitter: FlowLike[Any, SourceLike[Any]], breadth: int) -> SubSource[Any, V_co]:
         return SubSource(self, splitter, breadth)
 
-    def _supervised(self, decider: Decider) -> Source[T_co]:
+    def _supervised(self, decider: Decider) -> Source[T_co, V_co]:
         return Source(lambda m: self.create(SupervisedRun(m, decider)), self.name)
 
-    def _source(self, create: Callable[[Materialization], tuple[Publisher[T], Any]], name: str) -> Source[T]:
+    def _source(self, create: Callable[[Materialization], tuple[Publisher[T], V]], name: str) -> Source[T, V]:
         return Source(create, name)
 
-    def map_materialized(self, f: Callable[[Any], Any]) -> Source[T_co]:
+    def map_materialized(self, f: Callable[[V_co], X]) -> Source[T_co, X]:
         """This source, with ``f`` of its materialized value in the place of that."""
 
-        def create(m: Materialization) -> tuple[Publisher[T_co], Any]:
+        def create(m: Materialization) -> tuple[Publisher[T_co], X]:
             publisher, value = self.create(m)
             return publisher, f(value)
 
@@ -128,100 +162,43 @@ class Source(Operators, Generic[T_co]):
             raise ValueError(f"iterate_blocking: prefetch must be at least 1, not {prefetch}")
         return iterate_blocking(self, prefetch)
 
-    @overload
-    def broadcast(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
-    @overload
-    def broadcast(
-        self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], third: SinkLike[T_co, M3], /
-    ) -> RunnableGraph[list[M | M2 | M3]]: ...
-    @overload
-    def broadcast(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
-    def broadcast(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
-        """Every sink gets every element, at the pace of the slowest; one that cancels leaves the others. Results in theirs, in order.
-
-        A sink that fails ends the run, here and in `balance` and `partition`.
-        """
-        return self._fan_out("broadcast", sinks, lambda: Broadcast(len(sinks)))
-
-    @overload
-    def balance(self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /) -> RunnableGraph[list[M | M2]]: ...
-    @overload
-    def balance(
-        self, sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], third: SinkLike[T_co, M3], /
-    ) -> RunnableGraph[list[M | M2 | M3]]: ...
-    @overload
-    def balance(self, *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
-    def balance(self, *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
-        """Each element goes to one sink that asks for it, in turn. Results in theirs, in order."""
-        return self._fan_out("balance", sinks, lambda: Balance(len(sinks)))
-
-    @overload
-    def partition(
-        self, f: Callable[[T_co], int], sink: SinkLike[T_co, M], second: SinkLike[T_co, M2], /
-    ) -> RunnableGraph[list[M | M2]]: ...
-    @overload
-    def partition(
-        self,
-        f: Callable[[T_co], int],
-        sink: SinkLike[T_co, M],
-        second: SinkLike[T_co, M2],
-        third: SinkLike[T_co, M3],
-        /,
-    ) -> RunnableGraph[list[M | M2 | M3]]: ...
-    @overload
-    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, M]) -> RunnableGraph[list[M]]: ...
-    def partition(self, f: Callable[[T_co], int], *sinks: SinkLike[T_co, Any]) -> RunnableGraph[list[Any]]:
-        """Each element goes to ``sinks[f(element)]``; those for a sink that has cancelled are dropped. Results in theirs, in order."""
-        return self._fan_out("partition", sinks, lambda: Partition(len(sinks), f))
-
-    def _fan_out(
-        self, name: str, sinks: tuple[SinkLike[Any, Any], ...], hub: Callable[[], FanOut[Any]]
-    ) -> RunnableGraph[list[Any]]:
-        if not sinks:
-            raise ValueError(f"{name}: at least one sink is needed")
-        together: Sink[Any, list[Any]] = Sink(
-            lambda publisher, m: attach_fan_out(publisher, m, hub(), sinks),
-            f"{name}({', '.join(map(name_of, sinks))})",
-        )
-        return connect(self, together)
-
     def __repr__(self) -> str:
         return f"<Source {self.name}>"
 
     # Factories
 
     @staticmethod
-    def from_publisher(factory: Callable[[], Publisher[T]]) -> Source[T]:
+    def from_publisher(factory: Callable[[], Publisher[T]]) -> Source[T, None]:
         """A publisher of your own, made for each run."""
         return Source(lambda _m: (factory(), None), "publisher")
 
     @staticmethod
-    def as_subscriber() -> Source[Any]:
+    def as_subscriber() -> Source[Any, Subscriber[Any]]:
         """What is signalled to the `Subscriber` that a run materializes (``running.value``), of this or another library's publisher."""
 
-        def create(_m: Materialization) -> tuple[Publisher[Any], Any]:
+        def create(_m: Materialization) -> tuple[Publisher[Any], Subscriber[Any]]:
             relay: Relay[Any] = Relay()
             return relay, relay
 
         return Source(create, "subscriber")
 
     @staticmethod
-    def of(*elements: T) -> Source[T]:
+    def of(*elements: T) -> Source[T, None]:
         """The arguments."""
         return Source.from_iterable(elements)
 
     @staticmethod
-    def single(element: T) -> Source[T]:
+    def single(element: T) -> Source[T, None]:
         """One element."""
         return Source.from_iterable((element,))
 
     @staticmethod
-    def empty() -> Source[Any]:
+    def empty() -> Source[Any, None]:
         """No element: completes at once."""
         return Source.from_iterable(())
 
     @staticmethod
-    def failed(error: BaseException) -> Source[Any]:
+    def failed(error: BaseException) -> Source[Any, None]:
         """No element: fails at once."""
         raised_at = error.__traceback__
 
@@ -231,17 +208,17 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (IterablePublisher(m, fail), None), "failed")
 
     @staticmethod
-    def never() -> Source[Any]:
+    def never() -> Source[Any, None]:
         """No element and no end; only a cancellation ends it."""
         return Source(lambda _m: (NeverPublisher(), None), "never")
 
     @staticmethod
-    def repeat(element: T) -> Source[T]:
+    def repeat(element: T) -> Source[T, None]:
         """The same element without end."""
         return Source.from_iterable(lambda: itertools.repeat(element))
 
     @staticmethod
-    def cycle(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+    def cycle(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T, None]:
         """What an iterable gives, again and again without end.
 
         Args:
@@ -252,22 +229,22 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (IterablePublisher(m, lambda: cycled(opened), "cycle"), None), "cycle")
 
     @staticmethod
-    def range(*bounds: int) -> Source[int]:
+    def range(*bounds: int) -> Source[int, None]:
         """The numbers of Python's ``range(*bounds)``: up to, and without, its stop."""
         return Source.from_iterable(range(*bounds))
 
     @staticmethod
-    def unfold(state: S, f: Callable[[S], tuple[S, T] | None]) -> Source[T]:
+    def unfold(state: S, f: Callable[[S], tuple[S, T] | None]) -> Source[T, None]:
         """The elements of ``state, element = f(state)``, one call for each, until ``f`` returns None."""
         return Source(lambda m: (IterablePublisher(m, lambda: unfolded(state, f)), None), "unfold")
 
     @staticmethod
-    def unfold_async(state: S, f: Callable[[S], Awaitable[tuple[S, T] | None]]) -> Source[T]:
+    def unfold_async(state: S, f: Callable[[S], Awaitable[tuple[S, T] | None]]) -> Source[T, None]:
         """The elements of ``state, element = await f(state)``, one call for each as it is asked for, until that gives None."""
         return Source(lambda m: (AsyncIterablePublisher(m, lambda: unfolded_async(state, f)), None), "unfold_async")
 
     @staticmethod
-    def future(awaited: Awaited[T]) -> Source[T]:
+    def future(awaited: Awaited[T]) -> Source[T, None]:
         """What an awaitable gives, waited for once it is asked for; completes with it, and fails with its failure.
 
         Args:
@@ -278,7 +255,7 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (FuturePublisher(m, wait), None), "future")
 
     @staticmethod
-    def lazy(factory: Callable[[], SourceLike[T]]) -> Source[T]:
+    def lazy(factory: Callable[[], SourceLike[T]]) -> Source[T, None]:
         """The source that ``factory`` returns, called once it is first asked for something.
 
         What that source materializes comes too late for the run's handle: take it inside ``factory``, with `map_materialized`.
@@ -286,7 +263,7 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (LazyPublisher(m, factory), None), "lazy")
 
     @staticmethod
-    def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+    def from_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T, None]:
         """What an iterable gives, as far as it is asked for.
 
         Args:
@@ -297,12 +274,12 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (IterablePublisher(m, opened, "iterable"), None), "iterable")
 
     @staticmethod
-    def iterable(factory: Callable[[], Iterable[T]]) -> Source[T]:
+    def iterable(factory: Callable[[], Iterable[T]]) -> Source[T, None]:
         """What the iterable gives that ``factory`` returns, anew for each run."""
         return Source(lambda m: (IterablePublisher(m, factory, "iterable"), None), "iterable")
 
     @staticmethod
-    def from_async_iterable(iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]]) -> Source[T]:
+    def from_async_iterable(iterable: AsyncIterable[T] | Callable[[], AsyncIterable[T]]) -> Source[T, None]:
         """What an asynchronous iterable gives, pulled one at a time as it is asked for, and closed when the run is over.
 
         Args:
@@ -313,7 +290,7 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (AsyncIterablePublisher(m, opened, "async iterable"), None), "async iterable")
 
     @staticmethod
-    def from_blocking_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T]:
+    def from_blocking_iterable(iterable: Iterable[T] | Callable[[], Iterable[T]]) -> Source[T, None]:
         """What an iterable gives whose next element may be long in coming: it is gone through in a thread, as far as it is asked for.
 
         A wait in the iterable cannot be interrupted: at the end of the stream the handle waits for it, as for `map_blocking`.
@@ -325,7 +302,7 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (BlockingIterablePublisher(m, opened, "blocking iterable"), None), "blocking iterable")
 
     @staticmethod
-    def tick(seconds: float, initial_delay: float = 0.0) -> Source[int]:
+    def tick(seconds: float, initial_delay: float = 0.0) -> Source[int, None]:
         """0, 1, 2, ... every ``seconds``; a tick that nobody asks for is dropped, and not counted."""
         if seconds <= 0 or initial_delay < 0:
             raise ValueError(f"tick needs seconds > 0 and initial_delay >= 0, not {seconds} and {initial_delay}")
@@ -340,7 +317,7 @@ class Source(Operators, Generic[T_co]):
         of: type[T],
         max_waiting_offers: int = ...,
         element_context: bool = ...,
-    ) -> Source[T]: ...
+    ) -> Source[T, SourceQueue[T]]: ...
     @overload
     @staticmethod
     def queue(
@@ -349,7 +326,7 @@ class Source(Operators, Generic[T_co]):
         *,
         max_waiting_offers: int = ...,
         element_context: bool = ...,
-    ) -> Source[Any]: ...
+    ) -> Source[Any, SourceQueue[Any]]: ...
     @staticmethod
     def queue(
         bound: int,
@@ -358,7 +335,7 @@ class Source(Operators, Generic[T_co]):
         of: type[T] | None = None,  # noqa: ARG004 - for type checkers
         max_waiting_offers: int = MAX_WAITING_OFFERS,
         element_context: bool = False,
-    ) -> Source[Any]:
+    ) -> Source[Any, SourceQueue[Any]]:
         """What is offered to the `SourceQueue` that a run materializes (``running.value``).
 
         Args:
@@ -382,7 +359,7 @@ class Source(Operators, Generic[T_co]):
     @staticmethod
     def from_observable(
         observable: ObservableBase[T], size: int, overflow: OverflowStrategy, *, scheduler: SchedulerBase | None = None
-    ) -> Source[T]:
+    ) -> Source[T, None]:
         """What a reactivex observable pushes, from whatever thread; subscribed to by each run, and disposed of at its end.
 
         An observable does not wait, so what to do with what nobody has asked for yet must be said. An observable that pushes without
@@ -404,7 +381,7 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (ObservablePublisher(m, observable, size, overflow, scheduler), None), "observable")
 
     @staticmethod
-    def file(file: str | os.PathLike[str] | BinaryFile, *, chunk_bytes: int = BLOCK_BYTES) -> Source[bytes]:
+    def file(file: str | os.PathLike[str] | BinaryFile, *, chunk_bytes: int = BLOCK_BYTES) -> Source[bytes, None]:
         """The bytes of a file, a pipe or standard input, in chunks, read in a thread as they are asked for, one chunk ahead.
 
         Args:
@@ -416,7 +393,9 @@ class Source(Operators, Generic[T_co]):
         return Source(lambda m: (BlockPublisher(m, file, chunk_bytes, "stream file"), None), "file")
 
     @staticmethod
-    def lines(file: str | os.PathLike[str] | BinaryFile, *, max_line_bytes: int = MAX_LINE_BYTES) -> Source[bytes]:
+    def lines(
+        file: str | os.PathLike[str] | BinaryFile, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> Source[bytes, None]:
         r"""The lines of a file, a pipe or standard input, without their ``\n``, read in a thread as they are asked for.
 
         Args:

@@ -6,7 +6,7 @@ Operators on them are operators on each of the substreams. Nothing runs apart fr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from streams.contract import Publisher
 from streams.keep import Combine, first
@@ -21,30 +21,31 @@ from streams.subscribers.sinks import attach
 from streams.subscribers.substream_sink import SubstreamSink
 from streams.supervised_run import SupervisedRun
 from streams.supervision import Decider
+from streams.type_variables import Generic, V_co, Valued
 
 if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable
+
     from streams.flow import Flow
     from streams.graph import RunnableGraph
     from streams.operators.of_substreams import OfSubFlow, OfSubSource
+    from streams.shapes import With, Without
     from streams.source import Source
 else:
 
-    class _AsTheyAre(Operators):
-        """At run time the operators are those of sources and flows."""
-
-        def __class_getitem__(cls, _variables: Any) -> type:
-            return cls
-
-    class OfSubSource(_AsTheyAre):
+    class OfSubSource(Operators, Generic):
         """Those on the substreams of a source."""
 
-    class OfSubFlow(_AsTheyAre):
+    class OfSubFlow(Operators, Generic):
         """Those on the substreams of a flow."""
 
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
+X = TypeVar("X")
 
 LASTING: Final = frozenset({
     "identity", "map", "filter", "filter_not", "map_concat", "scan", "zip_with_index", "intersperse", "stateful_map",
@@ -88,7 +89,7 @@ class _Supervised:
         return self._flow.attach_flow(publisher, SupervisedRun(m, self._decider))
 
 
-class Substreams(Generic[T]):
+class Substreams(Valued[V_co], Generic[T, V_co]):
     """What `SubSource` and `SubFlow` share.
 
     Args:
@@ -170,25 +171,25 @@ class Substreams(Generic[T]):
         return f"<{type(self).__name__} {self.name}>"
 
 
-class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
-    """The substreams of a source. It has every operator, for each substream."""
+class SubSource(Substreams[T, V_co], OfSubSource[T, V_co], Generic[T, V_co]):
+    """The substreams of a source, whose materialized value ``V`` is theirs. It has every operator, for each substream."""
 
-    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubSource[R]:  # noqa: ARG002 - the operators' signature
+    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubSource[R, V_co]:  # noqa: ARG002 - the operators' signature
         """Each substream with ``flow`` behind it; what that materializes is lost, for there are many."""
-        behind: SubSource[R] = self._behind(flow)
+        behind: SubSource[R, V_co] = self._behind(flow)
         return behind
 
-    def with_supervision(self, decider: Decider) -> SubSource[T]:
+    def with_supervision(self, decider: Decider) -> SubSource[T, V_co]:
         """The same, but where a user's function fails in a substream, or in what makes them, ``decider(failure)`` says what is done."""
-        supervised: SubSource[T] = self._supervised(decider)
+        supervised: SubSource[T, V_co] = self._supervised(decider)
         return supervised
 
-    def merge_substreams(self) -> Source[T]:
+    def merge_substreams(self) -> Source[T, V_co]:
         """The elements of all substreams, as they come."""
-        source: Source[T] = self._merged(self._breadth, "merge_substreams")
+        source: Source[T, V_co] = self._merged(self._breadth, "merge_substreams")
         return source
 
-    def merge_substreams_with_parallelism(self, parallelism: int) -> Source[T]:
+    def merge_substreams_with_parallelism(self, parallelism: int) -> Source[T, V_co]:
         """As `merge_substreams`, of ``parallelism`` substreams at a time.
 
         After group_by a substream that is not yet merged holds up the stream at its first element, and the others with it. So where
@@ -198,10 +199,10 @@ class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
             ValueError: it could only hang.
         """
         positive("merge_substreams_with_parallelism", "parallelism", parallelism)
-        source: Source[T] = self._merged(parallelism, "merge_substreams_with_parallelism")
+        source: Source[T, V_co] = self._merged(parallelism, "merge_substreams_with_parallelism")
         return source
 
-    def concat_substreams(self) -> Source[T]:
+    def concat_substreams(self) -> Source[T, V_co]:
         """The elements of one substream after the other: for split_when and split_after.
 
         After group_by it is `merge_substreams_with_parallelism` of 1: refused where no substream ends by itself.
@@ -209,44 +210,56 @@ class SubSource(Substreams[T], OfSubSource[T], Generic[T]):
         Raises:
             ValueError: it could only hang.
         """
-        source: Source[T] = self._concatenated()
+        source: Source[T, V_co] = self._concatenated()
         return source
 
+    @overload
+    def to(self: With, sink: SinkLike[T, Any]) -> RunnableGraph[int, V_co]: ...
+    @overload
+    def to(self: Without[V], sink: SinkLike[T, Any]) -> RunnableGraph[int, V | Future[int]]: ...
+    @overload
+    def to(self, sink: SinkLike[T, Any], combine: Callable[[V_co, Future[int]], X]) -> RunnableGraph[int, X]: ...
     def to(self, sink: SinkLike[T, Any], combine: Combine = first) -> RunnableGraph[int]:
         """The whole graph, in which each substream goes into ``sink``; results in how many there were."""
         graph: RunnableGraph[int] = self._into(sink, combine)
         return graph
 
 
-class SubFlow(Substreams[T], OfSubFlow[I, T], Generic[I, T]):
-    """The substreams of a flow. It has every operator, for each substream."""
+class SubFlow(Substreams[T, V_co], OfSubFlow[I, T, V_co], Generic[I, T, V_co]):
+    """The substreams of a flow, whose materialized value ``V`` is theirs. It has every operator, for each substream."""
 
-    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubFlow[I, R]:  # noqa: ARG002 - the operators' signature
+    def via(self, flow: FlowLike[T, R], combine: Combine = first) -> SubFlow[I, R, V_co]:  # noqa: ARG002 - the operators' signature
         """Each substream with ``flow`` behind it; what that materializes is lost, for there are many."""
-        behind: SubFlow[I, R] = self._behind(flow)
+        behind: SubFlow[I, R, V_co] = self._behind(flow)
         return behind
 
-    def with_supervision(self, decider: Decider) -> SubFlow[I, T]:
+    def with_supervision(self, decider: Decider) -> SubFlow[I, T, V_co]:
         """As `SubSource.with_supervision`."""
-        supervised: SubFlow[I, T] = self._supervised(decider)
+        supervised: SubFlow[I, T, V_co] = self._supervised(decider)
         return supervised
 
-    def merge_substreams(self) -> Flow[I, T]:
+    def merge_substreams(self) -> Flow[I, T, V_co]:
         """As `SubSource.merge_substreams`."""
-        flow: Flow[I, T] = self._merged(self._breadth, "merge_substreams")
+        flow: Flow[I, T, V_co] = self._merged(self._breadth, "merge_substreams")
         return flow
 
-    def merge_substreams_with_parallelism(self, parallelism: int) -> Flow[I, T]:
+    def merge_substreams_with_parallelism(self, parallelism: int) -> Flow[I, T, V_co]:
         """As `SubSource.merge_substreams_with_parallelism`."""
         positive("merge_substreams_with_parallelism", "parallelism", parallelism)
-        flow: Flow[I, T] = self._merged(parallelism, "merge_substreams_with_parallelism")
+        flow: Flow[I, T, V_co] = self._merged(parallelism, "merge_substreams_with_parallelism")
         return flow
 
-    def concat_substreams(self) -> Flow[I, T]:
+    def concat_substreams(self) -> Flow[I, T, V_co]:
         """As `SubSource.concat_substreams`."""
-        flow: Flow[I, T] = self._concatenated()
+        flow: Flow[I, T, V_co] = self._concatenated()
         return flow
 
+    @overload
+    def to(self: With, sink: SinkLike[T, Any]) -> Sink[I, int, V_co]: ...
+    @overload
+    def to(self: Without[V], sink: SinkLike[T, Any]) -> Sink[I, int, V | Future[int]]: ...
+    @overload
+    def to(self, sink: SinkLike[T, Any], combine: Callable[[V_co, Future[int]], X]) -> Sink[I, int, X]: ...
     def to(self, sink: SinkLike[T, Any], combine: Combine = first) -> Sink[I, int]:
         """A sink with this flow in front, in which each substream goes into ``sink``; results in how many there were."""
         into: Sink[I, int] = self._into(sink, combine)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.contract import Subscriber
 from streams.operators.via import Via, awaiting_functions, functions, positive
-from streams.shapes import FlowLike, SourceLike
+from streams.shapes import SourceLike, ValuedFlow
 from streams.stages.map_async import MapAsync, MapAsyncUnordered
 from streams.stages.map_async_partitioned import MapAsyncPartitioned, MapAsyncPartitionedUnordered
 from streams.stages.map_blocking import MapBlocking, MapBlockingUnordered
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
@@ -31,9 +32,9 @@ class AsynchronousOperators(Via):
     """
 
     @overload
-    def map_async(self: SourceLike[T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Source[R]: ...
+    def map_async(self: SourceLike[T, V], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Source[R, V]: ...
     @overload
-    def map_async(self: FlowLike[I, T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R]: ...
+    def map_async(self: ValuedFlow[I, T, V], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R, V]: ...
     def map_async(self, parallelism: int, f: Callable[[Any], Awaitable[Any]]) -> Any:
         """What awaiting ``f(element)`` gives, ``parallelism`` at a time, in the order of the elements.
 
@@ -44,9 +45,13 @@ class AsynchronousOperators(Via):
         return self.via(StageFlow(lambda downstream, m: MapAsync(downstream, m, parallelism, f), "map_async"))
 
     @overload
-    def map_async_unordered(self: SourceLike[T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Source[R]: ...
+    def map_async_unordered(
+        self: SourceLike[T, V], parallelism: int, f: Callable[[T], Awaitable[R]]
+    ) -> Source[R, V]: ...
     @overload
-    def map_async_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], Awaitable[R]]) -> Flow[I, R]: ...
+    def map_async_unordered(
+        self: ValuedFlow[I, T, V], parallelism: int, f: Callable[[T], Awaitable[R]]
+    ) -> Flow[I, R, V]: ...
     def map_async_unordered(self, parallelism: int, f: Callable[[Any], Awaitable[Any]]) -> Any:
         """What awaiting ``f(element)`` gives, ``parallelism`` at a time, as it is done; a failure as soon as it is known."""
         awaiting_functions("map_async_unordered", f=f)
@@ -57,20 +62,20 @@ class AsynchronousOperators(Via):
 
     @overload
     def map_async_partitioned(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         parallelism: int,
         per_partition: int,
         partition: Callable[[T], K],
         f: Callable[[T, K], Awaitable[R]],
-    ) -> Source[R]: ...
+    ) -> Source[R, V]: ...
     @overload
     def map_async_partitioned(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         parallelism: int,
         per_partition: int,
         partition: Callable[[T], K],
         f: Callable[[T, K], Awaitable[R]],
-    ) -> Flow[I, R]: ...
+    ) -> Flow[I, R, V]: ...
     def map_async_partitioned(
         self,
         parallelism: int,
@@ -92,20 +97,20 @@ class AsynchronousOperators(Via):
 
     @overload
     def map_async_partitioned_unordered(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         parallelism: int,
         per_partition: int,
         partition: Callable[[T], K],
         f: Callable[[T, K], Awaitable[R]],
-    ) -> Source[R]: ...
+    ) -> Source[R, V]: ...
     @overload
     def map_async_partitioned_unordered(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         parallelism: int,
         per_partition: int,
         partition: Callable[[T], K],
         f: Callable[[T, K], Awaitable[R]],
-    ) -> Flow[I, R]: ...
+    ) -> Flow[I, R, V]: ...
     def map_async_partitioned_unordered(
         self,
         parallelism: int,
@@ -118,9 +123,9 @@ class AsynchronousOperators(Via):
         return self.via(_partitioned(name, MapAsyncPartitionedUnordered, parallelism, per_partition, partition, f))
 
     @overload
-    def map_blocking(self: SourceLike[T], parallelism: int, f: Callable[[T], R]) -> Source[R]: ...
+    def map_blocking(self: SourceLike[T, V], parallelism: int, f: Callable[[T], R]) -> Source[R, V]: ...
     @overload
-    def map_blocking(self: FlowLike[I, T], parallelism: int, f: Callable[[T], R]) -> Flow[I, R]: ...
+    def map_blocking(self: ValuedFlow[I, T, V], parallelism: int, f: Callable[[T], R]) -> Flow[I, R, V]: ...
     def map_blocking(self, parallelism: int, f: Callable[[Any], Any]) -> Any:
         """What ``f(element)`` returns, which may block: each call is in a thread, ``parallelism`` at a time; results in order.
 
@@ -133,9 +138,9 @@ class AsynchronousOperators(Via):
         return self.via(StageFlow(lambda downstream, m: MapBlocking(downstream, m, parallelism, f), "map_blocking"))
 
     @overload
-    def map_blocking_unordered(self: SourceLike[T], parallelism: int, f: Callable[[T], R]) -> Source[R]: ...
+    def map_blocking_unordered(self: SourceLike[T, V], parallelism: int, f: Callable[[T], R]) -> Source[R, V]: ...
     @overload
-    def map_blocking_unordered(self: FlowLike[I, T], parallelism: int, f: Callable[[T], R]) -> Flow[I, R]: ...
+    def map_blocking_unordered(self: ValuedFlow[I, T, V], parallelism: int, f: Callable[[T], R]) -> Flow[I, R, V]: ...
     def map_blocking_unordered(self, parallelism: int, f: Callable[[Any], Any]) -> Any:
         """As `map_blocking`, but results come as they are done, and a failure as soon as it is known."""
         functions("map_blocking_unordered", f=f)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.operators.via import Via, functions, positive, positive_amount
-from streams.shapes import FlowLike, SourceLike
+from streams.shapes import SourceLike, ValuedFlow
 from streams.stages.batching import Grouped, GroupedWithin, Sliding
 from streams.stages.stage import StageFlow
 from streams.stages.weighted import MAX_WEIGHTLESS_GROUP, WeightedGroups
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class BatchingOperators(Via):
     """Operators that put elements together in lists."""
 
     @overload
-    def grouped(self: SourceLike[T], size: int) -> Source[list[T]]: ...
+    def grouped(self: SourceLike[T, V], size: int) -> Source[list[T], V]: ...
     @overload
-    def grouped(self: FlowLike[I, T], size: int) -> Flow[I, list[T]]: ...
+    def grouped(self: ValuedFlow[I, T, V], size: int) -> Flow[I, list[T], V]: ...
     def grouped(self, size: int) -> Any:
         """Lists of ``size`` elements; the last has what is left."""
         positive("grouped", "size", size)
         return self.via(StageFlow(lambda downstream, _m: Grouped(downstream, size), "grouped"))
 
     @overload
-    def sliding(self: SourceLike[T], size: int, step: int = ...) -> Source[list[T]]: ...
+    def sliding(self: SourceLike[T, V], size: int, step: int = ...) -> Source[list[T], V]: ...
     @overload
-    def sliding(self: FlowLike[I, T], size: int, step: int = ...) -> Flow[I, list[T]]: ...
+    def sliding(self: ValuedFlow[I, T, V], size: int, step: int = ...) -> Flow[I, list[T], V]: ...
     def sliding(self, size: int, step: int = 1) -> Any:
         """Lists of ``size`` elements, each beginning ``step`` elements after the one before; a last, shorter one of what none has had."""
         positive("sliding", "size", size)
@@ -42,9 +43,13 @@ class BatchingOperators(Via):
         return self.via(StageFlow(lambda downstream, _m: Sliding(downstream, size, step), "sliding"))
 
     @overload
-    def grouped_weighted(self: SourceLike[T], max_weight: float, weight: Callable[[T], float]) -> Source[list[T]]: ...
+    def grouped_weighted(
+        self: SourceLike[T, V], max_weight: float, weight: Callable[[T], float]
+    ) -> Source[list[T], V]: ...
     @overload
-    def grouped_weighted(self: FlowLike[I, T], max_weight: float, weight: Callable[[T], float]) -> Flow[I, list[T]]: ...
+    def grouped_weighted(
+        self: ValuedFlow[I, T, V], max_weight: float, weight: Callable[[T], float]
+    ) -> Flow[I, list[T], V]: ...
     def grouped_weighted(self, max_weight: float, weight: Callable[[Any], float]) -> Any:
         """Lists of elements that weigh ``max_weight`` together at most; an element that weighs more is a list of its own.
 
@@ -63,22 +68,22 @@ class BatchingOperators(Via):
 
     @overload
     def grouped_within(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         size: int,
         seconds: float,
         *,
         max_weight: float | None = ...,
         weight: Callable[[T], float] = ...,
-    ) -> Source[list[T]]: ...
+    ) -> Source[list[T], V]: ...
     @overload
     def grouped_within(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         size: int,
         seconds: float,
         *,
         max_weight: float | None = ...,
         weight: Callable[[T], float] = ...,
-    ) -> Flow[I, list[T]]: ...
+    ) -> Flow[I, list[T], V]: ...
     def grouped_within(
         self,
         size: int,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.operators.via import Via, functions, member, positive, positive_amount
 from streams.overflow import OverflowStrategy
-from streams.shapes import FlowLike, SourceLike
+from streams.shapes import SourceLike, ValuedFlow
 from streams.stages.buffer import Buffer
 from streams.stages.condense import Batch, Conflate, WeightedBatch
 from streams.stages.extrapolate import Expand
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
 R = TypeVar("R")
 
 
@@ -31,9 +32,9 @@ class BufferingOperators(Via):
     """Operators that let the two ends of a stream go at paces of their own."""
 
     @overload
-    def buffer(self: SourceLike[T], size: int, overflow: OverflowStrategy = ...) -> Source[T]: ...
+    def buffer(self: SourceLike[T, V], size: int, overflow: OverflowStrategy = ...) -> Source[T, V]: ...
     @overload
-    def buffer(self: FlowLike[I, T], size: int, overflow: OverflowStrategy = ...) -> Flow[I, T]: ...
+    def buffer(self: ValuedFlow[I, T, V], size: int, overflow: OverflowStrategy = ...) -> Flow[I, T, V]: ...
     def buffer(self, size: int, overflow: OverflowStrategy = OverflowStrategy.BACKPRESSURE) -> Any:
         """Lets upstream run ahead by ``size`` elements; ``overflow`` says what happens to more."""
         positive("buffer", "size", size)
@@ -41,18 +42,20 @@ class BufferingOperators(Via):
         return self.via(StageFlow(lambda downstream, _m: Buffer(downstream, size, overflow), "buffer"))
 
     @overload
-    def conflate(self: SourceLike[T], f: Callable[[T, T], T]) -> Source[T]: ...
+    def conflate(self: SourceLike[T, V], f: Callable[[T, T], T]) -> Source[T, V]: ...
     @overload
-    def conflate(self: FlowLike[I, T], f: Callable[[T, T], T]) -> Flow[I, T]: ...
+    def conflate(self: ValuedFlow[I, T, V], f: Callable[[T, T], T]) -> Flow[I, T, V]: ...
     def conflate(self, f: Callable[[Any, Any], Any]) -> Any:
         """Puts what downstream has not asked for together with ``f(together, element)``; upstream is never held back."""
         functions("conflate", f=f)
         return self.via(StageFlow(lambda downstream, _m: Conflate(downstream, _itself, f), "conflate"))
 
     @overload
-    def conflate_with_seed(self: SourceLike[T], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R]: ...
+    def conflate_with_seed(self: SourceLike[T, V], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R, V]: ...
     @overload
-    def conflate_with_seed(self: FlowLike[I, T], seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
+    def conflate_with_seed(
+        self: ValuedFlow[I, T, V], seed: Callable[[T], R], f: Callable[[R, T], R]
+    ) -> Flow[I, R, V]: ...
     def conflate_with_seed(self, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:
         """As `conflate`, beginning with ``seed(element)``, also where nothing has to wait."""
         functions("conflate_with_seed", seed=seed, f=f)
@@ -61,9 +64,9 @@ class BufferingOperators(Via):
         )
 
     @overload
-    def batch(self: SourceLike[T], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R]: ...
+    def batch(self: SourceLike[T, V], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Source[R, V]: ...
     @overload
-    def batch(self: FlowLike[I, T], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R]: ...
+    def batch(self: ValuedFlow[I, T, V], max: int, seed: Callable[[T], R], f: Callable[[R, T], R]) -> Flow[I, R, V]: ...
     def batch(self, max: int, seed: Callable[[Any], Any], f: Callable[[Any, Any], Any]) -> Any:  # noqa: A002 - Akka's name for it
         """As `conflate_with_seed`, for ``max`` elements at most; then upstream is held back."""
         functions("batch", seed=seed, f=f)
@@ -72,20 +75,20 @@ class BufferingOperators(Via):
 
     @overload
     def batch_weighted(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         max: float,
         cost: Callable[[T], float],
         seed: Callable[[T], R],
         f: Callable[[R, T], R],
-    ) -> Source[R]: ...
+    ) -> Source[R, V]: ...
     @overload
     def batch_weighted(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         max: float,
         cost: Callable[[T], float],
         seed: Callable[[T], R],
         f: Callable[[R, T], R],
-    ) -> Flow[I, R]: ...
+    ) -> Flow[I, R, V]: ...
     def batch_weighted(
         self,
         max: float,  # noqa: A002 - as above
@@ -101,18 +104,20 @@ class BufferingOperators(Via):
         )
 
     @overload
-    def expand(self: SourceLike[T], f: Callable[[T], Iterable[R]]) -> Source[R]: ...
+    def expand(self: SourceLike[T, V], f: Callable[[T], Iterable[R]]) -> Source[R, V]: ...
     @overload
-    def expand(self: FlowLike[I, T], f: Callable[[T], Iterable[R]]) -> Flow[I, R]: ...
+    def expand(self: ValuedFlow[I, T, V], f: Callable[[T], Iterable[R]]) -> Flow[I, R, V]: ...
     def expand(self, f: Callable[[Any], Iterable[Any]]) -> Any:
         """Of ``f(element)``, which may be endless, at least one, then as many as are asked for until the next element comes."""
         functions("expand", f=f)
         return self.via(StageFlow(lambda downstream, m: Expand(downstream, m, f), "expand"))
 
     @overload
-    def extrapolate(self: SourceLike[T], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Source[T]: ...
+    def extrapolate(self: SourceLike[T, V], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Source[T, V]: ...
     @overload
-    def extrapolate(self: FlowLike[I, T], f: Callable[[T], Iterable[T]], initial: T | None = ...) -> Flow[I, T]: ...
+    def extrapolate(
+        self: ValuedFlow[I, T, V], f: Callable[[T], Iterable[T]], initial: T | None = ...
+    ) -> Flow[I, T, V]: ...
     def extrapolate(self, f: Callable[[Any], Iterable[Any]], initial: Any = None) -> Any:
         """Each element, then as many of ``f(element)`` as are asked for until the next comes; ``initial`` stands in for a first element."""
         functions("extrapolate", f=f)

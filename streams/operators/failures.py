@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from streams.operators.via import Via, functions
-from streams.shapes import FlowLike, SourceLike
+from streams.shapes import SourceLike, ValuedFlow
 from streams.stages.recover import MapError, OnErrorComplete, Recover, RecoverWith
 from streams.stages.stage import StageFlow
 from streams.supervision import Decider
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class FailureOperators(Via):
     """Operators about what happens when a stream, or a function in it, fails."""
 
     @overload
-    def recover(self: SourceLike[T], f: Callable[[BaseException], T | None]) -> Source[T]: ...
+    def recover(self: SourceLike[T, V], f: Callable[[BaseException], T | None]) -> Source[T, V]: ...
     @overload
-    def recover(self: FlowLike[I, T], f: Callable[[BaseException], T | None]) -> Flow[I, T]: ...
+    def recover(self: ValuedFlow[I, T, V], f: Callable[[BaseException], T | None]) -> Flow[I, T, V]: ...
     def recover(self, f: Callable[[BaseException], Any]) -> Any:
         """In place of a failure, ``f(failure)`` as the last element; where that is None, the failure."""
         functions("recover", f=f)
@@ -33,12 +34,12 @@ class FailureOperators(Via):
 
     @overload
     def recover_with(
-        self: SourceLike[T], attempts: int, f: Callable[[BaseException], SourceLike[T] | None]
-    ) -> Source[T]: ...
+        self: SourceLike[T, V], attempts: int, f: Callable[[BaseException], SourceLike[T] | None]
+    ) -> Source[T, V]: ...
     @overload
     def recover_with(
-        self: FlowLike[I, T], attempts: int, f: Callable[[BaseException], SourceLike[T] | None]
-    ) -> Flow[I, T]: ...
+        self: ValuedFlow[I, T, V], attempts: int, f: Callable[[BaseException], SourceLike[T] | None]
+    ) -> Flow[I, T, V]: ...
     def recover_with(self, attempts: int, f: Callable[[BaseException], Any]) -> Any:
         """In place of a failure, the elements of the source ``f(failure)``; where that is None, the failure.
 
@@ -53,9 +54,9 @@ class FailureOperators(Via):
         return self.via(StageFlow(lambda downstream, m: RecoverWith(downstream, m, attempts, f), "recover_with"))
 
     @overload
-    def map_error(self: SourceLike[T], f: Callable[[BaseException], BaseException | None]) -> Source[T]: ...
+    def map_error(self: SourceLike[T, V], f: Callable[[BaseException], BaseException | None]) -> Source[T, V]: ...
     @overload
-    def map_error(self: FlowLike[I, T], f: Callable[[BaseException], BaseException | None]) -> Flow[I, T]: ...
+    def map_error(self: ValuedFlow[I, T, V], f: Callable[[BaseException], BaseException | None]) -> Flow[I, T, V]: ...
     def map_error(self, f: Callable[[BaseException], BaseException | None]) -> Any:
         """In place of a failure, the exception ``f(failure)``, which gets it as its cause; where that is None, the failure."""
         functions("map_error", f=f)
@@ -63,14 +64,14 @@ class FailureOperators(Via):
 
     @overload
     def on_error_complete(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         predicate: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], object] = ...,
-    ) -> Source[T]: ...
+    ) -> Source[T, V]: ...
     @overload
     def on_error_complete(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         predicate: type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], object] = ...,
-    ) -> Flow[I, T]: ...
+    ) -> Flow[I, T, V]: ...
     def on_error_complete(self, predicate: Any = Exception) -> Any:
         """In place of a failure, the end.
 
@@ -90,9 +91,9 @@ class FailureOperators(Via):
         return self.via(StageFlow(lambda downstream, _m: OnErrorComplete(downstream, accepts), "on_error_complete"))
 
     @overload
-    def with_supervision(self: SourceLike[T], decider: Decider) -> Source[T]: ...
+    def with_supervision(self: SourceLike[T, V], decider: Decider) -> Source[T, V]: ...
     @overload
-    def with_supervision(self: FlowLike[I, T], decider: Decider) -> Flow[I, T]: ...
+    def with_supervision(self: ValuedFlow[I, T, V], decider: Decider) -> Flow[I, T, V]: ...
     def with_supervision(self, decider: Decider) -> Any:
         """The same stages, but where a user's function fails on an element, ``decider(failure)`` says what its stage does.
 

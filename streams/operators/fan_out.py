@@ -10,26 +10,47 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams.keep import Combine, Keep
 from streams.operators.via import Via, functions
-from streams.shapes import FlowLike, SinkLike, SourceLike, expect_sink
+from streams.shapes import SinkLike, expect_sink
 from streams.stages.side_sinks import AlsoTo, DivertTo, SideSinkFlow, Tap, WireTap
 from streams.stages.stage import StageFlow
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from streams.flow import Flow
+    from streams.shapes import ShortSink, SourceLike, ValuedFlow, ValuedSink
     from streams.source import Source
+    from streams.type_variables import W
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+M = TypeVar("M")
+V = TypeVar("V")
+X = TypeVar("X")
 
 
 class FanOutOperators(Via):
     """Operators that send elements to another sink beside the stream."""
 
     @overload
-    def also_to(self: SourceLike[T], sink: SinkLike[T, Any], combine: Combine = ...) -> Source[T]: ...
+    def also_to(self: SourceLike[T, V], sink: SinkLike[T, Any]) -> Source[T, V]: ...
     @overload
-    def also_to(self: FlowLike[I, T], sink: SinkLike[T, Any], combine: Combine = ...) -> Flow[I, T]: ...
-    def also_to(self, sink: SinkLike[Any, Any], combine: Combine = Keep.left) -> Any:
+    def also_to(self: SourceLike[T, V], sink: ValuedSink[T, M, W], combine: Callable[[V, W], X]) -> Source[T, X]: ...
+    @overload
+    def also_to(
+        self: SourceLike[T, V], sink: ShortSink[T, M], combine: Callable[[V, Future[M]], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def also_to(self: ValuedFlow[I, T, V], sink: SinkLike[T, Any]) -> Flow[I, T, V]: ...
+    @overload
+    def also_to(
+        self: ValuedFlow[I, T, V], sink: ValuedSink[T, M, W], combine: Callable[[V, W], X]
+    ) -> Flow[I, T, X]: ...
+    @overload
+    def also_to(
+        self: ValuedFlow[I, T, V], sink: ShortSink[T, M], combine: Callable[[V, Future[M]], X]
+    ) -> Flow[I, T, X]: ...
+    def also_to(self, sink: Any, combine: Combine = Keep.left) -> Any:
         """Every element, which goes to ``sink`` as well, at the pace of the slower; when either has enough, both end.
 
         Args:
@@ -40,14 +61,32 @@ class FanOutOperators(Via):
         return self.via(SideSinkFlow(sink, AlsoTo, "also_to"), combine)
 
     @overload
-    def divert_to(
-        self: SourceLike[T], sink: SinkLike[T, Any], when: Callable[[T], object], combine: Combine = ...
-    ) -> Source[T]: ...
+    def divert_to(self: SourceLike[T, V], sink: SinkLike[T, Any], when: Callable[[T], object]) -> Source[T, V]: ...
     @overload
     def divert_to(
-        self: FlowLike[I, T], sink: SinkLike[T, Any], when: Callable[[T], object], combine: Combine = ...
-    ) -> Flow[I, T]: ...
-    def divert_to(self, sink: SinkLike[Any, Any], when: Callable[[Any], object], combine: Combine = Keep.left) -> Any:
+        self: SourceLike[T, V], sink: ValuedSink[T, M, W], when: Callable[[T], object], combine: Callable[[V, W], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def divert_to(
+        self: SourceLike[T, V], sink: ShortSink[T, M], when: Callable[[T], object], combine: Callable[[V, Future[M]], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def divert_to(self: ValuedFlow[I, T, V], sink: SinkLike[T, Any], when: Callable[[T], object]) -> Flow[I, T, V]: ...
+    @overload
+    def divert_to(
+        self: ValuedFlow[I, T, V],
+        sink: ValuedSink[T, M, W],
+        when: Callable[[T], object],
+        combine: Callable[[V, W], X],
+    ) -> Flow[I, T, X]: ...
+    @overload
+    def divert_to(
+        self: ValuedFlow[I, T, V],
+        sink: ShortSink[T, M],
+        when: Callable[[T], object],
+        combine: Callable[[V, Future[M]], X],
+    ) -> Flow[I, T, X]: ...
+    def divert_to(self, sink: Any, when: Callable[[Any], object], combine: Combine = Keep.left) -> Any:
         """The elements for which ``when`` is false; the others go to ``sink`` instead. When either has enough, both end.
 
         Args:
@@ -62,13 +101,27 @@ class FanOutOperators(Via):
         )
 
     @overload
-    def wire_tap(
-        self: SourceLike[T], tap: SinkLike[T, Any] | Callable[[T], object], combine: Combine = ...
-    ) -> Source[T]: ...
+    def wire_tap(self: SourceLike[T, V], tap: SinkLike[T, Any] | Callable[[T], object]) -> Source[T, V]: ...
+    @overload
+    def wire_tap(self: SourceLike[T, V], tap: ValuedSink[T, M, W], combine: Callable[[V, W], X]) -> Source[T, X]: ...
     @overload
     def wire_tap(
-        self: FlowLike[I, T], tap: SinkLike[T, Any] | Callable[[T], object], combine: Combine = ...
-    ) -> Flow[I, T]: ...
+        self: SourceLike[T, V], tap: ShortSink[T, M], combine: Callable[[V, Future[M]], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def wire_tap(self: SourceLike[T, V], tap: Callable[[T], object], combine: Combine) -> Source[T, V]: ...
+    @overload
+    def wire_tap(self: ValuedFlow[I, T, V], tap: SinkLike[T, Any] | Callable[[T], object]) -> Flow[I, T, V]: ...
+    @overload
+    def wire_tap(
+        self: ValuedFlow[I, T, V], tap: ValuedSink[T, M, W], combine: Callable[[V, W], X]
+    ) -> Flow[I, T, X]: ...
+    @overload
+    def wire_tap(
+        self: ValuedFlow[I, T, V], tap: ShortSink[T, M], combine: Callable[[V, Future[M]], X]
+    ) -> Flow[I, T, X]: ...
+    @overload
+    def wire_tap(self: ValuedFlow[I, T, V], tap: Callable[[T], object], combine: Combine) -> Flow[I, T, V]: ...
     def wire_tap(self, tap: Any, combine: Combine = Keep.left) -> Any:
         """Every element, which a sink gets as well if it is ready for it, or a function is called with.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from streams.operators.via import Via, functions, not_negative, positive, positive_amount
-from streams.shapes import FlowLike, SourceLike, expect_flow
+from streams.shapes import FlowLike, SourceLike, ValuedFlow, expect_flow
 from streams.stages.flatten import FlatMapConcat, FlatMapMerge
 from streams.stages.prefix_and_tail import SUBSCRIPTION_TIMEOUT, PrefixAndTail
 from streams.stages.splitting import GroupBy, Split
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
 R = TypeVar("R")
 
 SPLIT_BREADTH: Final = 16
@@ -33,20 +34,20 @@ class SubstreamOperators(Via):
 
     @overload
     def group_by(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         max_substreams: int,
         key: Callable[[T], Hashable],
         *,
         allow_closed_substream_recreation: bool = ...,
-    ) -> SubSource[T]: ...
+    ) -> SubSource[T, V]: ...
     @overload
     def group_by(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         max_substreams: int,
         key: Callable[[T], Hashable],
         *,
         allow_closed_substream_recreation: bool = ...,
-    ) -> SubFlow[I, T]: ...
+    ) -> SubFlow[I, T, V]: ...
     def group_by(
         self, max_substreams: int, key: Callable[[Any], Hashable], *, allow_closed_substream_recreation: bool = False
     ) -> Any:
@@ -68,36 +69,36 @@ class SubstreamOperators(Via):
         return self._split(splitter, max_substreams)
 
     @overload
-    def split_when(self: SourceLike[T], predicate: Callable[[T], object]) -> SubSource[T]: ...
+    def split_when(self: SourceLike[T, V], predicate: Callable[[T], object]) -> SubSource[T, V]: ...
     @overload
-    def split_when(self: FlowLike[I, T], predicate: Callable[[T], object]) -> SubFlow[I, T]: ...
+    def split_when(self: ValuedFlow[I, T, V], predicate: Callable[[T], object]) -> SubFlow[I, T, V]: ...
     def split_when(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true begins the next."""
         functions("split_when", predicate=predicate)
         return self._split_at(predicate, after=False)
 
     @overload
-    def split_after(self: SourceLike[T], predicate: Callable[[T], object]) -> SubSource[T]: ...
+    def split_after(self: SourceLike[T, V], predicate: Callable[[T], object]) -> SubSource[T, V]: ...
     @overload
-    def split_after(self: FlowLike[I, T], predicate: Callable[[T], object]) -> SubFlow[I, T]: ...
+    def split_after(self: ValuedFlow[I, T, V], predicate: Callable[[T], object]) -> SubFlow[I, T, V]: ...
     def split_after(self, predicate: Callable[[Any], object]) -> Any:
         """One substream after the other: an element for which ``predicate`` is true is the last of its substream."""
         functions("split_after", predicate=predicate)
         return self._split_at(predicate, after=True)
 
     @overload
-    def flat_map_concat(self: SourceLike[T], f: Callable[[T], SourceLike[R]]) -> Source[R]: ...
+    def flat_map_concat(self: SourceLike[T, V], f: Callable[[T], SourceLike[R]]) -> Source[R, V]: ...
     @overload
-    def flat_map_concat(self: FlowLike[I, T], f: Callable[[T], SourceLike[R]]) -> Flow[I, R]: ...
+    def flat_map_concat(self: ValuedFlow[I, T, V], f: Callable[[T], SourceLike[R]]) -> Flow[I, R, V]: ...
     def flat_map_concat(self, f: Callable[[Any], SourceLike[Any]]) -> Any:
         """The elements of the source ``f(element)``, for each element, one source after the other."""
         functions("flat_map_concat", f=f)
         return self.via(StageFlow(lambda downstream, m: FlatMapConcat(downstream, m, f), "flat_map_concat"))
 
     @overload
-    def flat_map_merge(self: SourceLike[T], breadth: int, f: Callable[[T], SourceLike[R]]) -> Source[R]: ...
+    def flat_map_merge(self: SourceLike[T, V], breadth: int, f: Callable[[T], SourceLike[R]]) -> Source[R, V]: ...
     @overload
-    def flat_map_merge(self: FlowLike[I, T], breadth: int, f: Callable[[T], SourceLike[R]]) -> Flow[I, R]: ...
+    def flat_map_merge(self: ValuedFlow[I, T, V], breadth: int, f: Callable[[T], SourceLike[R]]) -> Flow[I, R, V]: ...
     def flat_map_merge(self, breadth: int, f: Callable[[Any], SourceLike[Any]]) -> Any:
         """The elements of the sources ``f(element)``, ``breadth`` of them at a time, as they come."""
         functions("flat_map_merge", f=f)
@@ -106,12 +107,12 @@ class SubstreamOperators(Via):
 
     @overload
     def prefix_and_tail(
-        self: SourceLike[T], count: int, *, subscription_timeout: float = ...
-    ) -> Source[tuple[list[T], Source[T]]]: ...
+        self: SourceLike[T, V], count: int, *, subscription_timeout: float = ...
+    ) -> Source[tuple[list[T], Source[T]], V]: ...
     @overload
     def prefix_and_tail(
-        self: FlowLike[I, T], count: int, *, subscription_timeout: float = ...
-    ) -> Flow[I, tuple[list[T], Source[T]]]: ...
+        self: ValuedFlow[I, T, V], count: int, *, subscription_timeout: float = ...
+    ) -> Flow[I, tuple[list[T], Source[T]], V]: ...
     def prefix_and_tail(self, count: int, *, subscription_timeout: float = SUBSCRIPTION_TIMEOUT) -> Any:
         """One element: the list of the first ``count`` elements (or of all, if there are fewer) and the source of the rest.
 
@@ -132,9 +133,11 @@ class SubstreamOperators(Via):
         )
 
     @overload
-    def flat_map_prefix(self: SourceLike[T], count: int, f: Callable[[list[T]], FlowLike[T, R]]) -> Source[R]: ...
+    def flat_map_prefix(self: SourceLike[T, V], count: int, f: Callable[[list[T]], FlowLike[T, R]]) -> Source[R, V]: ...
     @overload
-    def flat_map_prefix(self: FlowLike[I, T], count: int, f: Callable[[list[T]], FlowLike[T, R]]) -> Flow[I, R]: ...
+    def flat_map_prefix(
+        self: ValuedFlow[I, T, V], count: int, f: Callable[[list[T]], FlowLike[T, R]]
+    ) -> Flow[I, R, V]: ...
     def flat_map_prefix(self, count: int, f: Callable[[list[Any]], FlowLike[Any, Any]]) -> Any:
         """The first ``count`` elements choose the flow for the rest: it goes through ``f(prefix)``."""
         functions("flat_map_prefix", f=f)

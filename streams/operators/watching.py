@@ -10,17 +10,22 @@ from streams.contract import Publisher
 from streams.keep import Combine, first
 from streams.materialize import Materialization
 from streams.operators.via import Via, functions
-from streams.shapes import FlowLike, SourceLike
 from streams.stages.monitor import FlowMonitor, Monitor
 from streams.stages.stage import StageFlow, StagePublisher
 from streams.stages.watching import Log, LogLevels, WatchTermination, watch_termination
 
 if TYPE_CHECKING:
+    from asyncio import Future
+
     from streams.flow import Flow
+    from streams.shapes import FlowWith, FlowWithout, SourceLike, SourceWith, SourceWithout, ValuedFlow
     from streams.source import Source
+    from streams.stages.watching import Termination
 
 I = TypeVar("I")  # noqa: E741 - I and O name input and output all through the package
 T = TypeVar("T")
+V = TypeVar("V")
+X = TypeVar("X")
 
 LOGGER: Final = logging.getLogger("streams")
 """Where log() writes unless it is given another."""
@@ -57,12 +62,36 @@ class WatchingOperators(Via):
 
     @overload
     def watch_termination(
-        self: SourceLike[T], callback: Callable[[BaseException | None], object] | None = ..., combine: Combine = ...
-    ) -> Source[T]: ...
+        self: SourceLike[T, V], callback: Callable[[BaseException | None], object], combine: Combine = ...
+    ) -> Source[T, V]: ...
+    @overload
+    def watch_termination(self: SourceWith[T, V], callback: None = ...) -> Source[T, V]: ...
+    @overload
+    def watch_termination(self: SourceWithout[T, V], callback: None = ...) -> Source[T, V | Future[Termination]]: ...
     @overload
     def watch_termination(
-        self: FlowLike[I, T], callback: Callable[[BaseException | None], object] | None = ..., combine: Combine = ...
-    ) -> Flow[I, T]: ...
+        self: SourceLike[T, V], callback: None, combine: Callable[[V, Future[Termination]], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def watch_termination(
+        self: SourceLike[T, V], callback: None = ..., *, combine: Callable[[V, Future[Termination]], X]
+    ) -> Source[T, X]: ...
+    @overload
+    def watch_termination(
+        self: ValuedFlow[I, T, V], callback: Callable[[BaseException | None], object], combine: Combine = ...
+    ) -> Flow[I, T, V]: ...
+    @overload
+    def watch_termination(self: FlowWith[I, T, V], callback: None = ...) -> Flow[I, T, V]: ...
+    @overload
+    def watch_termination(self: FlowWithout[I, T, V], callback: None = ...) -> Flow[I, T, V | Future[Termination]]: ...
+    @overload
+    def watch_termination(
+        self: ValuedFlow[I, T, V], callback: None, combine: Callable[[V, Future[Termination]], X]
+    ) -> Flow[I, T, X]: ...
+    @overload
+    def watch_termination(
+        self: ValuedFlow[I, T, V], callback: None = ..., *, combine: Callable[[V, Future[Termination]], X]
+    ) -> Flow[I, T, X]: ...
     def watch_termination(
         self, callback: Callable[[BaseException | None], object] | None = None, combine: Combine = first
     ) -> Any:
@@ -80,31 +109,39 @@ class WatchingOperators(Via):
         return self.via(StageFlow(lambda downstream, m: WatchTermination(downstream, m, callback), "watch_termination"))
 
     @overload
-    def monitor(self: SourceLike[T], combine: Combine = ...) -> Source[T]: ...
+    def monitor(self: SourceWith[T, V]) -> Source[T, V]: ...
     @overload
-    def monitor(self: FlowLike[I, T], combine: Combine = ...) -> Flow[I, T]: ...
+    def monitor(self: SourceWithout[T, V]) -> Source[T, V | FlowMonitor[T]]: ...
+    @overload
+    def monitor(self: SourceLike[T, V], combine: Callable[[V, FlowMonitor[T]], X]) -> Source[T, X]: ...
+    @overload
+    def monitor(self: FlowWith[I, T, V]) -> Flow[I, T, V]: ...
+    @overload
+    def monitor(self: FlowWithout[I, T, V]) -> Flow[I, T, V | FlowMonitor[T]]: ...
+    @overload
+    def monitor(self: ValuedFlow[I, T, V], combine: Callable[[V, FlowMonitor[T]], X]) -> Flow[I, T, X]: ...
     def monitor(self, combine: Combine = first) -> Any:
         """Materializes a `FlowMonitor`, which tells what has passed here; ``combine`` says whose materialized value is kept (`Keep`)."""
         return self.via(_Watch(_monitor, "monitor"), combine)
 
     @overload
     def log(
-        self: SourceLike[T],
+        self: SourceLike[T, V],
         name: str,
         extract: Callable[[T], object] | None = ...,
         *,
         logger: logging.Logger = ...,
         levels: LogLevels = ...,
-    ) -> Source[T]: ...
+    ) -> Source[T, V]: ...
     @overload
     def log(
-        self: FlowLike[I, T],
+        self: ValuedFlow[I, T, V],
         name: str,
         extract: Callable[[T], object] | None = ...,
         *,
         logger: logging.Logger = ...,
         levels: LogLevels = ...,
-    ) -> Flow[I, T]: ...
+    ) -> Flow[I, T, V]: ...
     def log(
         self,
         name: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import Demand, invalid_demand
@@ -150,7 +150,7 @@ class TestPublisher(Expectations, Publisher[T], Subscription, Generic[T]):
             raise AssertionError("expected no cancellation, got one")
 
 
-class TestSource(Source[T], Generic[T]):
+class TestSource(Source[T, TestPublisher[T]], Generic[T]):
     """A source for one run that sends what its ``probe`` is told to send.
 
     Attributes:
@@ -163,5 +163,5 @@ class TestSource(Source[T], Generic[T]):
         self.probe: TestPublisher[T] = TestPublisher(timeout)
         super().__init__(self._materialize, "test source")
 
-    def _materialize(self, _m: Materialization) -> tuple[Publisher[T], Any]:
+    def _materialize(self, _m: Materialization) -> tuple[Publisher[T], TestPublisher[T]]:
         return self.probe, self.probe

@@ -175,7 +175,7 @@ class _AcceptedFlow(TcpFlow):
         self._binding.accepted(self)
 
 
-def bind(address: str) -> Source[IncomingConnection]:
+def bind(address: str) -> Source[IncomingConnection, Binding]:
     """The connections that are made to ``address`` (``host:port``, port 0 for any); materializes a `Binding`.
 
     Run each with ``connection.handle_with(flow)``. The listening socket closes when the stream ends.
@@ -189,7 +189,7 @@ def bind(address: str) -> Source[IncomingConnection]:
     return Source(create, name=f"bind {address}")
 
 
-def outgoing_connection(address: str) -> Flow[bytes, bytes]:
+def outgoing_connection(address: str) -> Flow[bytes, bytes, None]:
     """A flow through a new connection to ``address``: what flows in is sent, what arrives flows out.
 
     Fails with `ConnectionLostError` when it cannot connect within ``CONNECT_TIMEOUT`` or the connection breaks.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streams import Flow, GraphBuilder, KillSwitches, Publisher, Sink, Source, SourceQueue
+from streams import Flow, GraphBuilder, Keep, KillSwitches, Publisher, Sink, Source, SourceQueue, UniqueKillSwitch
 from streams.junctions import Broadcast
 
 
@@ -51,6 +51,35 @@ async def mistakes() -> None:
     of_strings(await Source.of(1).broadcast(Sink.fold(0, _added), Sink.fold(0, _added)).run())  # wrong: arg-type
 
 
+def values() -> None:
+    queue, switch = Source.queue(1, of=int), KillSwitches.single()
+    queue.run_with(Sink.ignore()).value.offr(1)  # wrong: attr-defined
+    queue.run_with(Sink.ignore()).value.offer("text")  # wrong: arg-type
+    queue.map(str).via(written_of_texts()).run_with(Sink.queue()).value.pull()  # wrong: attr-defined
+    Source.of(1).run_with(Sink.ignore()).value.offer(1)  # wrong: attr-defined
+    of_strings(Source.of(1).run_with(Sink.collect()).value.result())  # wrong: arg-type
+    Source.of(1).via(switch).run_with(Sink.queue()).value.pull()  # wrong: attr-defined
+    queue.via(switch, taking_the_other_way_round)  # wrong: arg-type
+    queue.to(Sink.queue(), taking_the_other_way_round)  # wrong: arg-type
+    queue.monitor(taking_the_other_way_round)  # wrong: arg-type
+    queue.also_to(Sink.queue(), lambda offers, pulled: offers.pull())  # wrong: attr-defined
+    queue.via(switch, Keep.both).run_with(Sink.ignore()).value.offer(1)  # wrong: attr-defined
+    queue.map_materialized(lambda offers: offers.pull())  # wrong: attr-defined
+    Source.of(1).monitor().run_with(Sink.ignore()).value.elements()  # wrong: attr-defined
+    texts_offered: Source[int, SourceQueue[str]] = queue  # wrong: assignment
+    plain: Source[int, None] = queue  # wrong: assignment
+    number: int = Source.of(1).merge(queue).run_with(Sink.ignore()).value  # wrong: assignment
+    print(texts_offered, plain, number)
+
+
+def taking_the_other_way_round(switch: UniqueKillSwitch, queue: SourceQueue[int]) -> None:
+    """Takes the second first."""
+
+
+def written_of_texts() -> Flow[str, str]:
+    return Flow[str, str].identity()
+
+
 def graphs() -> None:
     builder = GraphBuilder()
     source = builder.add(Source.of(1))
@@ -72,6 +101,7 @@ def graphs() -> None:
     builder.build(words, words, words, words, measuring)  # wrong: call-overload
     first: Source[str] = builder.build_source(source)  # wrong: arg-type
     total: int = builder.build(words).run_blocking()  # wrong: assignment
+    builder.build(words, value=source).run().value.offer(1)  # wrong: attr-defined
     pair: tuple[list[str], int] = builder.build(words, words).run_blocking()  # wrong: assignment
     print(total, pair, first)
 
