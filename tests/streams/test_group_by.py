@@ -182,7 +182,7 @@ def test_there_must_be_room_for_a_substream(most: int) -> None:
 def test_what_is_no_sink_or_flow_is_refused() -> None:
     substreams = Source.of(1).group_by(1, parity)
     with pytest.raises(TypeError, match="takes a sink"):
-        substreams.to(Flow.identity())  # type: ignore[arg-type]
+        substreams.to(Flow.identity())  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="takes a flow"):
         substreams.via(Sink.ignore())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="parallelism"):

@@ -370,9 +370,9 @@ def test_a_coroutine_function_that_nobody_would_await_is_refused(make: Callable[
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Source.of(1).via(len), "function len: is it to be called.* operator of reactivex into Flow.rx"),  # type: ignore[arg-type]
-        (lambda: Source.of(1).to(Sink.collect), "function collect: is it to be called"),  # type: ignore[arg-type]
-        (lambda: Source.of(1).to(Flow[int, int].identity()), "to.. takes a sink, not Flow; a flow goes into via"),  # type: ignore[arg-type]
+        (lambda: Source.of(1).via(len), "function len: is it to be called.* operator of reactivex into Flow.rx"),  # type: ignore[call-overload]
+        (lambda: Source.of(1).to(Sink.collect), "function collect: is it to be called"),  # type: ignore[call-overload]
+        (lambda: Source.of(1).to(Flow[int, int].identity()), "to.. takes a sink, not Flow; a flow goes into via"),  # type: ignore[call-overload]
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_would(make: Callable[[], Any], says: str) -> None:

@@ -603,9 +603,9 @@ def test_a_function_that_taps_and_fails_fails_the_stream() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Source.of(1).also_to(Flow.identity()),  # type: ignore[arg-type]
-        lambda: Source.of(1).divert_to(3, bool),  # type: ignore[arg-type]
-        lambda: Source.of(1).wire_tap(3),  # type: ignore[arg-type]
+        lambda: Source.of(1).also_to(Flow.identity()),  # type: ignore[call-overload]
+        lambda: Source.of(1).divert_to(3, bool),  # type: ignore[call-overload]
+        lambda: Source.of(1).wire_tap(3),  # type: ignore[call-overload]
     ],
 )
 def test_what_is_no_sink_is_refused(make: Callable[[], object]) -> None:

@@ -18,7 +18,7 @@ def named(value: object) -> Flow[int, int]:
 )
 def test_joined_flows_keep_the_value_that_combine_makes_of_theirs(combine: object, kept: object) -> None:
     async def main() -> None:
-        flow = named("a").via(named("b"), combine)  # type: ignore[arg-type]
+        flow = named("a").via(named("b"), combine)  # type: ignore[call-overload]
         running = Source.of(1, 2).via(flow, Keep.right).to(Sink.collect(), Keep.left).run()
         assert running.value == kept
         assert await running == [1, 2]

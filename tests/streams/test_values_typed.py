@@ -1,4 +1,4 @@
-"""``running.materialized`` and ``build(sink)``: values and results that are asked for by what they are."""
+"""``running.materialized``, ``build(sink)`` and ``build(value=part)``: values and results that are asked for by what they are."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import pytest
 
 from streams import (
     Flow,
+    FlowMonitor,
     GraphBuilder,
     GraphError,
     Keep,
+    KillSwitches,
     Processor,
     Publisher,
     Sink,
@@ -82,6 +84,59 @@ def test_a_graph_results_in_what_the_named_sinks_do_once_all_are_done(wanted: st
         "the other way round": (2, 3),
     }[wanted]  # fmt: skip
     assert done == ["late", "late"]
+
+
+def test_a_graph_that_is_built_for_the_value_of_a_part_has_that_and_no_other() -> None:
+    async def main() -> None:
+        builder = GraphBuilder()
+        queue = builder.add(Source.queue(4, of=int))
+        switch = builder.add(KillSwitches.single())
+        end = builder.add(Sink.collect())
+        builder.connect(queue, switch)
+        builder.connect(switch, end)
+        builder.materialize(switch)
+        graphs = [builder.build(value=queue), builder.build(end, value=queue)]
+        for graph in graphs:
+            running = graph.run()
+            assert isinstance(running.value, SourceQueue)
+            running.value.offer(1)
+            running.value.complete()
+            assert await running == [1]
+        switched = builder.build().run()
+        assert isinstance(switched.value, UniqueKillSwitch)
+        await switched.stop()
+
+    run_in_virtual_time(main())
+
+
+def test_open_graphs_hand_on_the_value_of_the_part_they_are_built_for() -> None:
+    async def main() -> None:
+        builder = GraphBuilder("source")
+        queue = builder.add(Source.queue(4, of=int))
+        switch = builder.add(KillSwitches.single())
+        builder.connect(queue, switch)
+        assert isinstance(builder.build_source(switch, value=switch).run_with(Sink.ignore()).value, UniqueKillSwitch)
+        builder = GraphBuilder("flow")
+        switch = builder.add(KillSwitches.single())
+        monitor = builder.add(Flow[int, int].identity().monitor())
+        builder.connect(switch, monitor)
+        flow = builder.build_flow(switch, monitor, value=monitor)
+        assert isinstance(Source.of(1).via(flow).run_with(Sink.ignore()).value, FlowMonitor)
+        builder = GraphBuilder("sink")
+        pulled = builder.add(Sink.queue())
+        switch = builder.add(KillSwitches.single())
+        builder.connect(switch, pulled)
+        assert isinstance(Source.never().run_with(builder.build_sink(switch, value=pulled)).value, SinkQueue)
+
+    run_in_virtual_time(main())
+
+
+def test_the_value_of_a_part_of_another_graph_is_refused() -> None:
+    other = GraphBuilder("other").add(Source.queue(1))
+    builder = GraphBuilder()
+    builder.connect(builder.add(Source.of(1)), builder.add(Sink.ignore()))
+    with pytest.raises(GraphError, match="another graph"):
+        builder.build(value=other)
 
 
 def test_a_sink_of_another_graph_is_refused() -> None:
