@@ -13,6 +13,7 @@ from pathlib import Path
 from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker
 from transport.cli._lines import LineSplitter
+from transport.cli._options import STDIN
 from transport.errors import TransportError
 
 BLOCK_BYTES = 256 * 1024
@@ -21,7 +22,6 @@ MAX_UNCONFIRMED_MESSAGES = 65_536
 """Lines read and not confirmed: keeps a broker busy, and bounds memory however long the input is."""
 MAX_UNCONFIRMED_BYTES = 16 * 1024 * 1024
 """Their bytes, likewise; one batch may lead beyond it."""
-STDIN = "-"
 
 
 class InputError(TransportError):

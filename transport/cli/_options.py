@@ -13,6 +13,8 @@ from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.names import check_name
 
+STDIN = "-"
+"""The file that is the standard input."""
 Parameter = tuple[Any, Any]
 """A command's parameter: its annotation, and its default."""
 REQUIRED = inspect.Parameter.empty

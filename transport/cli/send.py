@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -13,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._input import STDIN, LineInput, Window
-from transport.cli._options import ConnectTimeout, QueueOption, SendAddress
+from transport.cli._options import STDIN, ConnectTimeout, QueueOption, SendAddress
 from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
+    from transport.cli._input import LineInput, Window
     from transport.cli._progress import SendProgress
     from transport.clients.sender_session import Confirmation
 
@@ -55,7 +54,10 @@ def send(
 
 
 async def _send(queue: str, files: list[str], address: str, connect_timeout: float) -> int:
-    from streams import Sink, Source  # noqa: PLC0415 - not needed for --help
+    from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
+
+    from streams import Sink, Source  # noqa: PLC0415
+    from transport.cli._input import LineInput, Window  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.sender import Sender  # noqa: PLC0415
 
@@ -82,7 +84,7 @@ async def _send(queue: str, files: list[str], address: str, connect_timeout: flo
         with on_signal(stop):
             try:
                 await running
-            except asyncio.CancelledError:
+            except CancelledError:
                 if not stopped_by:
                     raise
             except (TransportError, OSError) as error:
