@@ -11,6 +11,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import run_in_virtual_time, settle
+from tests.decoding import FrameDecoder
+from transport.clients.link import FrameConnection
 from transport.errors import (
     BrokerError,
     FrameTooLargeError,
@@ -27,13 +29,12 @@ from transport.shell.connection import (
     LINGER,
     Connection,
 )
-from transport.shell.frame_connection import FrameConnection
 from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames, PartialRoom
 from transport.shell.turns import TURN_WORK, Turns
 from transport.shell.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
 from transport.wire.codec import decode, encode
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.wire.liveness import HANDSHAKE_TIMEOUT
 from transport.wire.messages import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side

@@ -6,8 +6,8 @@ import logging
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
+from transport.cli._options import settings_command
 from transport.cli._run import on_signal, run, tell
-from transport.cli._settings import settings_command
 from transport.errors import TransportError
 
 if TYPE_CHECKING:
