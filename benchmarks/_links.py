@@ -72,7 +72,7 @@ class IdleLink:
     def link_writable(self) -> None:
         """Nothing is held back."""
 
-    def link_lost(self) -> None:
+    def link_lost(self, error: Exception | None) -> None:
         """What follows says whether it was meant."""
 
     def link_failed(self, error: Exception) -> None:

@@ -193,7 +193,8 @@ class _TimedProtocol(asyncio.BufferedProtocol):
         return self._decoder.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        for raw in self._decoder.buffer_updated(nbytes):
+        self._decoder.received(nbytes)
+        for raw in iter(self._decoder.next_frame, None):
             frame = decode(raw)
             assert isinstance(frame, Send), "nothing else is written"
             stamp = STAMP.unpack_from(frame.batch.payloads[0])[0]

@@ -198,12 +198,14 @@ def _discard(decoder: FrameDecoder, count: int) -> int:  # noqa: ARG001 - one of
 
 
 def _count_messages(decoder: FrameDecoder, count: int) -> int:
-    return sum(len(_batch(raw)) for raw in decoder.buffer_updated(count))
+    decoder.received(count)
+    return sum(len(_batch(raw)) for raw in iter(decoder.next_frame, None))
 
 
 def _make_objects(decoder: FrameDecoder, count: int) -> int:
     messages = 0
-    for raw in decoder.buffer_updated(count):
+    decoder.received(count)
+    for raw in iter(decoder.next_frame, None):
         for payload in _batch(raw).payloads.tolist():
             Handed(payload).acknowledge()
             messages += 1

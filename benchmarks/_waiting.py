@@ -78,7 +78,8 @@ class WaitingSender:
         count = self.socket.recv_into(self._decoder.get_buffer())
         if not count:
             raise ConnectionError("the broker closed the connection of a waiting sender")
-        for raw in self._decoder.buffer_updated(count):
+        self._decoder.received(count)
+        for raw in iter(self._decoder.next_frame, None):
             if raw.header[0] == Sent.TYPE:
                 self.times.append(time.monotonic_ns() - self._began)
                 self._waiting = False
@@ -174,7 +175,8 @@ class _Responder(asyncio.BufferedProtocol):
         return self._decoder.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        for raw in self._decoder.buffer_updated(nbytes):
+        self._decoder.received(nbytes)
+        for raw in iter(self._decoder.next_frame, None):
             kind, *rest = raw.header
             if kind == Send.TYPE:
                 self._answer([Sent.TYPE, rest[0] + rest[2], None, None])

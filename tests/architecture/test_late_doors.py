@@ -28,13 +28,20 @@ SECONDS = 60.0
 OURS = ("streams", "journal", "actors", "transport", "spark_bridge")
 
 
+def run(program: str) -> Any:
+    """What the last line says, as JSON, that a process of its own prints when it runs ``program``."""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=SECONDS, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def all_loaded(program: str) -> list[str]:
+    """Every module that a process of its own has loaded when it has run ``program``."""
+    return list(run(f"{program}\nimport json, sys; print(json.dumps([*sys.modules]))"))
+
+
 def loaded(program: str) -> list[str]:
-    """Our modules that a process of its own has loaded when it has run ``program``."""
-    said = f"import json, sys; print(json.dumps([name for name in sys.modules if name.split('.')[0] in {OURS!r}]))"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}\n{said}"], cwd=ROOT, capture_output=True, timeout=SECONDS, check=True
-    )
-    return list(json.loads(done.stdout.splitlines()[-1]))
+    """Our modules among them."""
+    return [name for name in all_loaded(program) if name.split(".")[0] in OURS]
 
 
 def test_every_package_that_opens_late_is_known_here(product: Any) -> None:
@@ -69,17 +76,17 @@ BROKERS = (
 )
 
 
+HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\ntry: main()\nexcept SystemExit: pass"
+
+
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 144),
-        ("from transport import Receiver", 141),
-        ("from transport import StageClient, TransactionClient, Administration", 53),
-        ("import spark_bridge.reader, spark_bridge.writer", 60),
-        (
-            "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\ntry: main()\nexcept SystemExit: pass",
-            50,
-        ),
+        ("from transport import Sender, MessageBatch", 139),
+        ("from transport import Receiver", 135),
+        ("from transport import StageClient, TransactionClient, Administration", 47),
+        ("import spark_bridge.reader, spark_bridge.writer", 55),
+        (HELP, 35),
     ],
     ids=["sender", "receiver", "blocking clients", "worker of Spark", "penstock --help"],
 )
@@ -87,3 +94,34 @@ def test_a_client_loads_nothing_of_the_brokers(program: str, most: int) -> None:
     found = loaded(program)
     assert [name for name in found if name.startswith(BROKERS)] == []
     assert len(found) <= most, f"{len(found)} of our modules: {sorted(found)}"
+
+
+def test_the_help_loads_nothing_that_only_a_connection_needs() -> None:
+    found = set(all_loaded(HELP))
+    needed = {"asyncio", "ssl", "socket", "msgpack", "streams", "actors.batch", "transport.wire.messages"}
+    assert found & needed == set()
+
+
+GENERATED = """
+import json, sys
+from collections import Counter
+
+made = Counter()
+
+def hook(event, arguments):
+    if event == "compile" and arguments[1] == "<string>":
+        frame = sys._getframe(1)
+        while frame.f_globals.get("__name__") in ("builtins", "collections", "dataclasses", "typing"):
+            frame = frame.f_back
+        made[frame.f_globals.get("__name__")] += 1
+
+sys.addaudithook(hook)
+"""
+
+
+def test_the_classes_of_the_wire_have_little_generated_when_they_are_loaded() -> None:
+    # What takes a client long to import is neither the modules nor their size, but the methods that dataclasses compile for them.
+    made = run(f"{GENERATED}\nimport transport.wire.frame_protocol\nprint(json.dumps(made))")
+    ours = {name: count for name, count in made.items() if name.startswith("transport.")}
+    assert ours["transport.wire.messages"] == 27, "one __init__ a frame, and nothing else"
+    assert sum(ours.values()) <= 38, ours

@@ -67,7 +67,6 @@ KNOW_EACH_OTHER = {
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (
         "a connection tells its handler which connection it is"
     ),
-    frozenset({"transport.clients.receiver", "transport.clients.receiver_stage"}): "the stage is given its receiver",
     frozenset({"transport.clients.sender", "transport.clients.sender_stage"}): "the stage is given its sender",
 }
 """Circles for types only, each with its reason."""

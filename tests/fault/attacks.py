@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
+from tests.decoding import FrameDecoder
 from transport import parse_address
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Frame
 
 AGAIN = 0.1

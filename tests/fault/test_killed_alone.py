@@ -6,11 +6,12 @@ import asyncio
 from pathlib import Path
 from random import Random
 
+from tests.decoding import FrameDecoder
 from tests.fault.kill_process import Broker
 from transport import MessageBatch, Receiver, parse_address
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 
 LIVES = 6
 MOST_A_LIFE = 200

@@ -17,9 +17,10 @@ from typing import Any, Self, TypeVar
 import pytest
 
 from streams.testkit import settle
+from tests.decoding import FrameDecoder
 from transport import Broker, BrokerConfig, parse_address
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Pong, Welcome
 
 DEADLINE = 20.0

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from tests.decoding import FrameDecoder
 from transport.clients.backoff import Backoff
 from transport.wire.codec import encode
-from transport.wire.frames import FrameDecoder
 from transport.wire.messages import VERSION, Frame, Hello, Welcome
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.decoding import FrameDecoder
 from tests.transport.scripted_peers import unused_address
 from transport.clients import administration
 from transport.clients.administration import Administration
@@ -26,7 +27,6 @@ from transport.errors import (
 )
 from transport.wire.address import parse_address
 from transport.wire.codec import decode, encode
-from transport.wire.frames import FrameDecoder
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Ping, Pong, Result, Welcome
 
 DEADLINE = 10.0

@@ -13,13 +13,14 @@ import pytest
 from actors import Acknowledged, CaughtUp, CommitRequested, DemandSignalled, OfferBatch, QueueSettings, StorageError
 from actors.batch import MessageBatch
 from streams.testkit import settle
+from tests.decoding import FrameDecoder
 from transport import Broker
 from transport.broker.listener import Host, Listener
 from transport.config.config import BrokerConfig
 from transport.errors import LimitExceededError
 from transport.wire.address import parse_address
 from transport.wire.codec import decode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Error
 
 pytestmark = pytest.mark.event_loop

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
-from transport.cli._input import LineInput, Window
-from transport.cli._lines import LineSplitter, LineTooLongError
+from transport.cli._input import LineInput, LineSplitter, LineTooLongError, Window
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES

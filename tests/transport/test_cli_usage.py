@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from actors.errors import StorageError
 from transport.cli._run import EXIT_STORAGE, explain, run
+from transport.cli.administration import show_statistics
 from transport.cli.app import app
-from transport.cli.stats import _show
 from transport.errors import BrokerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -207,7 +207,7 @@ def test_a_journal_that_fails_ends_the_broker_with_a_code_of_its_own(capsys: pyt
 
 
 def test_storage_and_why_senders_wait_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _show(
+    show_statistics(
         {
             "broker": {"paused": "600 MiB of memory are used"},
             "storage": {

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams.testkit import settle
+from tests.decoding import FrameDecoder
 from transport.clients.backoff import Backoff
-from transport.clients.link import BrokerLink
+from transport.clients.link import BrokerLink, FrameConnection
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
-from transport.shell.frame_connection import FrameConnection
 from transport.wire.codec import decode, encode
-from transport.wire.frames import FrameDecoder
 from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Welcome
 
 pytestmark = pytest.mark.event_loop
@@ -101,7 +100,7 @@ class User:
     def link_writable(self) -> None:
         self._say("writable")
 
-    def link_lost(self) -> None:
+    def link_lost(self, error: Exception | None) -> None:
         self._say("lost")
 
     def link_failed(self, error: Exception) -> None:

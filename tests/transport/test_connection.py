@@ -11,6 +11,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import run_in_virtual_time, settle
+from tests.decoding import FrameDecoder
+from transport.clients.link import FrameConnection
 from transport.errors import (
     BrokerError,
     FrameTooLargeError,
@@ -25,13 +27,14 @@ from transport.shell.connection import (
     CLOSE_TIMEOUT,
     FLUSH_BYTES,
     LINGER,
+    Connection,
 )
-from transport.shell.frame_connection import FrameConnection, frame_connection
-from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames
+from transport.shell.partial_frames import IN_TURN, LOOK_SECONDS, PartialFrames, PartialRoom
 from transport.shell.turns import TURN_WORK, Turns
 from transport.shell.unsent import MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH
 from transport.wire.codec import decode, encode
-from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frame_protocol import FrameProtocol
+from transport.wire.frames import HANDSHAKE_FRAME_BYTES, MAX_BODY_BYTES, MAX_FRAME_BYTES
 from transport.wire.liveness import HANDSHAKE_TIMEOUT
 from transport.wire.messages import MAX_ERROR_TEXT, Demand, Error, Frame, Hello, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
@@ -142,7 +145,10 @@ class Bench:
         self.began = self.loop.time()
         self.handler = RecordingHandler()
         roles = SENDING_ROLES if side is Side.BROKER else frozenset({"sender"})
-        self.connection = frame_connection(Protocol(side, roles), self.handler, self.loop, heartbeat, turns, partial)
+        carried = FrameProtocol(Protocol(side, roles), heartbeat)
+        self.connection: FrameConnection = Connection(carried, self.handler, self.loop, heartbeat, turns)
+        if partial is not None:
+            carried.receiver.keep_in(PartialRoom(partial, self.connection))
         self.transport = RecordingTransport(self.connection)
 
     def connect(self) -> None:

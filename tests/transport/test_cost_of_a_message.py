@@ -17,11 +17,12 @@ from typing import Any, Self
 import pytest
 
 from actors.batch import MessageBatch
+from tests.decoding import FrameDecoder
 from transport import Broker, BrokerConfig
 from transport.broker.acceptor import Factory
 from transport.shell.connection import Connection
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import VERSION, Ack, Deliver, Demand, Frame, Hello, Request, Send, Sent, Welcome
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the limits are instructions of CPython 3.11")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from streams import Source
+from tests.decoding import FrameDecoder
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
 from transport import Backoff, ConnectionLostError, Sender, StageClient
 from transport.broker.acceptor import Acceptor
@@ -29,7 +30,7 @@ from transport.broker.descriptors import (
 from transport.errors import LimitExceededError
 from transport.wire.address import parse_address
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Error, Hello, Welcome
 
 QUICK = Backoff(minimum=0.01, maximum=0.01, jitter=0.0)

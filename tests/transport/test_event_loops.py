@@ -17,9 +17,10 @@ import pytest
 
 from actors import Message, MessageBatch
 from streams import Flow, Sink
+from tests.decoding import FrameDecoder
+from transport.clients.link import FrameConnection
 from transport.errors import ConnectionLostError
 from transport.shell.connection import Connection
-from transport.shell.frame_connection import FrameConnection, frame_connection
 from transport.shell.loop_transport import connect
 from transport.shell.turns import TURN_WORK
 from transport.shell.unsent import WRITE_BUFFER_HIGH
@@ -28,7 +29,7 @@ from transport.tcp.flow import CHUNK_BYTES, TcpFlow
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
@@ -104,7 +105,7 @@ async def accepted(handler: Handler) -> AsyncIterator[tuple[FrameConnection, soc
         protocol = Protocol(Side.BROKER, SENDING_ROLES)
         protocol.said_hello("sender")
         protocol.said_welcome()
-        return frame_connection(protocol, handler, loop)
+        return Connection(FrameProtocol(protocol), handler, loop)
 
     server = await loop.create_server(accept, "127.0.0.1", 0)
     with socket.socket() as peer:
@@ -367,7 +368,7 @@ def test_a_connection_made_while_its_attempt_ends_is_told_of_it_once_and_leaves_
     async def main() -> None:
         loop = asyncio.get_running_loop()
         handler = Handler()
-        connection = frame_connection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        connection: FrameConnection = Connection(FrameProtocol(Protocol(Side.CLIENT, SENDING_ROLES)), handler, loop)
         async with silent_server() as address, connecting(connection, address, ends) as task:
             assert task.cancelled() is (ends == "cancelled")
             # Told a second time, the future would refuse it.
@@ -416,7 +417,7 @@ def test_an_attempt_that_fails_raises_and_its_protocol_is_told_nothing(run: Any)
         handler = Handler()
         async with silent_server() as address:
             pass  # closed again
-        connection = frame_connection(Protocol(Side.CLIENT, SENDING_ROLES), handler, loop)
+        connection: FrameConnection = Connection(FrameProtocol(Protocol(Side.CLIENT, SENDING_ROLES)), handler, loop)
         with pytest.raises(ConnectionRefusedError):
             await connect(connection, *address, DEADLINE, loop)
         await turns()

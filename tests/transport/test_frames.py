@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.decoding import FrameDecoder
 from transport.broker.memory import resident_bytes
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from transport.wire.frames import (
@@ -23,7 +24,6 @@ from transport.wire.frames import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
     MAX_HEADER_ITEMS,
-    FrameDecoder,
     RawFrame,
     encode_frame,
 )

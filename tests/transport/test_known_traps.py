@@ -15,8 +15,8 @@ from actors.batch import Message, MessageBatch
 from streams import OneByOneRequestStrategy, Sink, Source
 from streams.testkit import TestSink, settle
 from transport import Backoff, Confirmation, Delivery, Receiver, Sender
+from transport.clients.link import FrameConnection
 from transport.shell.connection import Connection
-from transport.shell.frame_connection import FrameConnection
 from transport.wire.codec import encode
 from transport.wire.messages import Ack, Command, Deliver, Demand, Error, Request, Result, Send, Sent
 

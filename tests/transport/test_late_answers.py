@@ -22,10 +22,11 @@ from streams import MaxInFlightRequestStrategy
 from streams.testkit import TestSink
 from tests.actors.driven import Deliver as Delivered
 from tests.actors.driven import QueueState, Refuse
+from tests.decoding import FrameDecoder
 from transport import Delivery, Receiver
 from transport.clients.receiver_session import ReceiverSession
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import Ack, Deliver, Demand, Extend, Frame, Nack, Ping, Pong, Request, Send
 
 LARGE = 10**9

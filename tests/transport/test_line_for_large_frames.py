@@ -8,7 +8,7 @@ from typing import Any
 
 from streams import Source
 from transport import Sender
-from transport.shell.frame_connection import FrameConnection
+from transport.clients.link import FrameConnection
 from transport.shell.partial_frames import IN_TURN, LEAST_PROGRESS, LOOK_SECONDS
 from transport.wire.frames import MAX_FRAME_BYTES
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.decoding import FrameDecoder
 from transport.errors import RemoteProtocolError
 from transport.shell.partial_frames import (
     ALL_PROGRESS,
@@ -35,7 +36,6 @@ from transport.wire.frames import (
     MOST_RECEIVED_BYTES,
     PREFIX_BYTES,
     SCARCE_BYTES,
-    FrameDecoder,
     RawFrame,
 )
 from transport.wire.messages import FRAMES

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
+from tests.decoding import FrameDecoder
 from transport.errors import (
     BrokerError,
     InvalidNameError,
@@ -16,7 +17,7 @@ from transport.errors import (
 )
 from transport.wire import messages as wire
 from transport.wire.codec import encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.wire.frames import MAX_FRAME_BYTES, RawFrame
 from transport.wire.protocol import (
     ALWAYS,
     FROM_BROKER,

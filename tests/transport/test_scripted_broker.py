@@ -13,10 +13,11 @@ import pytest
 from actors.batch import MessageBatch
 from streams import Sink, Source
 from streams.testkit import TestSink, TestSource
+from tests.decoding import FrameDecoder
 from transport import Backoff, Confirmation, Delivery, LocalProtocolError, Receiver, RemoteProtocolError, Sender
 from transport.errors import ConfirmedLostError, QueueFullError
 from transport.wire.codec import decode, encode
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder
+from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import (
     Ack,
     Cancel,

@@ -10,6 +10,7 @@ import pytest
 
 from streams import Flow, Sink, Source
 from streams.testkit import TestSink, TestSource, settle
+from tests.decoding import FrameDecoder
 from transport import (
     Backoff,
     BrokerError,
@@ -27,7 +28,6 @@ from transport.clients.link import BrokerLink
 from transport.clients.sender_stage import MAX_UNSENT_BYTES
 from transport.errors import InvalidNameError, QueueFullError
 from transport.wire.codec import decode, encode
-from transport.wire.frames import FrameDecoder
 from transport.wire.messages import (
     VERSION,
     Ack,

@@ -13,8 +13,7 @@ from actors import EnlistedStage
 from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
 from transport.clients.backoff import Backoff
-from transport.clients.stage_client import StageClient
-from transport.clients.stage_connection import StageConnection
+from transport.clients.stage_client import StageClient, StageConnection
 from transport.errors import (
     DemandTimeoutError,
     InvalidNameError,

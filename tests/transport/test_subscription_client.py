@@ -12,8 +12,13 @@ import pytest
 from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
 from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
 from transport.clients.backoff import Backoff
-from transport.clients.subscription_client import Reservation, SubscriptionClient, SubscriptionState
-from transport.clients.subscription_connection import FETCH_WINDOW_BYTES, FETCH_WINDOW_MESSAGES
+from transport.clients.subscription_client import (
+    FETCH_WINDOW_BYTES,
+    FETCH_WINDOW_MESSAGES,
+    Reservation,
+    SubscriptionClient,
+    SubscriptionState,
+)
 from transport.wire.messages import (
     VERSION,
     Commit,

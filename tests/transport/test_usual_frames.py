@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import QueueError
+from tests.decoding import FrameDecoder
 from transport.errors import TransportError
 from transport.wire.carried import ANY_SHARE
 from transport.wire.codec import decode, encode
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame, encode_frame
+from transport.wire.frames import MAX_FRAME_BYTES, RawFrame, encode_frame
 from transport.wire.messages import VERSION, Frame, Hello, Send, Sent, Welcome
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 from transport.wire.work import paid_for, work_of

@@ -13,8 +13,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from transport.broker.under_way import MAX_UNDER_WAY
+from transport.clients.link import FrameConnection
 from transport.shell.connection import FLUSH_BYTES
-from transport.shell.frame_connection import FrameConnection
 from transport.shell.turns import SHARE, TURN_WORK
 from transport.wire.codec import encode
 from transport.wire.messages import (

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import ID_BYTES, Message, MessageBatch
+from tests.decoding import FrameDecoder
 from transport.errors import InvalidNameError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
 from transport.wire.field_checks import MAX_INTEGER, MAX_RANGES_PER_FRAME
-from transport.wire.frames import MAX_FRAME_BYTES, FrameDecoder, RawFrame
+from transport.wire.frames import MAX_FRAME_BYTES, RawFrame
 from transport.wire.messages import Ack, Cancel, Deliver, Fetched, Frame, Nack, Result, Send, split_ranges
 from transport.wire.names import MAX_NAME_BYTES, check_name
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
+from tests.decoding import FrameDecoder
 from transport.wire.codec import decode_ranges, encode
-from transport.wire.frames import FrameDecoder, RawFrame
+from transport.wire.frames import RawFrame
 from transport.wire.messages import Ack, Command, Extend, Frame, Nack, Ping, Send
 from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, paid_for, work_of

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
@@ -17,17 +16,15 @@ from actors.storage import Storage, storage_options
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
 from transport.broker.commands import AdministrationPort, Commands
-from transport.broker.connections import SHUTTING_DOWN, Connections
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
-from transport.broker.port import PortMaker
+from transport.broker.port import PortMaker, Tasks
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import SendingPort, TransactionPort
-from transport.broker.served import Served
-from transport.broker.tasks import Tasks
+from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
@@ -88,7 +85,7 @@ class Broker:
         )
         self._storage = storage
         self._listen_on = listen
-        self._connections: Connections[Served[Any]] = Connections(self.config.max_connections)
+        self._connections = Connections(self.config.max_connections)
         self.epoch = epoch_at(time.time())
         self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
@@ -151,9 +148,7 @@ class Broker:
             undo.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Tell every client and stop; raises StorageError where the journal cannot be closed in good order."""
         self.watermarks.stop()
         self._close_listeners()

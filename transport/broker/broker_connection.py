@@ -6,55 +6,32 @@ Each role has a port: it starts the connection's actor, translates what the clie
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pykka import ActorDeadError
 
 from actors import CaughtUp, InboxOverflowError, LoopActorRef, StorageError, Writable
-from transport.broker.connections import Connections
 from transport.broker.listener import Host, Listener
-from transport.broker.port import Port, PortMaker
-from transport.broker.served import Served
-from transport.broker.under_way import UnderWay
+from transport.broker.port import Client, Greeting, Port, PortMaker
+from transport.broker.served import Connections
 from transport.errors import LimitExceededError, RemoteProtocolError, UnreadError
 from transport.wire import messages as wire
-from transport.wire.cumulative import GrantedDemand
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
 logger = logging.getLogger("penstock.broker")
 
 
-Greeting = Callable[[wire.Options], wire.Welcome]
-"""Makes WELCOME of what a role is told: every role is told more."""
-
-
-class BrokerConnection(Served[wire.Frame]):
-    """Handler of one accepted connection that carries frames, and the `Client` that its port sees.
-
-    Args:
-        connections: where it counts.
-        ports: what each role's port is made by.
-        greeting: makes WELCOME.
-        states: its state machine.
-        now: monotonic seconds.
-    """
+class BrokerConnection(Client):
+    """Handler of one accepted connection that carries frames; ``ports`` are what each role's port is made by, the rest as of `Client`."""
 
     def __init__(
-        self,
-        connections: Connections[Served[Any]],
-        ports: Mapping[str, PortMaker],
-        greeting: Greeting,
-        states: Protocol,
-        now: float,
+        self, ports: Mapping[str, PortMaker], connections: Connections, greeting: Greeting, states: Protocol, now: float
     ) -> None:
-        super().__init__(connections, now)
+        super().__init__(connections, greeting, states, now)
         self._ports = ports
-        self._greeting = greeting
-        self._states = states
         self._port: Port | None = None
-        self._under_way = UnderWay()
 
     # ConnectionHandler
 
@@ -73,23 +50,6 @@ class BrokerConnection(Served[wire.Frame]):
         except ActorDeadError:
             # Its actor has failed and is about to say so, or the broker is closing.
             self.refused("internal-error", "this connection's actor has stopped; connect again")
-
-    def caught_up(self) -> None:
-        """The queue has handled what it had of this client when the mark was sent: go on."""
-        if self._under_way.handled() and self.actor is not None and self.actor.is_alive():
-            self.actor.tell(CaughtUp())
-        if not self._under_way.full:
-            self.go_on()
-
-    def hold(self) -> None:
-        """Handle nothing more of this client, and read nothing, until `go_on`."""
-        if self.connection is not None:
-            self.connection.pause_reading()
-
-    def go_on(self) -> None:
-        """Handle again what the client says."""
-        if self.connection is not None:
-            self.connection.resume_reading()
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the actor that publishes."""
@@ -112,31 +72,6 @@ class BrokerConnection(Served[wire.Frame]):
         super().connection_closed(error)
         self._port = None
 
-    # For the ports
-
-    def hold_to(self, granted: GrantedDemand) -> None:
-        """What the client sends is refused unseen where it exceeds this."""
-        self._states.granted = granted
-
-    def send(self, frame: wire.Frame) -> None:
-        """Write ``frame``."""
-        if self.connection is not None:
-            self.connection.send(frame)
-
-    def welcome(self, options: wire.Options) -> None:
-        """Answer HELLO; what every role is told is added to ``options``."""
-        self.send(self._greeting(options))
-
-    def failed(self, error: Exception) -> None:
-        """End the connection on a defect of ours, which goes into the log."""
-        if self.connection is not None:
-            self.connection.fail(error)
-
-    def finished(self) -> None:
-        """The client has said its last word: close in good order."""
-        if self.connection is not None:
-            self.connection.close()
-
     def _not_for_the_role(self, frame: wire.Frame) -> None:
         if isinstance(frame, wire.Hello):
             try:
@@ -144,8 +79,7 @@ class BrokerConnection(Served[wire.Frame]):
             except StorageError as error:
                 self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         elif isinstance(frame, wire.Error):
-            if self.connection is not None:
-                self.connection.close()
+            self.finished()
         else:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} came before WELCOME")
 
@@ -176,6 +110,6 @@ def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FramePro
         return FrameProtocol(Protocol(Side.BROKER, roles))
 
     def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
-        return BrokerConnection(host.connections, host.ports, host.greeting, protocol.states, host.loop.time())
+        return BrokerConnection(host.ports, host.connections, host.greeting, protocol.states, host.loop.time())
 
     return Listener(name, address, protocol, handler)

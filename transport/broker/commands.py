@@ -15,12 +15,11 @@ from actors import PurgeQueue, QueueError, ReleaseSubscription, StorageError, as
 from actors.errors import QueueGoneError
 from transport.broker import listings
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
-from transport.broker.port import Client, Port
-from transport.broker.tasks import Tasks
+from transport.broker.port import Client, Port, Tasks
 from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
-from transport.wire.arguments import number_of, read_settings, string_of
+from transport.wire.arguments import flag_of, number_of, read_settings, string_of
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import Command, Error, Frame, Hello, Options, Result, brief
+from transport.wire.messages import Command, Error, Frame, Hello, Options, Result
 from transport.wire.names import check_name
 
 LONG_AT_ONCE = 2
@@ -116,14 +115,11 @@ class Commands:
 
     async def _stats(self, arguments: Options) -> bytes:
         """All figures; with ``lists`` false without queues and connections, which have commands of their own."""
-        lists = arguments.get("lists", True)
-        if not isinstance(lists, bool):
-            raise RemoteProtocolError(f"the argument lists must be true or false, not {brief(lists)}")
         facts = {
             "broker": self._describe(),
             "storage": self._of.queues.storage_statistics(),
         }
-        if not lists:
+        if not flag_of(arguments, "lists", True):
             return _json(facts)
         queues = await listings.whole_list(self._of, listings.queue_rows)
         connections = await listings.whole_list(self._of, listings.connection_rows)

@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from transport.broker.acceptor import Listen, Listening
-from transport.broker.connections import Connections
-from transport.broker.port import PortMaker
-from transport.broker.served import Served
+from transport.broker.port import Greeting, PortMaker
+from transport.broker.served import Connections, Served
 from transport.errors import LocalProtocolError
 from transport.shell.connection import Connection
 from transport.shell.partial_frames import PartialFrames, PartialRoom
@@ -23,7 +22,6 @@ from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal
 from transport.wire.address import Address, parse_address
 from transport.wire.carried import CarriedProtocol
-from transport.wire.messages import Options, Welcome
 
 E = TypeVar("E")
 P = TypeVar("P", bound=CarriedProtocol[Any])
@@ -47,13 +45,13 @@ class Host:
 
     loop: asyncio.AbstractEventLoop
     heartbeat: float
-    connections: Connections[Served[Any]]
+    connections: Connections
     turns: Turns
     partial: PartialFrames
     unsent: UnsentTotal
     listen: Listen
     ports: Mapping[str, PortMaker]
-    greeting: Callable[[Options], Welcome]
+    greeting: Greeting
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""

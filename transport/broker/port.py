@@ -2,45 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from actors import LoopActorRef
+from actors import CaughtUp, LoopActorRef
 from actors.queue.vocabulary.replies import Reply
+from transport.broker.served import Connections, Served
+from transport.broker.under_way import UnderWay
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
+from transport.wire import protocol as wire_protocol
 from transport.wire.cumulative import GrantedDemand
 
+Greeting = Callable[[wire.Options], wire.Welcome]
+"""Makes WELCOME of what a role is told: every role is told more."""
 
-class Client(Protocol):
-    """The broker's end of a connection, as its role's port sees it."""
+
+class Client(Served[wire.Frame]):
+    """The broker's end of a connection that carries frames, as its role's port sees it.
+
+    Args:
+        connections: where it counts.
+        greeting: makes WELCOME.
+        states: its state machine.
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self, connections: Connections, greeting: Greeting, states: wire_protocol.Protocol, now: float
+    ) -> None:
+        super().__init__(connections, now)
+        self._greeting = greeting
+        self._states = states
+        self._under_way = UnderWay()
 
     def hold_to(self, granted: GrantedDemand) -> None:
         """What the client sends is refused unseen where it exceeds this."""
+        self._states.granted = granted
 
     def send(self, frame: wire.Frame) -> None:
         """Write ``frame``."""
+        if self.connection is not None:
+            self.connection.send(frame)
 
     def welcome(self, options: wire.Options) -> None:
         """Answer HELLO; what every role is told is added to ``options``."""
-
-    def refused(self, code: str, text: str) -> None:
-        """End the connection with ERROR."""
+        self.send(self._greeting(options))
 
     def failed(self, error: Exception) -> None:
         """End the connection on a defect of ours, which goes into the log."""
+        if self.connection is not None:
+            self.connection.fail(error)
 
     def finished(self) -> None:
         """The client has said its last word: close in good order."""
+        if self.connection is not None:
+            self.connection.close()
 
     def hold(self) -> None:
         """Handle nothing more of this client, and read nothing, until `go_on`."""
+        if self.connection is not None:
+            self.connection.pause_reading()
 
     def go_on(self) -> None:
         """Handle again what the client says."""
+        if self.connection is not None:
+            self.connection.resume_reading()
 
     def caught_up(self) -> None:
-        """The queue has handled what it had of this client when the last mark was told."""
+        """The queue has handled what it had of this client when the last mark was told: go on."""
+        if self._under_way.handled() and self.actor is not None and self.actor.is_alive():
+            self.actor.tell(CaughtUp())
+        if not self._under_way.full:
+            self.go_on()
+
+
+class Tasks:
+    """Work that goes on beside the connections, of which each has one under way at most, and ends with the broker."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:
+        """Have ``work`` done."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Give up what is not done."""
+        for task in list(self._tasks):
+            task.cancel()
 
 
 class Port:

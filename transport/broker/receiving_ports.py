@@ -11,7 +11,7 @@ from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.field_checks import is_uint_or_nil
+from transport.wire.field_checks import is_uint
 from transport.wire.names import check_name
 
 IdPrefix = Callable[[str], bytes]
@@ -153,7 +153,7 @@ def _subscription_options(hello: wire.Hello) -> SubscriptionOptions:
         if value not in allowed:
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(value)}, not one of {', '.join(allowed)}")
     for number, what in ((epoch, "epoch"), (timeout_ms, "owner_timeout_ms")):
-        if not is_uint_or_nil(number):
+        if number is not None and not is_uint(number):
             raise RemoteProtocolError(f"HELLO: {what} is {wire.brief(number)}, not a number of zero or more")
     for flag, what in ((take_over, "take_over"), (must_exist, "must_exist")):
         if not isinstance(flag, bool):

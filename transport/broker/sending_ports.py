@@ -8,8 +8,7 @@ from functools import partial
 from actors import OfferBatch, QueueDirectory, QueueError, SendToQueueSubscriber, StorageError, TransactionDirectory
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal
-from transport.broker.port import Client, Port
-from transport.broker.tasks import Tasks
+from transport.broker.port import Client, Port, Tasks
 from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand

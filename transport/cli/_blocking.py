@@ -13,7 +13,7 @@ import stat
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -38,9 +38,9 @@ class BlockingWorker:
             try:
                 result = function()
             except Exception as error:  # noqa: BLE001 - whatever it is belongs to the caller
-                self._tell(_fail, future, error)
+                self._tell(future.set_exception, future, error)
             else:
-                self._tell(_succeed, future, result)
+                self._tell(future.set_result, future, result)
 
         self._calls.put(execute)
         return await future
@@ -57,9 +57,9 @@ class BlockingWorker:
         while (call := self._calls.get()) is not None:
             call()
 
-    def _tell(self, settle: Callable[..., None], future: asyncio.Future[T], outcome: object) -> None:
+    def _tell(self, settle: Callable[[Any], None], future: asyncio.Future[T], outcome: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(settle, future, outcome)
+            self._loop.call_soon_threadsafe(_settle, settle, future, outcome)
         except RuntimeError:
             # The loop is closed: nobody waits any more.
             self._calls.put(None)
@@ -123,11 +123,6 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _succeed(future: asyncio.Future[T], result: T) -> None:
+def _settle(settle: Callable[[T], None], future: asyncio.Future[Any], outcome: T) -> None:
     if not future.done():
-        future.set_result(result)
-
-
-def _fail(future: asyncio.Future[T], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+        settle(outcome)

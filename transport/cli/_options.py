@@ -1,18 +1,40 @@
-"""Options that several verbs share, checked before anything is connected: a wrong one is a usage error (exit code 2)."""
+"""What verbs can be told: options that several share, and those of a broker's and a queue's settings, made of their one table.
+
+They are checked before anything is connected: a wrong one is a usage error (exit code 2).
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from transport.cli._run import EXIT_USAGE, run, tell
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
+from transport.config.settings import (
+    CONFIG_VARIABLE,
+    FLAG,
+    MEMORY,
+    OPTIONS,
+    QUEUE_FLAG,
+    QUEUE_OPTIONS,
+    Option,
+    check_queue_setting,
+    default_text,
+)
 from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.names import check_name
 
+if TYPE_CHECKING:
+    from transport.config.settings_sources import Resolved
+
+STDIN = "-"
+"""The file that is the standard input."""
 Parameter = tuple[Any, Any]
 """A command's parameter: its annotation, and its default."""
 REQUIRED = inspect.Parameter.empty
@@ -72,3 +94,131 @@ def with_parameters(
     )
     command.__doc__ = act.__doc__
     return command
+
+
+def parameters_of(act: Callable[..., object]) -> dict[str, Parameter]:
+    """Those of ``act``; what it is given besides, an `Administration`, is none."""
+    # The client itself is not needed for --help.
+    hints = get_type_hints(act, localns={"Administration": None}, include_extras=True)
+    given = inspect.signature(act).parameters.values()
+    return {each.name: (hints[each.name], each.default) for each in given if each.name != "administration"}
+
+
+def verb_command(verb: str) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., None]]:
+    """A typer command of an asynchronous function with the same parameters, which returns the exit code."""
+
+    def made(act: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., None]:
+        def command(**given: Any) -> None:
+            run(verb, lambda: act(**given))
+
+        return with_parameters(command, act, parameters_of(act))
+
+    return made
+
+
+EPILOG = (
+    "Every option can also stand in the settings file or the environment, as PENSTOCK_ and its name in capitals: "
+    "docs/configuration.md. The command line goes before the environment, and that before the file."
+)
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help=f"The settings file, TOML. [{CONFIG_VARIABLE}]")
+]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        QUEUE_FLAG, metavar='"Q [KEY=VALUE ...]"', help="Declare a queue; may be repeated.", rich_help_panel="Queues"
+    ),
+]
+
+
+def settings_command(verb: str, act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+    """A typer command with an option for each setting, that calls ``act(resolved, ...)``.
+
+    It exits with ``EXIT_USAGE`` where the settings cannot be.
+
+    Args:
+        verb: for messages.
+        act: what it does; its docstring is the command's help.
+        own: annotation and default of further parameters, which ``act`` gets by name.
+    """
+
+    def command(**given: Any) -> None:
+        arguments = {name: given.pop(name) for name in own}
+        act(_resolve(verb, **given), **arguments)
+
+    parameters: dict[str, Parameter] = {"config": (ConfigFile, None)}
+    for option in OPTIONS:
+        panel = option.section.replace("_", " ").capitalize()
+        parameters[option.name] = (_annotation(option, option.flag, default_text(option), panel), None)
+    return with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
+
+
+def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+    """A typer command with an option for each setting of a queue, that calls ``act(settings, ...)``.
+
+    ``settings`` holds what was given, by its name in `QueueSettings`. A value that cannot be is a usage error.
+
+    Args:
+        act: what it does; its docstring is the command's help.
+        own: annotation and default of its other parameters, which ``act`` gets by name.
+    """
+
+    def command(**given: Any) -> None:
+        arguments = {name: given.pop(name) for name in own}
+        settings = {}
+        for key, value in given.items():
+            if value is not None:
+                settings[key] = _queue_setting(QUEUE_OPTIONS[key], key, value)
+        act(settings, **arguments)
+
+    parameters: dict[str, Parameter] = {
+        key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_OPTIONS.items()
+    }
+    return with_parameters(command, act, parameters | own)
+
+
+def _flag(key: str) -> str:
+    return "--" + key.replace("_", "-")
+
+
+def _queue_setting(option: Option, key: str, value: str | bool) -> Any:
+    try:
+        parsed = option.kind.parse(_as_text(value))
+        check_queue_setting(key, parsed)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=_flag(key)) from None
+    return parsed
+
+
+def _annotation(option: Option, flag: str, default: str, panel: str | None) -> Any:
+    is_flag = option.kind is FLAG
+    info = typer.Option(
+        flag if not is_flag or option is MEMORY else f"{flag}/--no-{flag[2:]}",
+        metavar=None if is_flag else option.kind.metavar,
+        help=option.help,
+        # A text: shown, though the option has no default on the command line itself.
+        show_default=default or False,
+        rich_help_panel=panel,
+    )
+    return Annotated[bool | None if is_flag else str | None, info]
+
+
+def _resolve(verb: str, config: Path | None, queue: list[str] | None, **given: str | bool | None) -> Resolved:
+    from transport.config.settings_file import SettingsError, read_settings_file  # noqa: PLC0415 - not needed for --help
+    from transport.config.settings_sources import resolve  # noqa: PLC0415
+
+    if config is None and (named := os.environ.get(CONFIG_VARIABLE)):
+        config = Path(named)
+    command_line = {name: _as_text(value) for name, value in given.items() if value is not None}
+    try:
+        file = None if config is None else read_settings_file(config)
+        return resolve(command_line, os.environ, file, queue or ())
+    except SettingsError as error:
+        for problem in error.problems:
+            tell(verb, problem)
+        raise typer.Exit(EXIT_USAGE) from None
+
+
+def _as_text(value: str | bool) -> str:
+    return FLAG.show(value) if isinstance(value, bool) else value

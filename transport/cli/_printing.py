@@ -8,8 +8,7 @@ from collections.abc import Callable
 from streams import Materialization, Publisher, Running, Sink, Source
 from transport.cli._blocking import Output
 from transport.clients.delivery import DeliveredBatch
-from transport.clients.receiver import Receiver
-from transport.clients.receiver_stage import BatchStage
+from transport.clients.receiver import BatchStage, Receiver
 from transport.wire.messages import Frame, Welcome
 
 
@@ -39,9 +38,9 @@ class WatchedStage(BatchStage):
         super().link_frame(frame)
         self._on_change()
 
-    def link_lost(self) -> None:
+    def link_lost(self, error: Exception | None) -> None:
         """The connection broke."""
-        super().link_lost()
+        super().link_lost(error)
         self._on_change()
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
 from actors.errors import NoStorageError, StorageError
 from transport.errors import BrokerError, ConnectionLostError, TransportError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 EXIT_FAILED = 1
 """The broker refused, or could not be reached in time, or the input could not be read."""
@@ -32,6 +34,8 @@ HINTS = {
 
 def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:
     """Run ``main`` to its end and exit with the code it returns; what fails is told in one line."""
+    import asyncio  # noqa: PLC0415 - not needed for --help
+
     factory = _uvloop_factory() if uvloop else None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
@@ -79,7 +83,9 @@ def explain(error: Exception) -> str:
 @contextmanager
 def on_signal(act: Callable[[signal.Signals], None]) -> Iterator[None]:
     """Call ``act`` on the loop at the first SIGINT or SIGTERM; a second one has its ordinary effect at once."""
-    loop = asyncio.get_running_loop()
+    from asyncio import get_running_loop  # noqa: PLC0415 - as above
+
+    loop = get_running_loop()
 
     def take(number: signal.Signals) -> None:
         release()
@@ -97,11 +103,11 @@ def on_signal(act: Callable[[signal.Signals], None]) -> Iterator[None]:
         release()
 
 
-def _uvloop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _uvloop_factory() -> Callable[[], AbstractEventLoop] | None:
     """uvloop's, where there is one; the standard loop serves as well, a little slower."""
     try:
         import uvloop  # noqa: PLC0415 - not on every platform, and not needed for --help
     except ImportError:
         return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    factory: Callable[[], AbstractEventLoop] = uvloop.new_event_loop
     return factory

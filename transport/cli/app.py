@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from transport.cli import broker, config, journal, queue, receive, send, stats, subscription, transaction
-from transport.cli._settings import EPILOG
+from transport.cli import administration, broker, config, journal, receive, send
+from transport.cli._options import EPILOG
 from transport.wire.version import installed_version
 
 PROGRAM = "penstock"
@@ -23,12 +23,12 @@ app = typer.Typer(
 app.command("broker", epilog=EPILOG)(broker.broker)
 app.command("send")(send.send)
 app.command("receive")(receive.receive)
-app.command("stats")(stats.stats)
-app.add_typer(queue.app, name="queue")
+app.command("stats")(administration.stats)
+app.add_typer(administration.queues, name="queue")
 app.add_typer(config.app, name="config")
 app.add_typer(journal.app, name="journal")
-app.add_typer(subscription.app, name="subscription")
-app.add_typer(transaction.app, name="transaction")
+app.add_typer(administration.subscriptions, name="subscription")
+app.add_typer(administration.transactions, name="transaction")
 
 
 def _show_version(wanted: bool) -> None:

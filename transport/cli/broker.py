@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from transport.cli._options import settings_command
 from transport.cli._run import on_signal, run, tell
-from transport.cli._settings import settings_command
 from transport.errors import TransportError
 
 if TYPE_CHECKING:
@@ -32,7 +30,9 @@ broker = settings_command(VERB, _broker)
 
 
 async def _serve(config: BrokerConfig) -> int:
-    from transport.broker.broker import Broker  # noqa: PLC0415 - not needed for --help
+    import asyncio  # noqa: PLC0415 - not needed for --help
+
+    from transport.broker.broker import Broker  # noqa: PLC0415
     from transport.broker.descriptors import raise_soft_limit  # noqa: PLC0415
     from transport.broker.memory import collect_rarely  # noqa: PLC0415
 
@@ -52,18 +52,14 @@ async def _serve(config: BrokerConfig) -> int:
             collect_rarely()
             where = "in memory only" if config.directory is None else f"journal in {config.directory}"
             tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")
-            await _until_first(serving.serve_forever(), stopped)
+            # Until it is told to stop; a failure of the broker's own is raised.
+            tasks = [asyncio.create_task(serving.serve_forever()), asyncio.create_task(stopped.wait())]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            if not tasks[0].cancelled():
+                tasks[0].result()
     return 0
-
-
-async def _until_first(serving: Coroutine[Any, Any, None], stopped: asyncio.Event) -> None:
-    """Serve until told to stop; a failure of the broker's own is raised."""
-    tasks = [asyncio.create_task(serving), asyncio.create_task(stopped.wait())]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    if not tasks[0].cancelled():
-        tasks[0].result()

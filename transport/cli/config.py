@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transport.cli._admin import show as show_table
+from transport.cli._options import EPILOG, settings_command
 from transport.cli._run import tell
-from transport.cli._settings import EPILOG, settings_command
+from transport.cli._tables import show as show_table
 from transport.config.settings import ENVIRONMENT_PREFIX, OPTIONS
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 VERB = "config show"
 
 app = typer.Typer(no_args_is_help=True, help="See what a broker would run with.")
-
-
 LIKELY_SLIP = 0.75
 """As `settings_sources.SLIP`, but for names that need not be meant for us: two letters swapped in a word of four."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._options import ConnectTimeout, QueueOption, ReceiveAddress
-from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.cli._options import ConnectTimeout, QueueOption, ReceiveAddress, verb_command
+from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, tell
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 
@@ -20,7 +20,8 @@ VERB = "receive"
 DEFAULT_MAX_IN_FLIGHT = 1000
 
 
-def receive(
+@verb_command(VERB)
+async def receive(
     queue: QueueOption,
     *,
     address: ReceiveAddress = DEFAULT_RECEIVE_ADDRESS,
@@ -35,16 +36,10 @@ def receive(
         int, typer.Option(metavar="N", min=1, help="Messages held and not yet acknowledged, at most.")
     ] = DEFAULT_MAX_IN_FLIGHT,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
-) -> None:
+) -> int:
     """Print messages as lines. Each is acknowledged after it is written; without --count or --idle-exit, until stopped."""
     if count is not None and idle_exit is not None:
         raise typer.BadParameter("--count and --idle-exit exclude one another")
-    run(VERB, lambda: _receive(queue, address, count, idle_exit, max_in_flight, connect_timeout))
-
-
-async def _receive(
-    queue: str, address: str, count: int | None, idle_exit: float | None, max_in_flight: int, connect_timeout: float
-) -> int:
     from transport.cli._printing import Printer  # noqa: PLC0415 - not needed for --help
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.receiver import Receiver  # noqa: PLC0415

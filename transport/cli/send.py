@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._input import STDIN, LineInput, Window
-from transport.cli._options import ConnectTimeout, QueueOption, SendAddress
-from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, run, tell
+from transport.cli._options import STDIN, ConnectTimeout, QueueOption, SendAddress, verb_command
+from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, tell
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.cli._progress import SendProgress
+    from transport.cli._input import LineInput, Window
     from transport.clients.sender_session import Confirmation
 
 VERB = "send"
@@ -41,7 +40,8 @@ def _readable(paths: list[str] | None) -> list[str] | None:
     return paths
 
 
-def send(
+@verb_command(VERB)
+async def send(
     queue: QueueOption,
     files: Annotated[
         list[str] | None,
@@ -49,27 +49,25 @@ def send(
     ] = None,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
-) -> None:
+) -> int:
     """Send lines, one message a line. Exits with 0 only when every one is confirmed by the broker."""
-    run(VERB, lambda: _send(queue, files or [], address, connect_timeout))
+    from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
 
-
-async def _send(queue: str, files: list[str], address: str, connect_timeout: float) -> int:
-    from streams import Sink, Source  # noqa: PLC0415 - not needed for --help
+    from streams import Sink, Source  # noqa: PLC0415
+    from transport.cli._input import LineInput, Window  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.sender import Sender  # noqa: PLC0415
 
     window = Window()
-    lines = LineInput(files, window)
+    lines = LineInput(files or [], window)
     sender = Sender(address, queue=queue, reconnect=Backoff(give_up_after=connect_timeout))
     stopped_by: list[Signals] = []
 
-    with _progress(lines) as progress:
+    with _progress(lines) as show:
 
         def confirmed(confirmation: Confirmation) -> None:
             window.confirmed(confirmation.count)
-            if progress is not None:
-                progress.show(window)
+            show(window)
 
         began = time.monotonic()
         running = Source.from_async_iterable(lines.batches).via(sender).to(Sink.foreach(confirmed)).run()
@@ -82,7 +80,7 @@ async def _send(queue: str, files: list[str], address: str, connect_timeout: flo
         with on_signal(stop):
             try:
                 await running
-            except asyncio.CancelledError:
+            except CancelledError:
                 if not stopped_by:
                     raise
             except (TransportError, OSError) as error:
@@ -109,10 +107,20 @@ def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
     return text if not open_ones else f"{text}; {open_ones} read and not confirmed, which may or may not be stored"
 
 
-def _progress(lines: LineInput) -> AbstractContextManager[SendProgress | None]:
-    """A progress bar where somebody looks: on a terminal only."""
+@contextmanager
+def _progress(lines: LineInput) -> Iterator[Callable[[Window], None]]:
+    """What brings the figures up to date: a bar on stderr where somebody looks, on a terminal only. It is removed at the end."""
     if not sys.stderr.isatty():
-        return nullcontext()
-    from transport.cli._progress import SendProgress  # noqa: PLC0415 - rich is only loaded where it is shown
+        yield lambda _: None
+        return
+    from rich import progress as bars  # noqa: PLC0415 - rich is only loaded where it is shown
+    from rich.console import Console  # noqa: PLC0415
 
-    return SendProgress(lines.total_bytes())
+    total = lines.total_bytes()
+    left = bars.TimeElapsedColumn() if total is None else bars.TimeRemainingColumn()
+    messages = bars.TextColumn("{task.fields[messages]:,} messages")
+    columns = (messages, bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), left)
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("send", total=total, messages=0)
+        # Redrawn by rich's own timer.
+        yield lambda window: progress.update(task, completed=window.confirmed_bytes, messages=window.confirmed_messages)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import random
-from types import TracebackType
 from typing import Any, NoReturn, Self, cast
 
-from transport.clients.administration_link import AdministrationLink
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
-from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
+from transport.clients.link import BrokerLink
+from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.arguments import say_settings
+from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
 
@@ -27,8 +25,9 @@ MAX_LIST_BYTES = 128 * 1024 * 1024
 """Of all pages of a list together: some 180,000 queues, ten times what a broker has by default; in memory a few times as much."""
 LIST_TIMEOUTS = 6
 """All pages of a list have so many times what one command has, however many they are."""
-RETRY = Backoff(minimum=0.05, maximum=1.0)
-"""A person waits for these commands, so the attempts come quicker than a stream's."""
+FIRST_RETRY, LAST_RETRY = 0.05, 1.0
+"""Seconds between attempts to connect. A person waits for these commands, so they come quicker than a stream's."""
+HELLO = Hello(VERSION, "admin", None, None, {})
 CLOSED = "this administration client was closed"
 
 Facts = dict[str, Any]
@@ -36,10 +35,10 @@ Facts = dict[str, Any]
 
 
 class Administration:
-    """A connection in the role ``admin``; an async context manager.
+    """A connection in the role ``admin``, with one command at a time; an async context manager.
 
-    After a command that was not answered in time, or any error that closes, the connection is over and every later command
-    raises `ConnectionLostError`.
+    A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not
+    answered in time, or any error that closes, the connection is over and every later command raises `ConnectionLostError`.
 
     Attributes:
         address: where the broker is.
@@ -57,8 +56,12 @@ class Administration:
         self.epoch = 0
         self._connect_timeout = connect_timeout
         self._timeout = timeout
-        self._link: AdministrationLink | None = None
-        self._closed = asyncio.Event()
+        self._link: BrokerLink | None = None
+        # Why it has ended; None while it has not.
+        self._over: Exception | None = None
+        self._waiting: asyncio.Future[Frame] | None = None
+        self._turn = asyncio.Lock()
+        self._request = 0
 
     async def __aenter__(self) -> Self:
         """Connect.
@@ -67,19 +70,33 @@ class Administration:
             ConnectionLostError: no broker answered within the time allowed.
             BrokerError: it refused.
         """
-        await self._connect()
+        if self._link is not None:
+            raise ConnectionLostError("an administration client connects once; make a new one")
+        if self._over is not None:
+            raise self._over
+        backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
+        link = self._link = BrokerLink(str(self.address), lambda: HELLO, self, backoff)
+        link.start()
+        try:
+            self.epoch = cast("Welcome", await self._answered(self._connect_timeout)).epoch
+        except BaseException as error:
+            link.abort()
+            if self._over is None:
+                # Not by `close`: it may be tried again.
+                self._link = None
+            if isinstance(error, TimeoutError):
+                raise self._unreachable(error) from None
+            raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
         """End the connection, or the attempts to make one; a command under way fails."""
-        self._closed.set()
+        self._end(ConnectionLostError(CLOSED))
         if self._link is not None:
-            await _let_go(self._link)
+            await asyncio.wait((self._link.over,), timeout=CLOSE_TIMEOUT)
 
     async def queues(self) -> list[Facts]:
         """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
@@ -177,55 +194,102 @@ class Administration:
 
     # Inside
 
-    async def _connect(self) -> None:
-        if self._link is not None:
-            raise ConnectionLostError("an administration client connects once; make a new one")
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._connect_timeout
-        attempt = 0
-        while not self._closed.is_set():
-            error = await self._attempt(deadline)
-            if error is None:
-                return
-            delay = RETRY.delay(attempt, random.random())  # noqa: S311 - spreads clients out, guards nothing
-            if loop.time() + delay >= deadline and not self._closed.is_set():
-                raise self._unreachable(error) from error
-            attempt += 1
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._closed.wait()
-        raise ConnectionLostError(CLOSED)
+    # LinkUser
 
-    async def _attempt(self, deadline: float) -> Exception | None:
-        """Connect; returns the error after which another attempt may do better."""
-        link = self._link = AdministrationLink(self.address)
-        try:
-            self.epoch = (await link.open(deadline)).epoch
-        except BaseException as error:
-            self._link = None
-            link.end(ConnectionLostError(CLOSED))
-            lost = isinstance(error, OSError | ConnectionLostError | PeerTimeoutError)
-            if lost or (isinstance(error, BrokerError) and error.transient):
-                return cast("Exception", error)
-            raise
-        return None
+    def link_opened(self, welcome: Welcome) -> None:
+        """The broker is there."""
+        self._answer(welcome)
 
-    def _unreachable(self, error: Exception) -> TransportError:
+    def link_frame(self, frame: Frame) -> None:
+        """The answer to the command that waits."""
+        if isinstance(frame, Error):
+            if self._request:
+                self._answer(BrokerError(frame.code, frame.text))
+            return
+        if isinstance(frame, Result) and frame.request != self._request:
+            raise RemoteProtocolError(f"a RESULT for request {frame.request}; {self._request} was asked")
+        self._answer(frame)
+
+    def link_writable(self) -> None:
+        """One command is under way at a time: there is nothing to hold back."""
+
+    def link_lost(self, error: Exception | None) -> None:
+        """It is over; whoever waits is told why."""
+        if isinstance(error, OSError):
+            error = ConnectionLostError(f"the connection to the broker at {self.address} broke: {error}")
+        self._end(error or ConnectionLostError("the broker closed the connection"))
+
+    def link_failed(self, error: Exception) -> None:
+        """No connection was made."""
+        self._answer(self._unreachable(error) if isinstance(error, ConnectionLostError) else error)
+
+    # Inside
+
+    def _unreachable(self, error: BaseException) -> BaseException:
+        """What the link gave up with, as it came to it."""
+        while error.__cause__ is not None:
+            error = error.__cause__
         if isinstance(error, BrokerError):
             return error
         within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
         return ConnectionLostError(f"no connection to the broker at {self.address} {within}")
+
+    def _end(self, error: Exception) -> None:
+        """Be over because of ``error``; the first reason stands."""
+        self._over = self._over or error
+        self._answer(self._over)
+        if self._link is not None:
+            self._link.abort()
+
+    async def _answered(self, seconds: float) -> Frame:
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._waiting
+        finally:
+            self._waiting = None
+
+    def _answer(self, answer: Frame | BaseException) -> None:
+        waiting = self._waiting
+        if waiting is None or waiting.done():
+            return
+        if isinstance(answer, BaseException):
+            waiting.set_exception(answer)
+        else:
+            waiting.set_result(answer)
 
     async def _command(self, name: str, arguments: Facts | None = None) -> Any:
         """Send one COMMAND and wait for its RESULT's JSON value."""
         return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
 
     async def _ask(self, name: str, arguments: Facts, seconds: float) -> Part:
+        """The body of the RESULT.
+
+        Raises:
+            BrokerError: a refusal.
+            PeerTimeoutError: no answer within ``seconds``; the connection is over, for one that is late would be taken for the next one's.
+            ConnectionLostError: the connection is over.
+        """
         if self._link is None:
-            if self._closed.is_set():
-                raise ConnectionLostError(CLOSED)
-            raise ConnectionLostError("connect first: async with Administration(...) as administration")
-        return await self._link.ask(name, arguments, seconds)
+            raise self._over or ConnectionLostError("connect first: async with Administration(...) as administration")
+        async with self._turn:
+            if self._over is not None:
+                raise ConnectionLostError(
+                    f"not connected to the broker at {self.address}: {self._over}"
+                ) from self._over
+            self._request += 1
+            self._link.send(Command(self._request, name, arguments))
+            try:
+                return cast("Result", await self._answered(seconds)).json
+            except TimeoutError:
+                self._end(
+                    PeerTimeoutError(f"the broker at {self.address} did not answer {name} within {seconds:.3g} s")
+                )
+                assert self._over is not None
+                raise self._over from None
+            except asyncio.CancelledError:
+                self._end(ConnectionLostError(f"{name} was cancelled while the broker was working on it"))
+                raise
 
     async def _list(self, command: str, what: str) -> list[Facts]:
         """All rows of a list, page after page; a broker of before gives them at once.
@@ -284,10 +348,3 @@ def _parsed(name: str, body: Part) -> Any:
 def _count(answer: object, key: str) -> int | None:
     value = answer.get(key) if isinstance(answer, dict) else None
     return value if type(value) is int else None
-
-
-async def _let_go(link: AdministrationLink) -> None:
-    link.end(ConnectionLostError(CLOSED))
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(CLOSE_TIMEOUT):
-            await link.closed()

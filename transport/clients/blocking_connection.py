@@ -172,14 +172,21 @@ class BlockingConnection:
             raise ConnectionLostError("the broker closed the connection")
         self._liveness.heard = self._clock()
         pongs: list[Pong] = []
-        for raw in self._decoder.buffer_updated(received):
-            frame = self._protocol.receive(raw)
-            if isinstance(frame, Ping):
-                pongs.append(Pong(frame.token))
-            elif not isinstance(frame, Pong):
-                self._frames.append(frame)
-                continue
-            self._heartbeats += 1
+        self._decoder.received(received)
+        came = len(self._frames) + self._heartbeats
+        try:
+            while (raw := self._decoder.next_frame()) is not None:
+                frame = self._protocol.receive(raw)
+                if isinstance(frame, Ping):
+                    pongs.append(Pong(frame.token))
+                elif not isinstance(frame, Pong):
+                    self._frames.append(frame)
+                    continue
+                self._heartbeats += 1
+        except RemoteProtocolError as error:
+            # What is no frame behind frames that are good is told by the next receive: they count.
+            if error is not self._decoder.error or came == len(self._frames) + self._heartbeats:
+                raise
         if self._heartbeats > MAX_HEARTBEATS:
             raise RemoteProtocolError(f"the broker sent {self._heartbeats} heartbeats, where a few were due")
         return received, pongs

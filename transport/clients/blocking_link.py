@@ -6,7 +6,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from transport.clients.backoff import Backoff, is_transient
@@ -124,14 +123,19 @@ class BlockingLink(Generic[C]):
             address = self._addresses[0]
             try:
                 return self._make(address)
-            except BrokerError as error:
-                if not error.transient:
+            except (TransportError, OSError) as error:
+                if not _may_pass(error):
                     raise
-                failures.append(f"{address}: {error}")
-            except (OSError, ConnectionLostError, PeerTimeoutError) as error:
                 failures.append(f"{address}: {error}")
             self._addresses.rotate(-1)
         raise ConnectionLostError("; ".join(failures))
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether another connection may do better."""
+    if isinstance(error, BrokerError):
+        return error.transient
+    return isinstance(error, OSError | PeerTimeoutError)
 
 
 class Patience:
@@ -157,8 +161,7 @@ class Patience:
     def bear(self, error: TransportError | OSError) -> None:
         """Wait before the next attempt, or raise where there is no point or no time left for one."""
         link = self._link
-        lost = isinstance(error, OSError | ConnectionLostError | PeerTimeoutError)
-        if link.closed or not (lost or (isinstance(error, BrokerError) and error.transient)):
+        if link.closed or not _may_pass(error):
             raise error
         now = link.clock()
         if self._since is None:
@@ -192,9 +195,7 @@ class BlockingClient(ABC, Generic[C]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

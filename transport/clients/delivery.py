@@ -192,19 +192,18 @@ class Delivery:
             ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
         """
         check_answer_time("delay", delay)
+        self._reject(delay)
+
+    def _reject(self, delay: float, failed: bool = True) -> None:
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch.answered[index] = 1
             batch.unsettled -= 1
-            batch._settlement.reject(batch, batch.first + index, 1, delay)
+            batch._settlement.reject(batch, batch.first + index, 1, delay, failed)
 
     def __untaken__(self) -> None:
         """It was handed on, and nobody has taken it: it goes back, and that is no failure."""
-        batch, index = self._batch, self._index
-        if not batch.answered[index]:
-            batch.answered[index] = 1
-            batch.unsettled -= 1
-            batch._settlement.reject(batch, batch.first + index, 1, 0.0, False)
+        self._reject(0.0, failed=False)
 
     def __passed_by__(self) -> None:
         """The stream ends before it, and has not worked on it. Who has it by another way may still acknowledge it."""

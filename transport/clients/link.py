@@ -9,19 +9,21 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Protocol as TypingProtocol
+from typing import TypeAlias
 
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.errors import (
-    BrokerError,
     ConnectionLostError,
     LocalProtocolError,
 )
-from transport.shell.frame_connection import FrameConnection, frame_connection
+from transport.shell.connection import Connection
 from transport.shell.loop_transport import connect
 from transport.wire.address import parse_address
-from transport.wire.messages import Error, Frame, Hello, Welcome
+from transport.wire.frame_protocol import FrameProtocol
+from transport.wire.messages import Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
 
+FrameConnection: TypeAlias = Connection[Frame]
 LEAST_STANDING = 1.0
 """Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
@@ -33,13 +35,13 @@ class LinkUser(TypingProtocol):
         """The broker has answered HELLO; everything cumulative begins at zero again."""
 
     def link_frame(self, frame: Frame) -> None:
-        """A frame for the role."""
+        """A frame for the role, or ERROR: the refusal of one request."""
 
     def link_writable(self) -> None:
         """The broker takes again what is written, having taken nothing for a while: `BrokerLink.writable` is true again."""
 
-    def link_lost(self) -> None:
-        """The connection broke; another is being sought."""
+    def link_lost(self, error: Exception | None) -> None:
+        """The connection broke, or is about to; another is sought when it is closed. None: the broker has closed it."""
 
     def link_failed(self, error: Exception) -> None:
         """No other will be sought. Comes once, and nothing after it."""
@@ -155,9 +157,6 @@ class BrokerLink:
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
             self._user.link_opened(event)
-        elif isinstance(event, Error):
-            # Not closing: the refusal of one request.
-            raise BrokerError(event.code, event.text)
         else:
             self._user.link_frame(event)
 
@@ -168,23 +167,15 @@ class BrokerLink:
             self._user.link_writable()
 
     def connection_ending(self, error: Exception | None) -> None:
-        """What counts is when it has closed."""
+        """A connection that fails is lost at once, however long the peer keeps its socket."""
+        if error is not None:
+            self._lost(error)
 
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
-        connection, self._connection = self._connection, None
+        self._lost(error)
+        self._connection = None
         self.writable = True
-        if self._opened:
-            self._opened = False
-            now = self._loop.time()
-            if self._of_use or (connection is not None and connection.heard >= self._stands_from):
-                self._attempt = 0
-                self._down_since = now
-            else:
-                # While it stood nothing was missing: that does not count, and what went before does.
-                self._down_since += now - self._opened_at
-            self.reconnects += 1
-            self._user.link_lost()
         if self._ended:
             self._end_later()
             return
@@ -192,9 +183,24 @@ class BrokerLink:
 
     # Inside
 
+    def _lost(self, error: Exception | None) -> None:
+        if not self._opened:
+            return
+        self._opened = False
+        now = self._loop.time()
+        if self._of_use or (self._connection is not None and self._connection.heard >= self._stands_from):
+            self._attempt = 0
+            self._down_since = now
+        else:
+            # While it stood nothing was missing: that does not count, and what went before does.
+            self._down_since += now - self._opened_at
+        self.reconnects += 1
+        self._user.link_lost(error)
+
     async def _connect(self) -> None:
         address = self._addresses[self._attempt % len(self._addresses)]
-        connection = frame_connection(Protocol(Side.CLIENT, frozenset({self._hello().role})), self, self._loop)
+        states = Protocol(Side.CLIENT, frozenset({self._hello().role}))
+        connection: FrameConnection = Connection(FrameProtocol(states), self, self._loop)
         seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
         try:
             await connect(connection, address.host, address.port, seconds, self._loop)
@@ -204,7 +210,7 @@ class BrokerLink:
         except (OSError, TimeoutError) as error:
             if not self._ended:
                 reason = str(error) or type(error).__name__
-                self._retry_or_fail(ConnectionLostError(f"no connection to the broker at {address}: {reason}"))
+                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason}", error))
 
     def _retry_or_fail(self, error: Exception) -> None:
         self._error = error
@@ -215,7 +221,7 @@ class BrokerLink:
         delay = self._backoff.delay(self._attempt, self._chance())
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
-            self._fail(ConnectionLostError(f"given up after {down:.1f} s without a connection: {error}"))
+            self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}", error))
             return
         self._attempt += 1
         self._retry = self._loop.call_later(delay, self._try)
@@ -245,3 +251,9 @@ class BrokerLink:
     def _set_over(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
+
+
+def _caused(text: str, cause: Exception) -> ConnectionLostError:
+    error = ConnectionLostError(text)
+    error.__cause__ = cause
+    return error

@@ -14,18 +14,10 @@ from dataclasses import InitVar, dataclass, field
 from typing import NamedTuple
 
 from actors.batch import MessageBatch
-from transport.clients.sender_batches import (
-    DEFAULT_BATCH_BYTES,
-    DEFAULT_BATCH_MESSAGES,
-    MESSAGE_OVERHEAD_BYTES,
-    BatchBuilder,
-    Sendable,
-)
+from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, BatchBuilder, Sendable
 from transport.errors import ConfirmedLostError, RemoteProtocolError
 from transport.wire.messages import Send, Sent
 from transport.wire.timing import NO_TIMING, Timing
-
-__all__ = ["DEFAULT_BATCH_BYTES", "DEFAULT_BATCH_MESSAGES", "MESSAGE_OVERHEAD_BYTES", "Confirmation", "SenderSession"]
 
 OPEN_WHILE_UNCONFIRMED = 2
 """Batches under way from which on a batch that is not full waits to fill: small batches when idle, large ones under load."""
@@ -82,6 +74,7 @@ class SenderSession:
         confirmed_messages: messages stored.
         rejected_messages: messages the queue rejected.
         resent: messages sent again after a reconnect.
+        next_number: the number that the next message to be sent gets.
         unsent_bytes: bytes taken and not yet sent.
         unconfirmed_messages: messages sent on this connection and not answered for; ``unconfirmed_bytes`` likewise.
     """
@@ -100,11 +93,11 @@ class SenderSession:
     confirmed_messages: int = 0
     rejected_messages: int = 0
     resent: int = 0
+    next_number: int = 0
     _builder: BatchBuilder = field(init=False)
     _ready: deque[_Ready] = field(default_factory=deque)
     _ready_messages: int = 0
     _unconfirmed: deque[_UnderWay] = field(default_factory=deque)
-    _number: int = 0
     # The number after the last message's that was sent on any connection; None while nothing is known of any.
     _highest: int | None = None
     _rejected_at: int | None = None
@@ -127,11 +120,6 @@ class SenderSession:
     def idle(self) -> bool:
         """Whether everything taken is answered for."""
         return not (len(self._builder) or self._ready or self._unconfirmed)
-
-    @property
-    def next_number(self) -> int:
-        """The number that the next message to be sent gets."""
-        return self._number
 
     @property
     def highest_sent(self) -> int:
@@ -162,11 +150,11 @@ class SenderSession:
             self._ready_messages -= count
             self.unconfirmed_messages += count
             self.unconfirmed_bytes += size
-            self._unconfirmed.append(_UnderWay(self._number, batch, timing, resent))
-            frames.append(Send(self._number, timing.to_properties(), batch))
-            self._number += count
+            self._unconfirmed.append(_UnderWay(self.next_number, batch, timing, resent))
+            frames.append(Send(self.next_number, timing.to_properties(), batch))
+            self.next_number += count
             # Before anything is written: who is interrupted between two frames may have sent the first.
-            self._highest = max(self._highest or 0, self._number)
+            self._highest = max(self._highest or 0, self.next_number)
         return frames
 
     def take_measure(self) -> tuple[int, int]:
@@ -188,8 +176,10 @@ class SenderSession:
         Raises:
             RemoteProtocolError: an answer that cannot be true.
         """
-        if frame.up_to > self._number:
-            raise RemoteProtocolError(f"SENT up to {frame.up_to}: only what is numbered below {self._number} was sent")
+        if frame.up_to > self.next_number:
+            raise RemoteProtocolError(
+                f"SENT up to {frame.up_to}: only what is numbered below {self.next_number} was sent"
+            )
         answers: list[Confirmation] = []
         while self._unconfirmed and self._unconfirmed[0].end <= frame.up_to:
             under_way = self._unconfirmed.popleft()
@@ -209,7 +199,7 @@ class SenderSession:
         if self._unconfirmed and self._unconfirmed[0].sequence < frame.up_to:
             raise RemoteProtocolError(f"SENT confirms what is below {frame.up_to}, where no batch ends")
         if self._rejected_at is not None and not self._unconfirmed:
-            self._number, self._rejected_at = self._rejected_at, None
+            self.next_number, self._rejected_at = self._rejected_at, None
         return answers
 
     def connected(self, last_sequence: int | None) -> list[Confirmation]:
@@ -232,12 +222,12 @@ class SenderSession:
             _, batch, timing, _ = self._unconfirmed.pop()
             self.unsent_bytes += batch.nbytes
             self._ready.appendleft(_Ready(batch, timing, resent=True))
-        self._number, self._rejected_at = stored, None
+        self.next_number, self._rejected_at = stored, None
         if last_sequence is None:
             return []
         if self._highest is None:
             # Nothing was sent yet, but by an earlier sender of the same name: number on from there.
-            self._number = self._highest = last_sequence
+            self.next_number = self._highest = last_sequence
         return self._stored_up_to(last_sequence)
 
     @property
@@ -245,7 +235,7 @@ class SenderSession:
         """The number after the last message's that is known to be stored; what is unconfirmed begins there."""
         if self._rejected_at is not None:
             return self._rejected_at
-        return self._unconfirmed[0].sequence if self._unconfirmed else self._number
+        return self._unconfirmed[0].sequence if self._unconfirmed else self.next_number
 
     def _check_stored(self, stored: int, last_sequence: int, highest: int) -> None:
         if last_sequence < stored:
@@ -259,9 +249,9 @@ class SenderSession:
     def _stored_up_to(self, last_sequence: int) -> list[Confirmation]:
         """Confirm what a reconnect shows to be stored, of what waits to be sent again."""
         confirmations: list[Confirmation] = []
-        while self._number < last_sequence:
+        while self.next_number < last_sequence:
             batch, timing, _ = self._ready.popleft()
-            count = min(len(batch), last_sequence - self._number)
+            count = min(len(batch), last_sequence - self.next_number)
             if count < len(batch):
                 self._ready.appendleft(_Ready(batch.slice(count, len(batch)), timing, resent=True))
                 batch = batch.slice(0, count)
@@ -269,8 +259,8 @@ class SenderSession:
             self.resent -= count
             self.unsent_bytes = max(0, self.unsent_bytes - batch.nbytes)
             self.confirmed_messages += count
-            confirmations.append(Confirmation(self._number, count, None))
-            self._number += count
+            confirmations.append(Confirmation(self.next_number, count, None))
+            self.next_number += count
         return confirmations
 
     def _confirm(self, under_way: _UnderWay, first: int | None) -> Confirmation:

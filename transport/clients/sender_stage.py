@@ -20,9 +20,9 @@ from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.link import BrokerLink
 from transport.clients.sender_batches import Sendable
 from transport.clients.sender_session import Confirmation, SenderSession
-from transport.errors import QueueFullError, RemoteProtocolError
+from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import VERSION, Demand, Frame, Hello, Sent, Welcome, brief
+from transport.wire.messages import VERSION, Demand, Error, Frame, Hello, Sent, Welcome, brief
 
 if TYPE_CHECKING:
     from transport.clients.sender import Sender
@@ -175,6 +175,8 @@ class SenderStage(Subscriber[Sendable]):
             self.session.granted(*self._demand.growth(frame.messages, frame.bytes))
         elif isinstance(frame, Sent):
             self._confirm(self.session.sent(frame))
+        elif isinstance(frame, Error):
+            raise BrokerError(frame.code, frame.text)
         if not self._turn_scheduled:
             self._turn_scheduled = True
             self._loop.call_soon(self._turn)
@@ -183,7 +185,7 @@ class SenderStage(Subscriber[Sendable]):
         """What was held back may leave."""
         self._turn()
 
-    def link_lost(self) -> None:
+    def link_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the link finds another
         """No demand until there is a connection again."""
         self.session.credit_messages = self.session.credit_bytes = 0
 

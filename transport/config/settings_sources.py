@@ -189,18 +189,19 @@ def _items(file: SettingsFile | None) -> Iterator[tuple[FileValue, Origin]]:
 
 
 def _judged(
-    option: Option, read: Callable[[Any], Any], raw: object, origin: Origin, problems: list[str]
+    option: Option, read: Callable[[Any], Any], raw: object, origin: Origin, problems: list[str], queue: str = ""
 ) -> Given | None:
-    """The value that ``read`` makes of ``raw``, if it can be in force by itself."""
+    """The value that ``read`` makes of ``raw``, if it can be in force by itself; of one ``queue`` where that is named."""
     try:
         value = read(raw)
-        if option.section == QUEUE_DEFAULTS:
+        if queue or option.section == QUEUE_DEFAULTS:
             check_queue_setting(option.key, value)
         elif option is not MEMORY:
             BrokerConfig(**{option.field: value})
     except (TransportError, ValueError) as error:
-        # A variable's or an option's name says which setting it is; a line of a file does not.
-        problems.append(f"{origin}: {option.path}: {error}" if origin.line else f"{origin}: {error}")
+        # A variable's or an option's name says which setting it is; a line of a file, or a queue's text, does not.
+        path = queue or (option.path if origin.line else "")
+        problems.append(f"{origin}: {path}: {error}" if path else f"{origin}: {error}")
         return None
     return Given(value, origin)
 
@@ -306,13 +307,9 @@ class _Declared:
             hint = closest(key, QUEUE_OPTIONS) or f"; there are {', '.join(QUEUE_OPTIONS)}"
             self._problems.append(f"{origin}: unknown key {path}{hint}")
             return
-        try:
-            value = (option.kind.convert if from_file else option.kind.parse)(raw)
-            check_queue_setting(key, value)
-        except ValueError as error:
-            self._problems.append(f"{origin}: {path}: {error}")
-            return
-        self.queues[name][key] = Given(value, origin)
+        read = option.kind.convert if from_file else option.kind.parse
+        if (value := _judged(option, read, raw, origin, self._problems, path)) is not None:
+            self.queues[name][key] = value
 
 
 # Together

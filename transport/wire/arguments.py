@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
 from transport.errors import RemoteProtocolError
@@ -12,20 +12,23 @@ from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
 from transport.wire.timing import setting_milliseconds
 
+T = TypeVar("T")
+
 
 def string_of(arguments: Options, name: str) -> str:
     """The string ``name``; raises RemoteProtocolError where it is none."""
-    value = arguments.get(name)
-    if not isinstance(value, str):
-        raise RemoteProtocolError(f"the argument {name} must be a string, not {brief(value)}")
-    return value
+    return _argument(arguments, name, str, "a string")
 
 
-def flag_of(arguments: Options, name: str) -> bool:
+def flag_of(arguments: Options, name: str, default: object = None) -> bool:
     """The truth ``name``; raises RemoteProtocolError where it is none."""
-    value = arguments.get(name)
-    if not isinstance(value, bool):
-        raise RemoteProtocolError(f"the argument {name} must be true or false, not {brief(value)}")
+    return _argument(arguments, name, bool, "true or false", default)
+
+
+def _argument(arguments: Options, name: str, kind: type[T], wanted: str, default: object = None) -> T:
+    value = arguments.get(name, default)
+    if not isinstance(value, kind):
+        raise RemoteProtocolError(f"the argument {name} must be {wanted}, not {brief(value)}")
     return value
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from transport.wire.names import check_name
 
 MAX_RANGES_PER_FRAME = 200
 """Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_INTEGER = 2**63 - 1
+Check = Callable[[object], bool]
 
 
 def is_uint(value: object) -> bool:
@@ -16,9 +18,9 @@ def is_uint(value: object) -> bool:
     return type(value) is int and 0 <= value <= MAX_INTEGER
 
 
-def is_uint_or_nil(value: object) -> bool:
-    """Such a number or nil."""
-    return value is None or is_uint(value)
+def or_nil(check: Check) -> Check:
+    """What ``check`` takes, or nil."""
+    return lambda value: value is None or check(value)
 
 
 def is_boolean(value: object) -> bool:
@@ -30,16 +32,8 @@ def _string(value: object) -> bool:
     return type(value) is str
 
 
-def _opt_string(value: object) -> bool:
-    return value is None or type(value) is str
-
-
 def _options(value: object) -> bool:
     return type(value) is dict and all(type(key) is str for key in value)
-
-
-def _opt_options(value: object) -> bool:
-    return value is None or _options(value)
 
 
 def _flat_ranges(value: object) -> bool:
@@ -57,31 +51,18 @@ def _name(value: object, what: str) -> bool:
     return type(value) is str and bool(check_name(value, what))
 
 
-def _opt_name(value: object, what: str) -> bool:
-    return value is None or _name(value, what)
-
-
-Check = Callable[[object], bool]
-NamedCheck = Callable[[object, str], bool]
 CHECKS: dict[str, Check] = {
     "int": is_uint,
-    "int | None": is_uint_or_nil,
     "bool": is_boolean,
     "str": _string,
-    "str | None": _opt_string,
     "Options": _options,
-    "Options | None": _opt_options,
     "Ranges": _flat_ranges,
 }
-"""By the annotation of the frame's field."""
-NAME_CHECKS: dict[str, NamedCheck] = {"Name": _name, "Name | None": _opt_name}
-"""The same for names, which have limits and an error of their own (`InvalidNameError`) that says what is named so."""
+"""By the annotation of the frame's field. Names have limits, and an error of their own (`InvalidNameError`) that says what is named so."""
 
 
 def check_of(field: str, annotation: str) -> Check:
     """The check of a frame's field."""
-    named = NAME_CHECKS.get(annotation)
-    if named is None:
-        return CHECKS[annotation]
-    check, what = named, field.removesuffix("_id")
-    return lambda value: check(value, what)
+    kind, _, nil = annotation.partition(" | ")
+    check = partial(_name, what=field.removesuffix("_id")) if kind == "Name" else CHECKS[kind]
+    return or_nil(check) if nil else check

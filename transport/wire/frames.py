@@ -17,7 +17,6 @@ import msgpack
 
 from transport.errors import FrameTooLargeError, LocalProtocolError, RemoteProtocolError
 from transport.wire.receiving import AMPLE, Part, Receiver, Room, shared_view
-from transport.wire.strangers import stranger
 
 HANDSHAKE_FRAME_BYTES = 4 * 1024
 """Largest frame before HELLO is answered: a stranger gets no more of our memory than this."""
@@ -236,34 +235,6 @@ class FrameDecoder(Receiver):
         self._room = AMPLE
         self._line = AMPLE.line
 
-    def buffer_updated(self, nbytes: int) -> list[RawFrame]:
-        """Take the ``nbytes`` just received; returns all frames that they complete, in order.
-
-        Raises:
-            RemoteProtocolError: as `next_frame`. Behind good frames it is not raised but left in `error`, and raised by the next call.
-        """
-        self.received(nbytes)
-        frames: list[RawFrame] = []
-        try:
-            while (raw := self.next_frame()) is not None:
-                frames.append(raw)
-        except RemoteProtocolError:
-            if not frames:
-                raise
-        return frames
-
-    def receive_data(self, data: Part) -> list[RawFrame]:
-        """The same for bytes already at hand."""
-        frames: list[RawFrame] = []
-        view = memoryview(data)
-        while view and self.error is None:
-            buffer = self.get_buffer()
-            taken = min(len(buffer), len(view))
-            buffer[:taken] = view[:taken]
-            view = view[taken:]
-            frames += self.buffer_updated(taken)
-        return frames
-
     def _keep(self, rest: bytes) -> None:
         self._view, self._start, self._end, self._kept = memoryview(rest), 0, len(rest), True
         self._count()
@@ -347,11 +318,23 @@ def _mapping(size: int) -> mmap.mmap | bytearray:
 
 def _too_large(prefix: bytes, length: int, limit: int) -> RemoteProtocolError:
     """The error for a length over the limit, which is often the beginning of another protocol."""
-    if what := stranger(prefix):
+    if what := next((what for beginnings, what in _STRANGERS.items() if prefix.startswith(beginnings)), None):
         return RemoteProtocolError(f"this is no frame but {what}")
     return FrameTooLargeError(length, limit, _SMALLER.get(limit, "send smaller batches"))
 
 
+_STRANGERS: dict[tuple[bytes, ...], str] = {
+    (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "): (
+        "an HTTP request: this address speaks the Penstock protocol, so use one of its clients (docs/protocol.md)"
+    ),
+    (b"HTTP",): "an HTTP server's answer: the address is not a broker's",
+    (
+        b"\x16\x03",
+    ): "the hello of TLS: brokers do not speak TLS, so connect without it, or put a proxy between that does",
+    (b"\x15\x03",): "an alert of TLS: the address is not a broker's, or a proxy that wants TLS stands before it",
+    (b"SSH-",): "the hello of SSH: the address and the program do not belong together",
+}
+"""Who connects to the wrong address: how other protocols begin, and what to do. As a frame's length each is far over any limit."""
 _SMALLER = {
     HANDSHAKE_FRAME_BYTES: "the first frame is HELLO, and it is small",
     CONTROL_FRAME_BYTES: "in this role frames have a header only",

@@ -5,8 +5,10 @@ transport/wire/codec.py turns them into bytes and back.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from actors.batch import MessageBatch
 from actors.limits import MAX_VISIBILITY_SECONDS
@@ -32,24 +34,49 @@ FRAMES: dict[int, type[Frame]] = {}
 
 
 class Frame:
-    """Base of all frames; a subclass is a dataclass whose fields are the header's, in order, and which nobody changes.
-
-    Those that are made for each message are not frozen: a frozen one takes three times as long to make.
-    """
+    """Base of all frames: dataclasses whose fields are the header's, in order, and which nobody changes, as mypy sees to."""
 
     __slots__ = ()
     TYPE: ClassVar[int]
+    NAMES: ClassVar[tuple[str, ...]]
+    VALUES: ClassVar[attrgetter[Any]]
 
-    def __init_subclass__(cls) -> None:
-        # A dataclass with slots is made anew of the class as it is written: the last one of a type is the one that is used.
-        FRAMES[cls.TYPE] = cls
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self.VALUES(self) == self.VALUES(other)
+
+    def __hash__(self) -> int:
+        return hash((self.TYPE, self.VALUES(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.NAMES)})"
 
 
-@dataclass(frozen=True, slots=True)
+F = TypeVar("F", bound=Frame)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def frame(kind: int) -> Callable[[type[F]], type[F]]:
+    """Makes a class the frame of type ``kind``.
+
+    Only what is its own is generated, and nothing is frozen: every client makes all these classes when it starts, and some of the
+    objects for each message. Both took three times as long.
+    """
+
+    def made(cls: type[F]) -> type[F]:
+        cls = dataclass(slots=True, eq=False, repr=False)(cls)
+        cls.TYPE = kind
+        cls.NAMES = tuple(each.name for each in fields(cls))  # type: ignore[arg-type] # it is one
+        cls.VALUES = attrgetter(*cls.NAMES)
+        FRAMES[kind] = cls
+        return cls
+
+    return made
+
+
+@frame(1)
 class Hello(Frame):
     """Client to broker, first."""
 
-    TYPE: ClassVar[int] = 1
     version: int
     role: str
     queue: Name | None
@@ -57,21 +84,19 @@ class Hello(Frame):
     options: Options
 
 
-@dataclass(frozen=True, slots=True)
+@frame(2)
 class Welcome(Frame):
     """The broker's answer to HELLO."""
 
-    TYPE: ClassVar[int] = 2
     version: int
     epoch: int
     options: Options
 
 
-@dataclass(frozen=True, slots=True)
+@frame(3)
 class Error(Frame):
     """A refusal; with ``close`` the last frame. Its text is cut to ``MAX_ERROR_TEXT``."""
 
-    TYPE: ClassVar[int] = 3
     code: str
     text: str
     close: bool
@@ -80,65 +105,58 @@ class Error(Frame):
         object.__setattr__(self, "text", self.text[:MAX_ERROR_TEXT])
 
 
-@dataclass(frozen=True, slots=True)
+@frame(4)
 class Ping(Frame):
     """Are you there? Answered at once by PONG with the same token."""
 
-    TYPE: ClassVar[int] = 4
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(5)
 class Pong(Frame):
     """The answer to PING."""
 
-    TYPE: ClassVar[int] = 5
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(16)
 class Demand(Frame):
     """What may have been sent in total since the connection opened."""
 
-    TYPE: ClassVar[int] = 16
     messages: int
     bytes: int
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@frame(17)
 class Send(Frame):
     """A batch for the queue; ``sequence`` is the client's number of its first message."""
 
-    TYPE: ClassVar[int] = 17
     sequence: int
     properties: Options | None
     batch: MessageBatch
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@frame(18)
 class Sent(Frame):
     """Everything below the client's number ``up_to`` is stored, but for a last batch that was ``rejected``, and why."""
 
-    TYPE: ClassVar[int] = 18
     up_to: int
     first: int | None
     rejected: str | None = None
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@frame(32)
 class Request(Frame):
     """What may have been delivered in total since the connection opened."""
 
-    TYPE: ClassVar[int] = 32
     messages: int
     bytes: int
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@frame(33)
 class Deliver(Frame):
     """Messages with consecutive sequence numbers from ``first`` on."""
 
-    TYPE: ClassVar[int] = 33
     first: int
     enqueued_us: int
     delivery_count: int
@@ -146,46 +164,41 @@ class Deliver(Frame):
     batch: MessageBatch
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@frame(34)
 class Ack(Frame):
     """These messages are done."""
 
-    TYPE: ClassVar[int] = 34
     ranges: Ranges
 
 
-@dataclass(frozen=True, slots=True)
+@frame(35)
 class Nack(Frame):
     """These messages are to be receivable again after ``delay_ms``; ``failed`` unless nobody tried to handle them."""
 
-    TYPE: ClassVar[int] = 35
     ranges: Ranges
     delay_ms: int
     failed: bool = field(default=True, metadata=MAY_LACK)
 
 
-@dataclass(frozen=True, slots=True)
+@frame(36)
 class Extend(Frame):
     """These messages' visibility deadline moves to ``ms`` from now."""
 
-    TYPE: ClassVar[int] = 36
     ranges: Ranges
     ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(37)
 class Cancel(Frame):
     """The receiver wants no more; the broker takes everything back, as NACK would with ``failed``, and closes."""
 
-    TYPE: ClassVar[int] = 37
     failed: bool = field(default=True, metadata=MAY_LACK)
 
 
-@dataclass(frozen=True, slots=True)
+@frame(48)
 class Reserve(Frame):
     """Request messages into a subscription's ledger."""
 
-    TYPE: ClassVar[int] = 48
     request: int
     start: int
     messages: int
@@ -194,49 +207,44 @@ class Reserve(Frame):
     below: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@frame(49)
 class Reserved(Frame):
     """Positions up to ``end`` are reserved."""
 
-    TYPE: ClassVar[int] = 49
     request: int
     end: int
     facts: Options
 
 
-@dataclass(frozen=True, slots=True)
+@frame(50)
 class Commit(Frame):
     """Every position below ``position`` is done: cumulative, idempotent."""
 
-    TYPE: ClassVar[int] = 50
     request: int
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(51)
 class Committed(Frame):
     """The ledger's base is now ``base``."""
 
-    TYPE: ClassVar[int] = 51
     request: int
     base: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(52)
 class Fetch(Frame):
     """Deliver the reserved positions start <= p < stop, under this connection's demand."""
 
-    TYPE: ClassVar[int] = 52
     request: int
     start: int
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(53)
 class Fetched(Frame):
     """Reserved messages from ``position`` on."""
 
-    TYPE: ClassVar[int] = 53
     request: int
     position: int
     first: int
@@ -246,65 +254,58 @@ class Fetched(Frame):
     batch: MessageBatch
 
 
-@dataclass(frozen=True, slots=True)
+@frame(54)
 class FetchEnd(Frame):
     """A FETCH is complete: ``messages`` were delivered for it."""
 
-    TYPE: ClassVar[int] = 54
     request: int
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(64)
 class Command(Frame):
     """An administrative request."""
 
-    TYPE: ClassVar[int] = 64
     request: int
     name: str
     arguments: Options
 
 
-@dataclass(frozen=True, slots=True)
+@frame(65)
 class Result(Frame):
     """A command's answer: UTF-8 JSON in the body."""
 
-    TYPE: ClassVar[int] = 65
     request: int
     json: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@frame(80)
 class Enlist(Frame):
     """This stage of ``messages`` messages is among the winners of the transaction that the next COMMIT_TRANSACTION commits."""
 
-    TYPE: ClassVar[int] = 80
     queue: Name
     stage: Name
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(81)
 class CommitTransaction(Frame):
     """Publish every stage enlisted, discard the writer's others: at once, in all queues, once."""
 
-    TYPE: ClassVar[int] = 81
     request: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(82)
 class AbortTransaction(Frame):
     """Discard every stage of the transaction."""
 
-    TYPE: ClassVar[int] = 82
     request: int
 
 
-@dataclass(frozen=True, slots=True)
+@frame(83)
 class TransactionEnded(Frame):
     """The transaction is over for good: ``messages`` were published, or discarded."""
 
-    TYPE: ClassVar[int] = 83
     request: int
     messages: int
 
