@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from actors.queue.operations import browsing, dead_letters, receiving, recovery, sending, staging, subscribing
-from actors.queue.operations.describing import describe
+from actors.queue.operations.browsing import describe
 from actors.queue.operations.dispatch import next_expiry, resume
 from actors.queue.state.core import QueueCore
 from actors.queue.state.log import QueueLog
@@ -15,10 +15,9 @@ from actors.queue.vocabulary.replies import MarkReached, Tell
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, QueueSettings
 
 if TYPE_CHECKING:
-    from actors.queue.state.committed_versions import CommittedVersions
     from actors.queue.state.core import Recorder, RecorderOfAll
-    from actors.queue.vocabulary.replies import Connection, Effect
-    from actors.queue.vocabulary.statistics import QueueStatistics
+    from actors.queue.state.staged import CommittedVersions
+    from actors.queue.vocabulary.replies import Connection, Effect, QueueStatistics
 
 
 class QueueState:

@@ -16,7 +16,7 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncompleteError
 from actors.queue.operations.staging import check_stage
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit, ended_stages
+from actors.queue.state.staged import CommittedVersions, apply_commit, ended_stages
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
 from actors.queue.vocabulary.stages import MAX_ENLISTED, OpenTransaction, StageKey, WriterVersion
 from actors.runtime.loop_future import ask

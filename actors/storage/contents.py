@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import ended_stages
+from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import CommittedVersions
-from actors.queue.state.ledger import Ledger
 from actors.queue.state.log import QueueLog, Stage
+from actors.queue.state.staged import CommittedVersions
+from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey

@@ -32,7 +32,7 @@ from actors.storage.together import encode_all
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
-    from actors.queue.state.committed_versions import CommittedVersions
+    from actors.queue.state.staged import CommittedVersions
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.snapshot import StoredQueue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgpack
 
 from actors.errors import StorageError, TooMuchTogetherError
-from actors.queue.state.committed_versions import ended_stages
+from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec

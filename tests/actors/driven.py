@@ -11,14 +11,13 @@ from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
-from actors.queue.state.committed_versions import ended_stages
-from actors.queue.state.ledger import pieces
+from actors.queue.state.staged import ended_stages
+from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import StagesEnded
-from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
+from actors.queue.vocabulary.replies import Connection, DeadLetter, ReservationFacts, Tell
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
-from actors.queue.vocabulary.statistics import ReservationFacts
 from actors.storage import Storage
 
 LARGE = 10**12

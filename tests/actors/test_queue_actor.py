@@ -39,6 +39,7 @@ from actors.queue.vocabulary.replies import (
     FetchedRanges,
     MessagesReserved,
     QueueDeleted,
+    QueueStatistics,
     ReceivedMessages,
     ReceiverAttached,
     Refused,
@@ -49,7 +50,6 @@ from actors.queue.vocabulary.replies import (
     Superseded,
 )
 from actors.queue.vocabulary.settings import PURGE_BUDGET, QueueSettings
-from actors.queue.vocabulary.statistics import QueueStatistics
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry

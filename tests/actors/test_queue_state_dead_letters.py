@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue.state import outbox
+from actors.queue.state import ready
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned
@@ -364,7 +364,7 @@ def test_what_is_not_answered_for_but_is_in_the_log_is_not_handed_over_again() -
 
 
 def test_few_batches_are_under_way_to_the_other_queue_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BATCHES", 2)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BATCHES", 2)
     source, target = Recorded(ONCE), Recorded(number=1)
     for _ in range(5):
         source.send(3)
@@ -384,7 +384,7 @@ def test_few_batches_are_under_way_to_the_other_queue_at_a_time(monkeypatch: pyt
 def test_few_bytes_are_under_way_to_the_other_queue_at_a_time_but_one_batch_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BYTES", 10)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BYTES", 10)
     source, target = Recorded(ONCE), Recorded(number=1)
     for _ in range(3):
         source.send(3)
@@ -396,7 +396,7 @@ def test_few_bytes_are_under_way_to_the_other_queue_at_a_time_but_one_batch_alwa
 
 
 def test_an_expired_backlog_waits_where_it_is_while_too_much_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BATCHES", 2)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BATCHES", 2)
     source, target = Recorded(QueueSettings(ttl=5.0, dead_letter_queue="late")), Recorded(number=1)
     for _ in range(8):
         source.send(1)

@@ -16,7 +16,7 @@ from actors.queue.operations import dispatch, receiving, sending
 from actors.queue.state import log as log_module
 from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
-from actors.queue.structures.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
+from actors.queue.structures.deadlines import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (

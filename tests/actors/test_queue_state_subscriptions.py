@@ -16,12 +16,12 @@ from actors.errors import (
     SubscriptionOwnedError,
 )
 from actors.queue.operations import subscribing
-from actors.queue.state.ledger import Ledger
 from actors.queue.state.log import QueueLog
+from actors.queue.state.subscriptions import Ledger
 from actors.queue.vocabulary.events import Event, SubscriptionDeleted
+from actors.queue.vocabulary.replies import ReservationFacts
 from actors.queue.vocabulary.replies import SubscriptionOpened as SubscriptionFacts
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, QueueSettings
-from actors.queue.vocabulary.statistics import ReservationFacts
 from tests.actors.driven import Deliver, Opening, QueueState, Refuse, Reserved
 
 LARGE = 10**9

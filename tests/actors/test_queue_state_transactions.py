@@ -14,10 +14,10 @@ from actors.errors import (
     TransactionCommittedError,
     TransactionTooLargeError,
 )
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import ReadyRanges
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings

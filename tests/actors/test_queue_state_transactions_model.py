@@ -15,8 +15,8 @@ from hypothesis.stateful import invariant, rule
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, TransactionCommittedError, TransactionTooLargeError
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, Effect, GrantCapacity, QueueState, Refuse, Supersede

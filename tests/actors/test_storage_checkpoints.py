@@ -12,8 +12,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.replies import DeadLetter

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError, TooMuchTogetherError
-from actors.queue.state.committed_versions import ended_stages
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,

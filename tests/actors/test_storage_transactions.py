@@ -11,8 +11,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import MAX_WRITERS, CommittedVersions
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import MAX_WRITERS, CommittedVersions
 from actors.queue.vocabulary.events import MessagesAdded, StagesDiscarded
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey

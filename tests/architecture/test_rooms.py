@@ -61,7 +61,7 @@ KNOW_EACH_OTHER = {
     frozenset({"actors.runtime.loop_actor", "actors.runtime.loop_ref", "actors.runtime.loop_registry"}): (
         "an actor has a ref, a ref names its actor's class, and the registry gives refs, as in Pykka"
     ),
-    frozenset({"actors.queue.state.entries", "actors.queue.state.leases"}): (
+    frozenset({"actors.queue.state.entries", "actors.queue.state.receivers"}): (
         "a lease knows its receiver, and the receiver what it holds"
     ),
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import US_PER_SECOND
 from transport.cli._admin import admin_command, show
 from transport.cli._options import QueueArgument, name
 

@@ -11,9 +11,9 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.leaving import hand_over
-from actors.queue.state.consumers import Reservation
-from actors.queue.state.leases import Receiver
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.state.receivers import Receiver
+from actors.queue.state.subscriptions import Reservation
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import LedgerExtended, MessagesExpired, ReservedRange
 from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages, Tell

@@ -15,7 +15,7 @@ from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.leaving import give_back
-from actors.queue.state.leases import Receiver
+from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged

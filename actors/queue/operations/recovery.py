@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.state.entries import spans_of, stored_entry
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import US_PER_SECOND
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore

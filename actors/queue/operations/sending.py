@@ -13,9 +13,8 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.state.consumers import Sender
-from actors.queue.state.incoming import Incoming, groups, joined, shape_of
-from actors.queue.structures.clocks import US_PER_SECOND, microseconds
+from actors.queue.state.senders import Incoming, Sender, groups, joined, shape_of
+from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_DELAYED

@@ -16,9 +16,8 @@ from actors.errors import (
 from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
-from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entries import spans_of
-from actors.queue.state.ledger import Ledger, pieces
+from actors.queue.state.subscriptions import Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET

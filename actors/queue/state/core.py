@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.committed_versions import CommittedVersions
-from actors.queue.state.leases import LeaseTable, Receiver
-from actors.queue.state.outbox import Outbox
-from actors.queue.state.ready import unheld
-from actors.queue.state.staged import Staged
-from actors.queue.structures.clocks import US_PER_SECOND, Clocks, microseconds
-from actors.queue.structures.deadlines import DeadlineHeap
-from actors.queue.structures.demand_ring import DemandRing
+from actors.queue.state.ready import Outbox, unheld
+from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
+from actors.queue.state.staged import CommittedVersions, Staged
+from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import LAZY, MessagesAdded
-from actors.queue.vocabulary.replies import Refused, Tell
+from actors.queue.vocabulary.replies import Refused, ReservationFacts, Tell
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
-from actors.queue.vocabulary.statistics import ReservationFacts
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -27,10 +22,10 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.capacity import Permits
-    from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
-    from actors.queue.state.incoming import Incoming
     from actors.queue.state.log import QueueLog
     from actors.queue.state.ready import ReadyRanges
+    from actors.queue.state.senders import Incoming, Sender
+    from actors.queue.state.subscriptions import Ownership, Reservation, Subscriber
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
     from actors.queue.vocabulary.settings import QueueSettings

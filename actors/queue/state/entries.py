@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.errors import ActorError
-    from actors.queue.state.leases import Receiver
+    from actors.queue.state.receivers import Receiver
     from actors.queue.vocabulary.events import MessagesAdded
 
 
