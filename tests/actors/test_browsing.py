@@ -275,7 +275,7 @@ class BrowsedQueue(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def commit(self, count: int) -> None:
         base = self.queue.log.ledgers["sub"].base
-        self.queue.commit("owner", min(self.ledger, base + count))
+        self.queue.commit_position("owner", min(self.ledger, base + count))
         self._taken()
 
     @rule()

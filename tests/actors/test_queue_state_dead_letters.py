@@ -390,7 +390,7 @@ def test_few_bytes_are_under_way_to_the_other_queue_at_a_time_but_one_batch_alwa
         source.send(3)
     source.receive()
     source.state.detach("r", 0.0)
-    assert source.state._core.outbox.sent.messages == 3
+    assert source.state.outbox.sent.messages == 3
     assert move(source, target) == 3
     assert source.counts() == (0, 0, 9)
 

@@ -587,7 +587,7 @@ class QueueMachine(RuleBasedStateMachine):
         done = self.ledger[:count]
         position = self.base + len(done)
         for _ in range(2):
-            assert self.queue.commit("owner", position) == position
+            assert self.queue.commit_position("owner", position) == position
         del self.ledger[:count]
         self.base = position
         for number in done:

@@ -316,6 +316,6 @@ def test_a_pause_goes_on_when_the_queue_begins_anew() -> None:
 def test_a_subscription_is_told_that_nothing_comes_in_while_senders_pause() -> None:
     queue = blocking()
     queue.pause_senders("why")
-    assert queue._core.facts(0.0).full
+    assert queue.facts(0.0).full
     queue.pause_senders(None)
-    assert not queue._core.facts(0.0).full
+    assert not queue.facts(0.0).full

@@ -512,7 +512,7 @@ def test_when_everything_is_acknowledged_nothing_is_kept() -> None:
     queue.tick(1.0)
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
-    core = queue._core
+    core = queue
     table = memory_table(queue)
     assert (len(table), table.slots) == (0, 0)
     assert (core.leases.deadlines.slots, core.ready.delayed.due.slots) == (0, 0)
@@ -528,7 +528,7 @@ def test_dead_places_never_outnumber_live_ones() -> None:
         queue.tick(0.0)
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
-    assert queue._core.leases.deadlines.slots <= 200
+    assert queue.leases.deadlines.slots <= 200
     table = memory_table(queue)
     assert table.slots <= 200
     entry = table.at(950)

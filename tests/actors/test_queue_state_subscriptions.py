@@ -143,7 +143,7 @@ def test_what_is_committed_while_it_is_read_is_an_error_to_who_reads_it_and_not_
     reserve(queue, 0, 4)
     ranges = iter(queue.fetch("owner", 0, 4))
     next(ranges)
-    queue.commit("owner", 4)
+    queue.commit_position("owner", 4)
     with pytest.raises(DataLossError, match="positions 2 to 4"):
         next(ranges)
 
@@ -152,13 +152,13 @@ def test_committing_is_cumulative_and_can_be_repeated() -> None:
     queue = queue_with(4, 4)
     own(queue)
     reserve(queue, 0, 8)
-    assert queue.commit("owner", 3) == 3
-    assert queue.commit("owner", 3) == 3
-    assert queue.commit("owner", 1) == 3
+    assert queue.commit_position("owner", 3) == 3
+    assert queue.commit_position("owner", 3) == 3
+    assert queue.commit_position("owner", 1) == 3
     assert fetched(queue, 3, 8) == payloads(*range(3, 8))
-    assert queue.commit("owner", 6) == 6
+    assert queue.commit_position("owner", 6) == 6
     assert fetched(queue, 6, 8) == payloads(6, 7)
-    assert queue.commit("owner", 8) == 8
+    assert queue.commit_position("owner", 8) == 8
     statistics = queue.statistics(0.0)
     assert (statistics.reserved, statistics.stored_messages, statistics.total_acknowledged) == (0, 0, 8)
     assert queue.log.table.at(7) is None
@@ -169,7 +169,7 @@ def test_positions_that_are_gone_or_were_never_there_are_data_loss(start: int, s
     queue = queue_with(8)
     own(queue)
     reserve(queue, 0, 8)
-    queue.commit("owner", 2)
+    queue.commit_position("owner", 2)
     with pytest.raises(DataLossError) as caught:
         queue.fetch("owner", start, stop)
     assert (caught.value.code, caught.value.base, caught.value.high, caught.value.close) == ("data-loss", 2, 8, False)
@@ -179,12 +179,12 @@ def test_reserving_or_committing_outside_of_the_ledger_is_data_loss() -> None:
     queue = queue_with(8)
     own(queue)
     reserve(queue, 0, 4)
-    queue.commit("owner", 2)
+    queue.commit_position("owner", 2)
     for start in (1, 5):
         with pytest.raises(DataLossError):
             ask(queue, start, 1)
     with pytest.raises(DataLossError):
-        queue.commit("owner", 5)
+        queue.commit_position("owner", 5)
 
 
 def test_each_owner_has_a_greater_epoch_and_the_older_one_is_stale() -> None:
@@ -194,7 +194,7 @@ def test_each_owner_has_a_greater_epoch_and_the_older_one_is_stale() -> None:
     assert own(queue, "two") == SubscriptionFacts(2, 0, 2, 4)
     for command in (
         lambda: ask(queue, 2, 1, connection="one"),
-        lambda: queue.commit("one", 1),
+        lambda: queue.commit_position("one", 1),
         lambda: queue.fetch("one", 0, 1),
     ):
         with pytest.raises(StaleEpochError, match="subscription of its own") as caught:
@@ -223,7 +223,7 @@ def test_readers_fetch_for_their_owner_only() -> None:
     assert read(queue, "reader", 1) == SubscriptionFacts(1, 0, 4, 4)
     assert fetched(queue, 1, 3, "reader") == payloads(1, 2)
     with pytest.raises(InvalidRequestError, match="only the owner"):
-        queue.commit("reader", 1)
+        queue.commit_position("reader", 1)
     with pytest.raises(InvalidRequestError, match="only the owner"):
         ask(queue, 4, 1, connection="reader")
     own(queue, "next")
@@ -482,7 +482,7 @@ def test_a_restart_keeps_the_ledgers_and_counts_the_owners_absence_from_then() -
     queue = queue_with(6)
     own(queue, owner_timeout=30.0)
     reserve(queue, 0, 4)
-    queue.commit("owner", 1)
+    queue.commit_position("owner", 1)
     assert set(queue.reset(50.0)) == {"s", "owner"}
     assert (queue.statistics(50.0).reserved, queue.statistics(50.0).ready) == (3, 2)
     assert queue.next_deadline() == 80.0
@@ -495,7 +495,7 @@ def test_a_queue_begun_from_replayed_events_goes_on_where_it_was() -> None:
     queue = queue_with(6, events=events)
     own(queue)
     reserve(queue, 0, 4)
-    queue.commit("owner", 1)
+    queue.commit_position("owner", 1)
     log = QueueLog.replay(events)
     assert log == queue.log
     again = QueueState("q", 0, QueueSettings(), log=log, now=7.0)

@@ -146,7 +146,7 @@ def test_batches_of_different_stages_are_stored_apart_though_they_arrive_togethe
     bench.queue.attach_sender("plain", None)
     bench.queue.request_capacity("plain", 100, LARGE)
     for connection in ("t", "u", "plain", "t", "t", "plain"):
-        have = bench.queue._core.senders[connection].expected or 0
+        have = bench.queue.senders[connection].expected or 0
         bench.queue.accept(connection, have, MessageBatch.from_payloads([connection.encode()]))
     bench.queue.store(0.0, 0)
     assert [len(event.batch) for event in bench.events] == [1, 1, 1, 2, 1]
@@ -506,7 +506,7 @@ def test_only_so_many_stages_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_plain_batch_has_nothing_to_do_with_transactions_but_for_a_field_that_is_tested() -> None:
     bench = Bench()
     bench.send(b"first")
-    staged = bench.queue._core.staged
+    staged = bench.queue.staged
     looked: list[str] = []
 
     class Watched:
@@ -515,7 +515,7 @@ def test_a_plain_batch_has_nothing_to_do_with_transactions_but_for_a_field_that_
             return getattr(staged, name)
 
     watched: Any = Watched()
-    bench.queue._core.staged = watched
+    bench.queue.staged = watched
     bench.send(b"second")
     assert set(looked) <= {"incoming_messages", "capacity"}
     assert len(looked) <= 3

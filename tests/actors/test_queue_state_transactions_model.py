@@ -348,7 +348,7 @@ class TransactionMachine(QueueMachine):
         assert statistics.total_discarded == self.discarded
         assert self.unsettled == []
         staged = sorted(number for stage in self.stages.values() for number in stage.messages)
-        assert [number for part in self.queue._core.staged.numbers for number in range(*part)] == staged
+        assert [number for part in self.queue.staged.numbers for number in range(*part)] == staged
         for key, stage in self.stages.items():
             numbers = [number for part in self.queue.log.stages[key].ranges for number in range(*part)]
             assert numbers == list(stage.messages)

@@ -146,7 +146,7 @@ def test_the_state_that_is_recovered_is_the_state_that_was(directory: Path) -> N
     queue.acknowledge("r", [(4, 5), (20, 3)])
     queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
     queue.reserve("own", 1, 0, messages=40, size=LARGE, wait=0.0, below=None, now=0.0)
-    queue.commit("own", 13)
+    queue.commit_position("own", 13)
     before = facts_of(queue.log)
     bench.close()
     for _ in range(2):

@@ -115,7 +115,7 @@ class Run:
                 queue.reserve("sub", 1, ledger.high, messages=4, size=LARGE, wait=0.0, below=None, now=now)
             case "commit":
                 ledger = queue.log.ledgers["sub"]
-                queue.commit("sub", random.randint(ledger.base, ledger.high))
+                queue.commit_position("sub", random.randint(ledger.base, ledger.high))
             case "stage":
                 connection = f"stage {now}"
                 held = queue.attach_stage(connection, StageKey("w", self.version, random.choice("ab")), now)
@@ -152,7 +152,7 @@ class Run:
 
     def answer(self, queue: QueueState, now: float) -> None:
         """Acknowledge something that was delivered, or give it back."""
-        held = [(span.start, span.stop - span.start) for span in queue._core.receivers["r"].held]
+        held = [(span.start, span.stop - span.start) for span in queue.receivers["r"].held]
         if held:
             chosen = self.random.choice(held)
             if self.random.random() < 0.6:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.leaving import hand_over
+from actors.queue.operations.dead_letters import hand_over
 from actors.queue.state.receivers import Receiver
 from actors.queue.state.subscriptions import Reservation
 from actors.queue.structures.deadlines import US_PER_SECOND

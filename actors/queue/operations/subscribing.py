@@ -181,14 +181,7 @@ def detach_subscriber(core: QueueCore, connection: replies.Connection, now: floa
     owner.used = now
     if owner.waiting is not None:
         end_wait(core, owner.waiting)
-    _await_owner(core, owner, now)
-
-
-def await_owners(core: QueueCore, now: float) -> None:
-    """After a start from the log: nobody owns any subscription as of now."""
-    for ledger in core.log.ledgers.values():
-        core.owners[ledger.name] = Ownership(ledger)
-        _await_owner(core, core.owners[ledger.name], now)
+    core.await_owner(owner, now)
 
 
 def end_ownerships(core: QueueCore, now: float) -> None:
@@ -273,8 +266,3 @@ def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None
     end_wait(core, reservation)
     reserved = replies.MessagesReserved(reservation.request, reservation.start, asdict(core.facts(now)))
     core.tell(reservation.connection, reserved)
-
-
-def _await_owner(core: QueueCore, owner: Ownership, now: float) -> None:
-    if owner.ledger.owner_timeout is not None:
-        core.owner_deadlines.push(owner, now + owner.ledger.owner_timeout)
