@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgpack
 
 from actors.errors import StorageError, TooMuchTogetherError
-from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
@@ -21,7 +20,6 @@ from actors.storage.options import MAX_TOGETHER_BYTES, MAX_TOGETHER_QUEUES
 from journal import FormatError, Held, unpack_several
 
 if TYPE_CHECKING:
-    from actors.queue.state.log import QueueLog
     from actors.storage.codec import Part
     from journal import Journal
 
@@ -62,19 +60,19 @@ class Said(NamedTuple):
     version: WriterVersion | None
 
 
-def encode_all(events: Mapping[int, Event], version: WriterVersion | None, logs: Mapping[int, QueueLog]) -> Encoded:
-    """Events of several queues, by their numbers, as one record; ``logs`` are those of all queues, before a commit.
+def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:
+    """What a commit does (``ended_stages``), by the queues' numbers: its own kind says the winners, and all else follows from them."""
+    winners = {number: [key.name for key in event.published] for number, event in ended.items() if event.published}
+    return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
+
+
+def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:
+    """Events of several queues, by their numbers, as one record.
 
     Raises:
         RecordTooLargeError: the facts of a batch of messages fit no record.
         TooMuchTogetherError: more queues or bytes than one record may hold.
     """
-    if version is not None:
-        published = {number: event.published for number, event in events.items() if isinstance(event, StagesEnded)}
-        winners = {number: [key.name for key in keys] for number, keys in published.items() if keys}
-        # The commit's own kind says the winners, and nothing that does not follow from them.
-        if ended_stages(logs, *version, winners) == events:
-            return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
     if version is None and len(events) == 2:
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):

@@ -6,31 +6,21 @@ Effects are told apart here by what they tell, with everything in one tuple: ``D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.receiving import purge_step
-from actors.queue.state.staged import ended_stages
 from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import Connection, DeadLetter, ReservationFacts, Tell
-from actors.queue.vocabulary.stages import StageKey, WriterVersion
-from actors.storage import Storage
+from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**12
-
-
-def commit_transaction(
-    storage: Storage, writer: str, version: int, winners: Mapping[int, Sequence[str]]
-) -> tuple[int, dict[int, StagesEnded]]:
-    """Commit what won, by queue number, and discard the writer's others, as the broker's transactions do it."""
-    ended = ended_stages({queue.number: queue.log for queue in storage.queues}, writer, version, winners)
-    return storage.record_all(ended, WriterVersion(writer, version)), ended
 
 
 class Deliver(NamedTuple):

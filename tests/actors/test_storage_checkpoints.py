@@ -18,12 +18,12 @@ from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage, checkpoints
 from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
-from tests.actors.driven import QueueState, commit_transaction
+from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"
@@ -136,7 +136,7 @@ class Run:
                 queue.open_subscription("sub", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
             case "transaction":
                 stages = {state.number: ["a"] for state in self.queues.values()}
-                number, ended = commit_transaction(self.storage, "w", self.version, stages)
+                number, ended = self.storage.commit(WriterVersion("w", self.version), stages)
                 self.version += 1
                 for state in self.queues.values():
                     if state.number in ended:
