@@ -17,15 +17,15 @@ from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, replies
-from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.vocabulary.replies import Connection, QueueStatistics
+    from actors.runtime._loop_inbox import Watch
     from actors.runtime._loop_timer import TimerHandle
-    from actors.runtime._loop_watch import Watch
     from actors.storage import Storage
 
 QUEUE_INBOX = 4_194_304

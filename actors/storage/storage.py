@@ -16,7 +16,7 @@ from actors.queue.vocabulary.events import LAZY, Event, MessagesAcknowledged, Me
 from actors.storage import codec
 from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
-from actors.storage.contents import Contents
+from actors.storage.contents import Contents, recover
 from actors.storage.failures import keep_in_mind, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
@@ -27,7 +27,6 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.recovery import recover
 from actors.storage.table import JournalEntryTable, entry_cache
 from actors.storage.together import encode_all, encode_commit
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
