@@ -79,13 +79,8 @@ class Snapshot:
     versions: CommittedVersions
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The payload of a checkpoint, in one go."""
-    return b"".join(encoded(snapshot))
-
-
 def encoded(snapshot: Snapshot) -> Iterator[bytes]:
-    """The same piece by piece; none takes more than a millisecond or so to make.
+    """The payload of a checkpoint, piece by piece; none takes more than a millisecond or so to make.
 
     What is to be the same in all of it is taken when the iteration begins: the queues that there are, the next queue's number, the
     writers' versions. Each queue is taken as it is when its turn comes, all of it in one instant, whatever happens to it while its

@@ -53,13 +53,6 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other])
 
 
-class Said(NamedTuple):
-    """What a record says of several queues: their events by number, and whose version is committed with it."""
-
-    events: dict[int, Event]
-    version: WriterVersion | None
-
-
 def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:
     """What a commit does (``ended_stages``), by the queues' numbers: its own kind says the winners, and all else follows from them."""
     winners = {number: [key.name for key in event.published] for number, event in ended.items() if event.published}
@@ -81,8 +74,8 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> En
     return _together(events, version)
 
 
-def decode_together(payload: memoryview) -> Said:
-    """The reverse, of a record of the kind TOGETHER; raises StorageError."""
+def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersion | None]:
+    """What a record of the kind TOGETHER says: the events by queue number, and whose version is committed; raises StorageError."""
     try:
         parts, other = unpack_several(payload)
         writer_version, packed = msgpack.unpackb(other)
@@ -95,7 +88,7 @@ def decode_together(payload: memoryview) -> Said:
             events[number] = decoded
     except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
         raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
-    return Said(events, version)
+    return events, version
 
 
 def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:

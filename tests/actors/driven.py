@@ -6,21 +6,37 @@ Effects are told apart here by what they tell, with everything in one tuple: ``D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
 from actors.queue.operations.browsing import describe
+from actors.queue.operations.dead_letters import REASON
 from actors.queue.operations.receiving import purge_step
+from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
-from actors.queue.vocabulary.events import StagesEnded
-from actors.queue.vocabulary.replies import Connection, DeadLetter, ReservationFacts, Tell
+from actors.queue.vocabulary.events import Event, StagesEnded
+from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
 from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**12
+
+
+def reason_of(letter: DeadLetter) -> str:
+    """Why messages are dead, as each of them says."""
+    (reason,) = {(message.headers or {})[REASON] for message in letter.batch.messages()}
+    return str(reason)
+
+
+def replayed(events: Iterable[Event]) -> QueueLog:
+    """The fold over ``events``."""
+    log = QueueLog()
+    for number, event in enumerate(events, 1):
+        log.apply(event, number)
+    return log
 
 
 class Deliver(NamedTuple):
@@ -51,6 +67,18 @@ class Confirm(NamedTuple):
 class Supersede(NamedTuple):
     sender: Connection
     after: int = 0
+
+
+class ReservationFacts(NamedTuple):
+    backlog: int
+    backlog_bytes: int
+    oldest_ms: int
+    sender_demand: int
+    high_water: int
+    in_flight: int
+    full: bool
+    reserved_bytes: int | None = None
+    live_subscriptions: int = 1
 
 
 class Reserved(NamedTuple):

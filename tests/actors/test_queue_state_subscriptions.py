@@ -16,13 +16,11 @@ from actors.errors import (
     SubscriptionOwnedError,
 )
 from actors.queue.operations import subscribing
-from actors.queue.state.log import QueueLog
 from actors.queue.state.subscriptions import Ledger
 from actors.queue.vocabulary.events import Event, SubscriptionDeleted
-from actors.queue.vocabulary.replies import ReservationFacts
 from actors.queue.vocabulary.replies import SubscriptionOpened as SubscriptionFacts
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, QueueSettings
-from tests.actors.driven import Deliver, Opening, QueueState, Refuse, Reserved
+from tests.actors.driven import Deliver, Opening, QueueState, Refuse, ReservationFacts, Reserved, replayed
 
 LARGE = 10**9
 
@@ -496,7 +494,7 @@ def test_a_queue_begun_from_replayed_events_goes_on_where_it_was() -> None:
     own(queue)
     reserve(queue, 0, 4)
     queue.commit_position("owner", 1)
-    log = QueueLog.replay(events)
+    log = replayed(events)
     assert log == queue.log
     again = QueueState("q", 0, QueueSettings(), log=log, now=7.0)
     assert own(again) == SubscriptionFacts(2, 1, 4, 6)
@@ -535,7 +533,7 @@ def test_an_owner_that_is_connected_is_not_replaced_unasked_and_named() -> None:
 def test_a_restarted_queue_has_no_owner_that_lives() -> None:
     events: list[Event] = []
     plainly(queue_with(events=events), "one")
-    again = QueueState("q", 0, QueueSettings(), log=QueueLog.replay(events))
+    again = QueueState("q", 0, QueueSettings(), log=replayed(events))
     assert plainly(again, "two").epoch == 2
 
 
@@ -584,7 +582,7 @@ def test_a_deleted_subscription_is_gone_and_what_it_had_is_receivable_in_its_pla
     delivered = [(e.first, len(e.batch)) for e in queue.take_effects() if isinstance(e, Deliver)]
     assert sum(count for _, count in delivered) == 4
     assert delivered[0][0] == 0
-    for log in (QueueLog.replay(events), QueueLog.replay([*events, *events])):
+    for log in (replayed(events), replayed([*events, *events])):
         assert log == queue.log
 
 

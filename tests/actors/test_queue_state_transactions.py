@@ -22,7 +22,7 @@ from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede
+from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede, replayed
 
 LARGE = 10**9
 KEY = StageKey("w", 0, "s")
@@ -295,7 +295,7 @@ def test_after_a_start_from_the_log_the_time_begins_anew() -> None:
     bench.attach("t")
     bench.stage("t", b"a")
     bench.queue.detach("t", 0.0)
-    again = QueueState("q", 3, log=QueueLog.replay(bench.events), now=50.0, transaction_timeout=7.0)
+    again = QueueState("q", 3, log=replayed(bench.events), now=50.0, transaction_timeout=7.0)
     assert again.next_deadline() == 57.0
     again.tick(57.0)
     assert again.log.staged_messages == 0

@@ -402,7 +402,7 @@ def test_the_cache_keeps_what_was_used_last_and_counts_how_often_it_had_what_was
     entries = [table.at(number) for number in range(3)]
 
     def loaded() -> list[bool]:
-        return [entry is not None and entry.loaded for entry in entries]
+        return [entry is not None and entry._batch is not None for entry in entries]
 
     def counted() -> tuple[int, int]:
         facts = bench.storage.statistics()

@@ -20,7 +20,7 @@ from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage, checkpoints
-from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
+from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
 from tests.actors.driven import QueueState
@@ -235,7 +235,7 @@ def test_a_queue_is_encoded_as_it_was_when_its_first_piece_was_though_it_changes
     log.acknowledged = RangeSet((n, n + 1) for n in range(0, 10_000, 2))
     log.returns.note(9_001, 9_002, 1)
     snapshot = Snapshot(1, 1, [StoredQueue(0, "q", None, log)], CommittedVersions())
-    whole = encode_snapshot(snapshot)
+    whole = b"".join(encoded(snapshot))
     pieces = encoded(snapshot)
     begun = [next(pieces), next(pieces)]
     for n in range(1, 10_000, 6):

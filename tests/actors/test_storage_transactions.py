@@ -26,7 +26,7 @@ from actors.storage.codec import (
     encode_added,
     encode_transaction,
 )
-from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
+from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
 from tests.actors.driven import Confirm, Deliver, QueueState
@@ -379,7 +379,7 @@ def log_with_stages() -> QueueLog:
 def test_a_checkpoint_has_stages_and_committed_versions() -> None:
     log = log_with_stages()
     versions = CommittedVersions([("old", 3), ("new", 0)])
-    packed = encode_snapshot(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], versions))
+    packed = b"".join(encoded(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], versions)))
     again = decode_snapshot(packed, lambda _number: log.table)
     assert again.queues[0].log == log
     assert {key: stage.delayed for key, stage in again.queues[0].log.stages.items()} == {
@@ -391,7 +391,7 @@ def test_a_checkpoint_has_stages_and_committed_versions() -> None:
 
 def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_refused() -> None:
     log = QueueLog()
-    fields = msgpack.unpackb(encode_snapshot(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], CommittedVersions())))
+    fields = msgpack.unpackb(b"".join(encoded(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], CommittedVersions()))))
     old = {**fields, "version": 1}
     del old["writers"]
     for key in ("stages", "total_discarded"):

@@ -118,10 +118,8 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     core.effects.append(
         DeadLetter(
             core.settings.dead_letter_queue,
-            span.start,
             with_facts(batch, facts),
             ((span.start, span.stop),),
-            reason,
             max(entry.event, core.barrier),
         )
     )

@@ -53,12 +53,6 @@ def join_ring(core: QueueCore, receiver: Receiver) -> bool:
     return True
 
 
-def pass_on(core: QueueCore) -> None:
-    """After a receiver has left: whose turn it is now can have messages."""
-    if core.settings.exclusive and core.receivers:
-        join_ring(core, next(iter(core.receivers.values())))
-
-
 def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:
     """Make a receiver known, and say whether it has to wait in line."""
     connection = command.connection
@@ -148,7 +142,9 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
         return
     core.ring.leave(receiver)
     give_back(core, core.leases.take_all(receiver), now, failed=failed)
-    pass_on(core)
+    if core.settings.exclusive and core.receivers:
+        # Whose turn it is now can have messages.
+        join_ring(core, next(iter(core.receivers.values())))
     dispatch(core, now)
 
 

@@ -16,7 +16,7 @@ from actors.queue.state.subscriptions import Ownership
 from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import LAZY, MessagesAdded
-from actors.queue.vocabulary.replies import Refused, ReservationFacts, Tell
+from actors.queue.vocabulary.replies import Refused, Tell
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT, QueueSettings
 
 if TYPE_CHECKING:
@@ -329,19 +329,19 @@ class QueueCore:
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
         return stored * self.ready.messages // log.stored_messages
 
-    def facts(self, now: float, reserved_bytes: int | None = None) -> ReservationFacts:
+    def facts(self, now: float, reserved_bytes: int | None = None) -> dict[str, int | None]:
         """What a subscription is told with a reservation."""
-        return ReservationFacts(
-            backlog=self.ready.messages,
-            backlog_bytes=self.backlog_bytes(),
-            oldest_ms=self.oldest_ms(now),
-            sender_demand=self.capacity.messages + self.staged.capacity.messages,
-            high_water=self.log.next_sequence,
-            in_flight=self.leases.in_flight,
-            full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
-            reserved_bytes=reserved_bytes,
-            live_subscriptions=sum(owner.connection is not None for owner in self.owners.values()),
-        )
+        return {
+            "backlog": self.ready.messages,
+            "backlog_bytes": self.backlog_bytes(),
+            "oldest_ms": self.oldest_ms(now),
+            "sender_demand": self.capacity.messages + self.staged.capacity.messages,
+            "high_water": self.log.next_sequence,
+            "in_flight": self.leases.in_flight,
+            "full": self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            "reserved_bytes": reserved_bytes,
+            "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
+        }
 
     # --- what a start finds: nobody holds anything
 

@@ -163,14 +163,6 @@ class QueueLog:
     total_dead_lettered: int = 0
     total_discarded: int = 0
 
-    @classmethod
-    def replay(cls, events: Iterable[events.Event]) -> QueueLog:
-        """The fold over ``events``."""
-        log = cls()
-        for number, event in enumerate(events, 1):
-            log.apply(event, number)
-        return log
-
     def apply(self, event: events.Event, number: int = 0) -> None:
         """Take in an event with its number; one that was taken in before changes nothing."""
         _APPLY[type(event)](self, event, number)

@@ -117,11 +117,6 @@ class DeadlineHeap(Generic[T]):
     def __len__(self) -> int:
         return self.live
 
-    @property
-    def slots(self) -> int:
-        """How many places the heap takes, with those of what is forgotten."""
-        return len(self._heap)
-
     def push(self, item: T, deadline: float) -> None:
         """Add an item that is in no heap."""
         item.deadline = deadline

@@ -81,7 +81,16 @@ class SubscriptionOpened:
 
 @dataclass(frozen=True, slots=True)
 class MessagesReserved:
-    """The ledger holds, from the position asked for, all below ``end``; ``facts`` by their names on the wire."""
+    """The ledger holds, from the position asked for, all below ``end``.
+
+    Attributes:
+        facts: what is said of the queue with it, by the names on the wire. ``backlog`` are the messages that are ready, ``backlog_bytes``
+            their bytes, ``oldest_ms`` the age of the oldest. ``sender_demand`` was granted to senders and is not yet sent, ``in_flight``
+            is held by receivers, ``high_water`` is the queue's next number. ``full`` says that it stores as much as it may, so that
+            nothing comes in before something is acknowledged. ``reserved_bytes`` are those that this request has reserved, or a little
+            more where only what stores them was measured; None where the ledger had the messages already. ``live_subscriptions`` have
+            an owner that is connected, this one among them: they share the queue's messages.
+    """
 
     request: int
     end: int
@@ -200,48 +209,16 @@ class DeadLetter:
 
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
-        first: this queue's number of the first.
-        ranges: their numbers, which the answer names.
-        reason: ``max-receives`` or ``expired``.
+        ranges: their numbers here, which the answer names.
     """
 
     queue: str | None
-    first: int
     batch: MessageBatch
     ranges: tuple[Range, ...]
-    reason: str
     after: int = 0
 
 
 Effect: TypeAlias = Tell | DeadLetter
-
-
-@dataclass(frozen=True, slots=True)
-class ReservationFacts:
-    """What a subscription is told about its queue with each reservation.
-
-    Attributes:
-        backlog: messages that are ready.
-        backlog_bytes: their bytes.
-        oldest_ms: age of the oldest of them, milliseconds.
-        sender_demand: messages granted to senders and not yet sent.
-        high_water: the queue's next sequence number.
-        in_flight: messages that receivers hold.
-        full: whether the queue stores as much as it may, so that nothing comes in before something is acknowledged.
-        reserved_bytes: bytes that this request has reserved, or a little more where only what stores them was measured; None where the
-            ledger had the messages already.
-        live_subscriptions: subscriptions of the queue whose owner is connected, this one among them: they share its messages.
-    """
-
-    backlog: int
-    backlog_bytes: int
-    oldest_ms: int
-    sender_demand: int
-    high_water: int
-    in_flight: int
-    full: bool
-    reserved_bytes: int | None = None
-    live_subscriptions: int = 1
 
 
 @dataclass(frozen=True, slots=True)
