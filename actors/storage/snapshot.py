@@ -146,9 +146,9 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     yield from _ranges(packer, "acknowledged", acknowledged)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
-    yield pack("returns") + _array_header(packer, sum(len(ranges) for _, ranges in returns))
+    yield pack("returns") + _array_header(packer, sum(_count(ranges) for _, ranges in returns))
     for deliveries, ranges in returns:
-        for starts, stops in ranges.columns():
+        for starts, stops in ranges:
             yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
     yield from _rows(packer, "delayed", _delayed(delayed))
     yield pack("ledgers") + _array_header(packer, len(ledgers))
@@ -211,10 +211,14 @@ def _ranges(packer: msgpack.Packer, key: str, ranges: FrozenRanges) -> Iterator[
     yield from _bin(ranges)
 
 
+def _count(ranges: FrozenRanges) -> int:
+    return sum(len(starts) for starts, _ in ranges)
+
+
 def _bin(ranges: FrozenRanges) -> Iterator[bytes]:
     """Ranges as bytes of little-endian i64 pairs, some hundred of them at a time."""
-    yield _BIN.pack(_BIN_32, len(ranges) * _PAIR_BYTES)
-    for starts, stops in ranges.columns():
+    yield _BIN.pack(_BIN_32, _count(ranges) * _PAIR_BYTES)
+    for starts, stops in ranges:
         pairs = array("q", bytes(len(starts) * _PAIR_BYTES))
         pairs[::2], pairs[1::2] = array("q", starts), array("q", stops)
         yield pairs.tobytes()
