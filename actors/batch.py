@@ -261,16 +261,14 @@ class MessageBatch:
         held, size = self.held_bytes(), self.nbytes
         if held - size <= COMPACT_SLACK or held <= COMPACT_SHARE * size:
             return self
-        return MessageBatch(
-            self.payloads.copy(),
-            None if self.ids is None else memoryview(bytes(self.ids)),
-            None if self.keys is None else self.keys.copy(),
-            None if self.headers is None else self.headers.copy(),
-        )
+        return self._copied(self.payloads.copy())
 
     def without_payloads(self) -> MessageBatch:
         """Its other columns, in memory of their own, beside payloads of no bytes."""
-        payloads = BinaryColumn(memoryview(bytes(OFFSET_BYTES * (len(self) + 1))).cast("i"), memoryview(b""))
+        return self._copied(BinaryColumn(memoryview(bytes(OFFSET_BYTES * (len(self) + 1))).cast("i"), memoryview(b"")))
+
+    def _copied(self, payloads: BinaryColumn) -> MessageBatch:
+        """A copy of all but the payloads, beside these."""
         return MessageBatch(
             payloads,
             None if self.ids is None else memoryview(bytes(self.ids)),

@@ -70,14 +70,14 @@ class Catalog:
         Raises:
             JournalUsageError: numbers that are none, or items that do not follow those before; nothing has changed.
         """
-        if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
-            raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
+        self.check(stream, first, count)
         assert segment.rows is not None
         rows = segment.rows.get(stream)
         if rows is None:
-            rows = self._first_of_stream(segment, stream, first)
-        elif first < (stop := rows.firsts[-1] + rows.counts[-1]):
-            raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
+            rows = segment.rows[stream] = StreamRows.empty()
+            known = self._streams.setdefault(stream, _Stream())
+            known.firsts.append(first)
+            known.segments.append(segment)
         rows.firsts.append(first)
         rows.counts.append(count)
         rows.offsets.append(offset)
@@ -88,27 +88,8 @@ class Catalog:
         if not (0 < count <= MAX_U32 and 0 <= stream <= MAX_U32 and 0 <= first <= (1 << 64) - 1 - count):
             raise JournalUsageError(f"{count} items of stream {stream} from {first} on: out of range")
         known = self._streams.get(stream)
-        if known is not None and known.segments and first < (stop := self._stop_in(known.segments[-1], stream)):
+        if known is not None and first < (stop := self._stop_in(known.segments[-1], stream)):
             raise JournalUsageError(f"items of stream {stream} from {first} on do not follow those up to {stop}")
-
-    def _first_of_stream(self, segment: Segment, stream: int, first: int) -> StreamRows:
-        """Have the segment being written take a stream that it has no record of yet; returns its rows, empty.
-
-        Raises:
-            JournalUsageError: items below those that a segment before it holds.
-        """
-        known = self._streams.get(stream)
-        if known is None:
-            known = self._streams[stream] = _Stream()
-        elif known.segments:
-            stop = self._stop_in(known.segments[-1], stream)
-            if first < stop:
-                raise JournalUsageError(f"items of stream {stream} from {first} on follow those up to {stop}")
-        assert segment.rows is not None
-        rows = segment.rows[stream] = StreamRows.empty()
-        known.firsts.append(first)
-        known.segments.append(segment)
-        return rows
 
     def seal(self, segment: Segment) -> None:
         """The segment being written is full; its rows may be dropped once its index is on disk."""

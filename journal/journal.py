@@ -216,9 +216,6 @@ class Journal:
         rows, lengths, buffers, length = pack_several(held, parts, other)
         for row in rows:
             self._catalog.check(*row[:3])
-        if rows and self._active.header.version < SEVERAL_VERSION:
-            # A program that knows no such records refuses the segment, where it would find nothing in them.
-            self._roll(self._running(), SEVERAL_VERSION)
         lsn = self._append(kind, SEVERAL if rows else 0, length, 0, 0, 0, buffers, False)
         offset = self._active.end - RECORD_HEADER_BYTES - length
         for row, size in zip(rows, lengths, strict=True):
@@ -390,8 +387,10 @@ class Journal:
             )
         segment = self._active
         offset = segment.end
-        if offset + size > self._options.segment_bytes and offset > SEGMENT_HEADER_BYTES:
-            segment = self._roll(writer)
+        # A program that knows no records of several streams refuses the segment, where it would find nothing in them.
+        several = flags == SEVERAL and segment.header.version < SEVERAL_VERSION
+        if several or (offset + size > self._options.segment_bytes and offset > SEGMENT_HEADER_BYTES):
+            segment = self._roll(writer, SEVERAL_VERSION if several else 0)
             offset = segment.end
         if flags == ITEMS:
             self._catalog.enter(segment, offset, length, stream, first, count)
@@ -410,7 +409,7 @@ class Journal:
             committer.ring()
         return lsn
 
-    def _roll(self, writer: Writer, version: int = 0) -> Segment:
+    def _roll(self, writer: Writer, version: int) -> Segment:
         """Seal the segment and go on in a new one, of no lower version; the writer follows when it gets there."""
         full = self._active
         rows = full.rows

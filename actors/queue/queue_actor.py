@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
+from actors.queue.operations.browsing import describe
+from actors.queue.operations.receiving import purge_step
+from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary import commands, replies
-from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
-    from actors.queue.vocabulary.replies import Connection
-    from actors.queue.vocabulary.statistics import QueueStatistics
+    from actors.queue.vocabulary.replies import Connection, QueueStatistics
+    from actors.runtime._loop_inbox import Watch
     from actors.runtime._loop_timer import TimerHandle
-    from actors.runtime._loop_watch import Watch
     from actors.storage import Storage
 
 QUEUE_INBOX = 4_194_304
@@ -123,7 +125,7 @@ class QueueActor(LoopActor):
             if handler is not None:
                 if kind is _Store and self._more_comes():
                     return None
-                if self._state.storing:
+                if self._state.incoming:
                     # What was accepted comes first: nothing else may see the queue without it.
                     self._store(kind is _Store)
                 answer = handler(self, message)
@@ -146,12 +148,12 @@ class QueueActor(LoopActor):
     def _offer(self, message: commands.OfferBatch) -> None:
         """Accept a batch, which asks for nothing: what comes of it comes when it is stored, with all that arrives together with it."""
         state = self._state
-        fresh = not state.storing
+        fresh = not state.incoming
         try:
-            state.accept(message)
+            accept(state, message, 0.0)
         except QueueError as error:
             self._refuse(message, error)
-        if fresh and state.storing:
+        if fresh and state.incoming:
             self.actor_ref.tell(_STORE)
 
     def _execute(self, command: Any) -> Any:
@@ -160,7 +162,7 @@ class QueueActor(LoopActor):
         attaches = kind in _ATTACHES
         if attaches and command.connection is None:
             raise TypeError(f"{kind.__name__} without a connection: there is nobody to tell what comes of it")
-        if state.storing and kind not in BESIDE_INCOMING:
+        if state.incoming and kind not in BESIDE_INCOMING:
             # Before the command, so that what goes wrong here is nothing that the command has done.
             self._store(in_turn=False)
         try:
@@ -184,7 +186,7 @@ class QueueActor(LoopActor):
         if connection is None:
             raise error
         # It may tell of what has happened, and comes behind all that the connection is told of what it asked for before.
-        if state.storing:
+        if state.incoming:
             self._store(in_turn=False)
         self._carry_out()
         refused = replies.Refused(error.code, str(error), getattr(command, "request", None), error.close)
@@ -277,7 +279,7 @@ class QueueActor(LoopActor):
     def _store(self, in_turn: bool) -> None:
         storage, state = self._storage, self._state
         self._accepted_before = self._turns = 0
-        alone = in_turn and storage is not None and storage.begin_alone(state.accepted)
+        alone = in_turn and storage is not None and storage.begin_alone(len(state.incoming))
         try:
             state.store(self.loop.time(), self._wall_us())
         finally:
@@ -286,7 +288,7 @@ class QueueActor(LoopActor):
 
     def _more_comes(self) -> bool:
         """Whether to wait another turn of the loop before storing: while more comes in each, for a few."""
-        accepted = self._state.accepted
+        accepted = len(self._state.incoming)
         if accepted <= max(1, self._accepted_before) or self._turns >= STORE_TURNS:
             return False
         self._accepted_before = accepted
@@ -311,7 +313,7 @@ class QueueActor(LoopActor):
 
     def _purge_on(self, purge: _Purge) -> None:
         """A step of it; others have their turn between two of them."""
-        purged = self._state.purge_step(purge.below)
+        purged = purge_step(self._state, purge.below)
         purge.messages += purged
         if purged:
             self.schedule_at(self.loop.time(), purge)
@@ -319,7 +321,7 @@ class QueueActor(LoopActor):
             self._output.answer_later(purge.reply, purge.messages, self._state.last_event)
 
     def _statistics(self, _message: commands.GetStatistics) -> QueueStatistics:
-        return self._state.statistics(self.loop.time())
+        return describe(self._state, self.loop.time())
 
     def _durable(self, _message: _Durable) -> None:
         self._output.release()

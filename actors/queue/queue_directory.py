@@ -13,7 +13,7 @@ from actors.errors import InvalidRequestError, QueueError
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
 from actors.queue.vocabulary.commands import PauseSenders
 from actors.queue.vocabulary.settings import (

@@ -16,7 +16,7 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueLimitError, TransactionIncompleteError
 from actors.queue.operations.staging import check_stage
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit, ended_stages
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import DiscardTransaction, EndStages
 from actors.queue.vocabulary.stages import MAX_ENLISTED, OpenTransaction, StageKey, WriterVersion
 from actors.runtime.loop_future import ask
@@ -159,13 +159,12 @@ class TransactionDirectory:
         """Record the commit, which applies it to the log of every queue, and have the queues act on it."""
         logs = self._queues.logs()
         names = {self._queues.number_of(name): name for name in logs}
-        by_number = {number: logs[name] for number, name in names.items()}
         if self._storage is None:
+            by_number = {number: logs[name] for number, name in names.items()}
             number, ended = 0, apply_commit(by_number, self.versions, writer, version, winners, 0)
         else:
             before = self.last_version(writer)
-            ended = ended_stages(by_number, writer, version, winners)
-            number = self._storage.record_all(ended, WriterVersion(writer, version))
+            number, ended = self._storage.commit(WriterVersion(writer, version), winners)
             self._under_way[writer] = number, before
         for queue, stages in ended.items():
             self._tell(names[queue], stages, number)

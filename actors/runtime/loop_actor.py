@@ -19,12 +19,10 @@ import pykka
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
 from actors.errors import ActorError, AsyncHandlerError, NoEventLoopError, StorageError, TooManyTimersError
-from actors.runtime._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox
+from actors.runtime._loop_inbox import DEFAULT_MAX_INBOX, LoopInbox, Watch, Watched
 from actors.runtime._loop_timer import TimerHandle
-from actors.runtime._loop_watch import Watch, Watched
 from actors.runtime._pykka import ActorStop, Envelope
-from actors.runtime.later_reply import LaterReply
-from actors.runtime.loop_future import LoopFuture
+from actors.runtime.loop_future import LaterReply, LoopFuture
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
 from actors.runtime.supervision import DEFAULT_MAX_RESTARTS, DEFAULT_RESTART_WINDOW, RestartBudget, Supervision

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 
 from actors.errors import BlockingCallOnLoopError
-from actors.runtime._loop_watch import Watch
+from actors.runtime._loop_inbox import Watch
 from actors.runtime._pykka import Envelope
 from actors.runtime.loop_future import LoopFuture
 

@@ -1,4 +1,4 @@
-from .maintenance import repair_storage, verify_storage
+from .after_repair import repair_storage, verify_storage
 from .options import DEFAULT_CACHE_BYTES, storage_options
 from .snapshot import StoredQueue
 from .storage import Storage

@@ -1,4 +1,4 @@
-"""What a repaired journal has lost, told to the queues that counted on it.
+"""Mending a data directory that no broker has open, and what a repaired journal has lost, told to the queues that counted on it.
 
 ``repair`` keeps whatever is whole, but it knows nothing of queues: their state may still have messages as stored whose records are gone. So
 it leaves a mark, and the next start compares the two, once, record by record.
@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
 from actors.queue.vocabulary.events import QueuePurged, StagesDiscarded
+from actors.storage.failures import storage_error
+from journal import JournalError, OsFiles, repair, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
-    from journal import Files, Journal
+    from journal import Files, Finding, Journal
+
 
 MARK = "repaired"
 """A file of this name in the data directory: the journal was repaired, and no start has looked since."""
@@ -96,3 +99,32 @@ def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[l
         if position < stop:
             lost.append((position, stop))
     return lost, batches, size
+
+
+def verify_storage(directory: Path, files: Files | None = None) -> list[Finding]:
+    """Everything that is wrong with a data directory, by file and offset; nothing is changed.
+
+    Raises:
+        NoStorageError: there is none.
+        StorageError: it cannot be read at all, or a broker has it open.
+    """
+    try:
+        return verify(directory, files)
+    except (JournalError, OSError) as error:
+        raise storage_error(error, f"the data directory {directory} cannot be verified") from error
+
+
+def repair_storage(directory: Path, files: Files | None = None) -> list[str]:
+    """Make a damaged data directory one that opens, with everything that is whole; returns what was done, and what was lost.
+
+    The mark is made first: whatever of the repair has happened, the next start looks what the queues have lost by it.
+
+    Raises:
+        NoStorageError: there is none.
+        StorageError: it cannot be mended, or a broker has it open.
+    """
+    disk = OsFiles() if files is None else files
+    try:
+        return repair(directory, disk, lambda: set_mark(disk, directory))
+    except (JournalError, OSError) as error:
+        raise storage_error(error, f"the data directory {directory} cannot be repaired") from error

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgpack
 
@@ -77,6 +77,8 @@ MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
 
 Part: TypeAlias = bytes | memoryview
+# It is not typed.
+_pack = cast("Callable[[Any], bytes]", msgpack.packb)
 
 
 def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | None = None) -> list[Part]:
@@ -101,7 +103,7 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         fields.append(event.stage)
     if event.temporary:
         fields.append(event.temporary)
-    header: bytes = msgpack.packb(fields)
+    header = _pack(fields)
     if len(header) > MAX_HEADER_BYTES:
         raise RecordTooLargeError(len(header), MAX_HEADER_BYTES)
     return [len(header).to_bytes(2, "little") + header, *batch.buffers()]
@@ -149,8 +151,7 @@ def _more(
 def encode(queue: int, event: Event) -> tuple[int, bytes]:
     """Kind and payload of an event of queue number ``queue`` that is not MessagesAdded."""
     kind, fields = _ENCODERS[type(event)]
-    packed: bytes = msgpack.packb([queue, *fields(event)])
-    return kind, packed
+    return kind, _pack([queue, *fields(event)])
 
 
 def decode(kind: int, payload: memoryview) -> tuple[int, Event]:
@@ -171,8 +172,7 @@ def decode(kind: int, payload: memoryview) -> tuple[int, Event]:
 
 def encode_declared(number: int, name: str, settings: QueueSettings | None) -> bytes:
     """The payload of QUEUE_DECLARED; ``settings`` is None for a queue that has the broker's."""
-    packed: bytes = msgpack.packb([number, name, None if settings is None else asdict(settings)])
-    return packed
+    return _pack([number, name, None if settings is None else asdict(settings)])
 
 
 def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None]:
@@ -191,8 +191,7 @@ def settings_from(fields: dict[str, Any]) -> QueueSettings:
 
 def encode_number(number: int) -> bytes:
     """The payload of QUEUE_DELETED and STORE_CREATED."""
-    packed: bytes = msgpack.packb(number)
-    return packed
+    return _pack(number)
 
 
 def decode_number(payload: memoryview) -> int:
@@ -205,8 +204,7 @@ def decode_number(payload: memoryview) -> int:
 
 def encode_transaction(writer: str, version: int, stages: Mapping[int, Sequence[str]]) -> bytes:
     """The payload of TRANSACTION_COMMITTED; ``stages`` has the names of the published ones by queue number."""
-    packed: bytes = msgpack.packb([writer, version, [[queue, list(names)] for queue, names in stages.items()]])
-    return packed
+    return _pack([writer, version, [[queue, list(names)] for queue, names in stages.items()]])
 
 
 def decode_transaction(payload: memoryview) -> tuple[str, int, dict[int, list[str]]]:

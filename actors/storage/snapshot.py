@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import CommittedVersions
-from actors.queue.state.ledger import Ledger
 from actors.queue.state.log import QueueLog, Stage
+from actors.queue.state.staged import CommittedVersions
+from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
@@ -79,13 +79,8 @@ class Snapshot:
     versions: CommittedVersions
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The payload of a checkpoint, in one go."""
-    return b"".join(encoded(snapshot))
-
-
 def encoded(snapshot: Snapshot) -> Iterator[bytes]:
-    """The same piece by piece; none takes more than a millisecond or so to make.
+    """The payload of a checkpoint, piece by piece; none takes more than a millisecond or so to make.
 
     What is to be the same in all of it is taken when the iteration begins: the queues that there are, the next queue's number, the
     writers' versions. Each queue is taken as it is when its turn comes, all of it in one instant, whatever happens to it while its
@@ -151,9 +146,9 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     yield from _ranges(packer, "acknowledged", acknowledged)
     yield from _rows(packer, "producers", producers)
     yield from _rows(packer, "temporary", temporary)
-    yield pack("returns") + _array_header(packer, sum(len(ranges) for _, ranges in returns))
+    yield pack("returns") + _array_header(packer, sum(_count(ranges) for _, ranges in returns))
     for deliveries, ranges in returns:
-        for starts, stops in ranges.columns():
+        for starts, stops in ranges:
             yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
     yield from _rows(packer, "delayed", _delayed(delayed))
     yield pack("ledgers") + _array_header(packer, len(ledgers))
@@ -216,10 +211,14 @@ def _ranges(packer: msgpack.Packer, key: str, ranges: FrozenRanges) -> Iterator[
     yield from _bin(ranges)
 
 
+def _count(ranges: FrozenRanges) -> int:
+    return sum(len(starts) for starts, _ in ranges)
+
+
 def _bin(ranges: FrozenRanges) -> Iterator[bytes]:
     """Ranges as bytes of little-endian i64 pairs, some hundred of them at a time."""
-    yield _BIN.pack(_BIN_32, len(ranges) * _PAIR_BYTES)
-    for starts, stops in ranges.columns():
+    yield _BIN.pack(_BIN_32, _count(ranges) * _PAIR_BYTES)
+    for starts, stops in ranges:
         pairs = array("q", bytes(len(starts) * _PAIR_BYTES))
         pairs[::2], pairs[1::2] = array("q", starts), array("q", stops)
         yield pairs.tobytes()

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from actors.errors import DiskBehindError, StorageError
+from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import LAZY, Event, MessagesAcknowledged, MessagesAdded
 from actors.storage import codec
 from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
-from actors.storage.contents import Contents
+from actors.storage.contents import Contents, recover
 from actors.storage.failures import keep_in_mind, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
@@ -26,16 +27,17 @@ from actors.storage.options import (
     PENDING_LOW_BYTES,
     storage_options,
 )
-from actors.storage.recovery import recover
 from actors.storage.table import JournalEntryTable, entry_cache
-from actors.storage.together import encode_all
+from actors.storage.together import encode_all, encode_commit
 from journal import Files, Journal, JournalError, JournalOptions, OsFiles
 
 if TYPE_CHECKING:
-    from actors.queue.state.committed_versions import CommittedVersions
+    from actors.queue.state.staged import CommittedVersions
+    from actors.queue.vocabulary.events import StagesEnded
     from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.snapshot import StoredQueue
+    from actors.storage.together import Encoded
     from journal import Committer, JournalStatistics
 
 STORE_ID_BYTES = 4
@@ -233,20 +235,37 @@ class Storage:
             ((number, event),) = events.items()
             lsn = self.record(number, event)
         else:
-            encoded = encode_all(events, version, {} if version is None else contents.logs())
-            if encoded.held:
-                self._check_pending()
-            for stream, _, _, part in encoded.held:
-                self._tables[stream].appended = encoded.size_of(part)
-            try:
-                lsn = encoded.append_to(self._journal)
-            except JournalError as error:
-                raise self._lost(error) from error
-            if encoded.held:
-                self._note_added()
-            if len(encoded.held) < len(events) or version is not None:
+            lsn = self._record_together(encode_all(events, version))
+            if version is not None or any(type(event) is not MessagesAdded for event in events.values()):
                 self._checkpoints.schedule()
         contents.apply(events, version, lsn)
+        return lsn
+
+    def commit(
+        self, version: WriterVersion, winners: Mapping[int, Sequence[str]]
+    ) -> tuple[int, dict[int, StagesEnded]]:
+        """Commit a transaction in one instant: as `record_all`, of all that follows from ``winners``, the stages' names by queue number.
+
+        Returns:
+            the event's number, and what happened to each queue.
+        """
+        ended = ended_stages(self._contents.logs(), *version, winners)
+        lsn = self._record_together(encode_commit(ended, version))
+        self._checkpoints.schedule()
+        self._contents.apply(ended, version, lsn)
+        return lsn, ended
+
+    def _record_together(self, encoded: Encoded) -> int:
+        if encoded.held:
+            self._check_pending()
+        for stream, _, _, part in encoded.held:
+            self._tables[stream].appended = encoded.size_of(part)
+        try:
+            lsn = encoded.append_to(self._journal)
+        except JournalError as error:
+            raise self._lost(error) from error
+        if encoded.held:
+            self._note_added()
         return lsn
 
     def _check_pending(self) -> None:

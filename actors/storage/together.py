@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgpack
 
 from actors.errors import StorageError, TooMuchTogetherError
-from actors.queue.state.committed_versions import ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
@@ -21,7 +20,6 @@ from actors.storage.options import MAX_TOGETHER_BYTES, MAX_TOGETHER_QUEUES
 from journal import FormatError, Held, unpack_several
 
 if TYPE_CHECKING:
-    from actors.queue.state.log import QueueLog
     from actors.storage.codec import Part
     from journal import Journal
 
@@ -55,26 +53,19 @@ class Encoded(NamedTuple):
         return journal.append(self.kind, [self.other])
 
 
-class Said(NamedTuple):
-    """What a record says of several queues: their events by number, and whose version is committed with it."""
+def encode_commit(ended: Mapping[int, StagesEnded], version: WriterVersion) -> Encoded:
+    """What a commit does (``ended_stages``), by the queues' numbers: its own kind says the winners, and all else follows from them."""
+    winners = {number: [key.name for key in event.published] for number, event in ended.items() if event.published}
+    return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
 
-    events: dict[int, Event]
-    version: WriterVersion | None
 
-
-def encode_all(events: Mapping[int, Event], version: WriterVersion | None, logs: Mapping[int, QueueLog]) -> Encoded:
-    """Events of several queues, by their numbers, as one record; ``logs`` are those of all queues, before a commit.
+def encode_all(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:
+    """Events of several queues, by their numbers, as one record.
 
     Raises:
         RecordTooLargeError: the facts of a batch of messages fit no record.
         TooMuchTogetherError: more queues or bytes than one record may hold.
     """
-    if version is not None:
-        published = {number: event.published for number, event in events.items() if isinstance(event, StagesEnded)}
-        winners = {number: [key.name for key in keys] for number, keys in published.items() if keys}
-        # The commit's own kind says the winners, and nothing that does not follow from them.
-        if ended_stages(logs, *version, winners) == events:
-            return Encoded(codec.TRANSACTION_COMMITTED, [], [], codec.encode_transaction(*version, winners))
     if version is None and len(events) == 2:
         (number, added), (origin, moved) = sorted(events.items(), key=lambda item: type(item[1]) is MessagesMoved)
         if isinstance(added, MessagesAdded) and isinstance(moved, MessagesMoved):
@@ -83,8 +74,8 @@ def encode_all(events: Mapping[int, Event], version: WriterVersion | None, logs:
     return _together(events, version)
 
 
-def decode_together(payload: memoryview) -> Said:
-    """The reverse, of a record of the kind TOGETHER; raises StorageError."""
+def decode_together(payload: memoryview) -> tuple[dict[int, Event], WriterVersion | None]:
+    """What a record of the kind TOGETHER says: the events by queue number, and whose version is committed; raises StorageError."""
     try:
         parts, other = unpack_several(payload)
         writer_version, packed = msgpack.unpackb(other)
@@ -97,7 +88,7 @@ def decode_together(payload: memoryview) -> Said:
             events[number] = decoded
     except (ValueError, TypeError, FormatError, msgpack.UnpackException) as error:
         raise StorageError(f"a record of several queues cannot be decoded: {error}") from error
-    return Said(events, version)
+    return events, version
 
 
 def _together(events: Mapping[int, Event], version: WriterVersion | None) -> Encoded:

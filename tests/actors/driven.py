@@ -6,30 +6,37 @@ Effects are told apart here by what they tell, with everything in one tuple: ``D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from actors.batch import MessageBatch
 from actors.queue import queue_state
-from actors.queue.state.committed_versions import ended_stages
-from actors.queue.state.ledger import pieces
+from actors.queue.operations.browsing import describe
+from actors.queue.operations.dead_letters import REASON
+from actors.queue.operations.receiving import purge_step
+from actors.queue.state.log import QueueLog
+from actors.queue.state.subscriptions import pieces
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.commands import Origin
-from actors.queue.vocabulary.events import StagesEnded
+from actors.queue.vocabulary.events import Event, StagesEnded
 from actors.queue.vocabulary.replies import Connection, DeadLetter, Tell
-from actors.queue.vocabulary.stages import StageKey, WriterVersion
-from actors.queue.vocabulary.statistics import ReservationFacts
-from actors.storage import Storage
+from actors.queue.vocabulary.stages import StageKey
 
 LARGE = 10**12
 
 
-def commit_transaction(
-    storage: Storage, writer: str, version: int, winners: Mapping[int, Sequence[str]]
-) -> tuple[int, dict[int, StagesEnded]]:
-    """Commit what won, by queue number, and discard the writer's others, as the broker's transactions do it."""
-    ended = ended_stages({queue.number: queue.log for queue in storage.queues}, writer, version, winners)
-    return storage.record_all(ended, WriterVersion(writer, version)), ended
+def reason_of(letter: DeadLetter) -> str:
+    """Why messages are dead, as each of them says."""
+    (reason,) = {(message.headers or {})[REASON] for message in letter.batch.messages()}
+    return str(reason)
+
+
+def replayed(events: Iterable[Event]) -> QueueLog:
+    """The fold over ``events``."""
+    log = QueueLog()
+    for number, event in enumerate(events, 1):
+        log.apply(event, number)
+    return log
 
 
 class Deliver(NamedTuple):
@@ -60,6 +67,18 @@ class Confirm(NamedTuple):
 class Supersede(NamedTuple):
     sender: Connection
     after: int = 0
+
+
+class ReservationFacts(NamedTuple):
+    backlog: int
+    backlog_bytes: int
+    oldest_ms: int
+    sender_demand: int
+    high_water: int
+    in_flight: int
+    full: bool
+    reserved_bytes: int | None = None
+    live_subscriptions: int = 1
 
 
 class Reserved(NamedTuple):
@@ -151,7 +170,7 @@ class QueueState(queue_state.QueueState):
     def _told(self, command: Any, now: float = 0.0, wall_us: int = 0) -> Any:
         """Carry out a command that has one reply, and return that; what else comes of it stays to be taken."""
         self.execute(command, now, wall_us)
-        effects = self._core.effects
+        effects = self.effects
         mine = [effect for effect in effects if isinstance(effect, Tell) and effect.connection is command.connection]
         effects.remove(mine[-1])
         return mine[-1].reply
@@ -191,7 +210,7 @@ class QueueState(queue_state.QueueState):
     ) -> int | None:
         """Accept and store at once; returns the queue's number of the first message, None if it was stored before or is rejected."""
         self.accept(connection, sequence, batch, delay, ttl)
-        new = self._core.incoming[-1].new
+        new = self.incoming[-1].new
         self.store(now, wall_us)
         return self.log.next_sequence - len(batch) if new == len(batch) else None
 
@@ -271,29 +290,28 @@ class QueueState(queue_state.QueueState):
         command = commands.ReserveRequested(request, start, messages, size, wait, below, cast("Any", connection))
         self.execute(command, now, 0)
 
-    def commit(self, connection: Connection, position: int) -> int:
+    def commit_position(self, connection: Connection, position: int) -> int:
         return cast("int", self._told(commands.CommitRequested(0, position, cast("Any", connection))).base)
 
     def fetch(self, connection: Connection, start: int, stop: int) -> Fetching:
         """All that is asked for; what the queue tells is the first step of it."""
         self.execute(commands.FetchRequested(7, start, stop, cast("Any", connection)), 0.0, 0)
-        effect = self._core.effects.pop()
-        core = self._core
-        ledger = core.subscribers[connection].ledger
+        effect = self.effects.pop()
+        ledger = self.subscribers[connection].ledger
         segments = ledger.segments(start, stop)
-        fetching = Fetching(lambda: pieces(ledger.name, segments, core.log.table))
+        fetching = Fetching(lambda: pieces(ledger.name, segments, self.log.table))
         assert isinstance(effect, Tell)
         told = effect.reply
         assert isinstance(told, replies.FetchedRanges)
         step, later = list(fetching.read())[: len(told.ranges)], list(fetching)[len(told.ranges) :]
         assert (effect.connection, told.request) == (connection, 7)
         assert (list(told.ranges), told.rest) == ([piece for piece, _ in step], later[0].position if later else None)
-        assert effect.after == max([core.barrier, *(event for _, event in step)])
+        assert effect.after == max([self.barrier, *(event for _, event in step)])
         return fetching
 
     def browse(self, start: int, stop: int) -> Browsed:
         self.execute(commands.BrowseRequested(0, start, stop), 0.0, 0)
-        effect = self._core.effects.pop()
+        effect = self.effects.pop()
         assert isinstance(effect, Tell)
         reply = effect.reply
         assert isinstance(reply, replies.FetchedRanges)
@@ -310,7 +328,10 @@ class QueueState(queue_state.QueueState):
     def dead_letters_stored(self, ranges: tuple[tuple[int, int], ...], now: float) -> None:
         self.execute(commands.DeadLettersMoved(ranges), now, 0)
 
+    def statistics(self, now: float) -> replies.QueueStatistics:
+        return describe(self, now)
+
     def purge(self) -> int:
         """All of it: an actor goes by steps, and gives others their turn."""
         below = self.log.next_sequence
-        return sum(iter(lambda: self.purge_step(below), 0))
+        return sum(iter(lambda: purge_step(self, below), 0))

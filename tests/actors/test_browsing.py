@@ -16,8 +16,8 @@ from actors import DemandSignalled, FetchRequested, LoopActor, MessageBatch, Res
 from actors.errors import InvalidRequestError
 from actors.queue.operations import browsing
 from actors.queue.queue_directory import QueueDirectory
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.subscription_publisher import SubscriptionOptions, SubscriptionPublisher
 from actors.queue.vocabulary.commands import (
     AttachSender,
@@ -275,7 +275,7 @@ class BrowsedQueue(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4))
     def commit(self, count: int) -> None:
         base = self.queue.log.ledgers["sub"].base
-        self.queue.commit("owner", min(self.ledger, base + count))
+        self.queue.commit_position("owner", min(self.ledger, base + count))
         self._taken()
 
     @rule()

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.queue.commit_gate import CommitGate
-from actors.runtime.later_reply import LaterReply
-from actors.runtime.loop_future import LoopFuture
+from actors.queue.queue_output import CommitGate
+from actors.runtime.loop_future import LaterReply, LoopFuture
 from actors.storage import Storage
 
 

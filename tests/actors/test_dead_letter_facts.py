@@ -10,7 +10,7 @@ import pytest
 
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
 from actors.limits import MAX_NAME_BYTES
-from actors.queue.operations.leaving import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
+from actors.queue.operations.dead_letters import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.replies import DeadLetter

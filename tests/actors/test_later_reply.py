@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from actors.errors import ActorError
-from actors.runtime.later_reply import LaterReply
 from actors.runtime.loop_actor import LoopActor
-from actors.runtime.loop_future import LoopFuture
+from actors.runtime.loop_future import LaterReply, LoopFuture
 from streams.testkit import run_in_virtual_time
 
 

@@ -27,6 +27,7 @@ from actors.queue.vocabulary.commands import (
     Left,
     OfferBatch,
     OpenSubscription,
+    PauseSenders,
     PurgeQueue,
     Rejected,
     ReleaseSubscription,
@@ -39,6 +40,7 @@ from actors.queue.vocabulary.replies import (
     FetchedRanges,
     MessagesReserved,
     QueueDeleted,
+    QueueStatistics,
     ReceivedMessages,
     ReceiverAttached,
     Refused,
@@ -49,7 +51,6 @@ from actors.queue.vocabulary.replies import (
     Superseded,
 )
 from actors.queue.vocabulary.settings import PURGE_BUDGET, QueueSettings
-from actors.queue.vocabulary.statistics import QueueStatistics
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
@@ -491,7 +492,6 @@ class Stepping(QueueState):
 
     def __init__(self) -> None:
         self.steps: list[tuple[int, int]] = []
-        self._ranges = 0
         super().__init__("q", 3, QueueSettings(), record=self._note)
         self.said(AttachSender(), "s")
         self.said(RequestCapacity(10**5, 10**6), "s")
@@ -503,14 +503,8 @@ class Stepping(QueueState):
 
     def _note(self, event: object) -> int:
         if isinstance(event, QueuePurged):
-            self._ranges = len(event.ranges)
+            self.steps.append((sum(stop - start for start, stop in event.ranges), len(event.ranges)))
         return 0
-
-    def purge_step(self, below: int) -> int:
-        self._ranges = 0
-        purged = super().purge_step(below)
-        self.steps.append((purged, self._ranges))
-        return purged
 
 
 BACKLOG = 4 * PURGE_BUDGET
@@ -551,8 +545,7 @@ def test_a_purge_goes_in_steps_of_bounded_work_and_others_have_their_turn_betwee
         between = [(await statistics(queue)).total_purged for _ in range(3)]
         assert any(0 < purged_so_far < BACKLOG for purged_so_far in between)
         assert await purged == BACKLOG
-        assert state.steps[-1] == (0, 0)
-        assert len(state.steps) == BACKLOG // PURGE_BUDGET + 1
+        assert len(state.steps) == BACKLOG // PURGE_BUDGET
         assert all(messages <= PURGE_BUDGET and ranges <= PURGE_BUDGET for messages, ranges in state.steps)
         assert (await statistics(queue)).ready == 0
 
@@ -598,18 +591,27 @@ async def test_a_queue_that_is_stopped_tells_every_connection() -> None:
     assert await queue.stopped() is None
 
 
+class Failing(QueueState):
+    """Fails with the reason for which its senders are to pause."""
+
+    def execute(self, command: Any, now: float, wall_us: int) -> Any:
+        if isinstance(command, PauseSenders):
+            raise cast("Exception", command.reason)
+        return super().execute(command, now, wall_us)
+
+
+def failure(error: Exception) -> PauseSenders:
+    return PauseSenders(cast("Any", error))
+
+
 @virtual
 async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -> None:
-    class Fragile(QueueState):
-        def purge_step(self, below: int) -> int:
-            raise ZeroDivisionError
-
-    queue = start_queue(Fragile("q", 0, QueueSettings()))
+    queue = start_queue(Failing("q", 0))
     sender, receiver = await sender_of(queue), await receiver_of(queue, 1)
     queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await sender.expect(SentMessages)
     await receiver.expect(ReceivedMessages)
-    queue.tell(PurgeQueue())
+    queue.tell(failure(ZeroDivisionError()))
     for probe in (sender, receiver):
         refused = await probe.expect(Refused)
         assert (refused.code, refused.close) == ("internal-error", True)
@@ -622,15 +624,11 @@ async def test_a_failing_handler_ends_the_connections_and_keeps_the_messages() -
 
 @virtual
 async def test_an_error_of_storage_that_does_not_end_the_broker_does_not_end_the_queue() -> None:
-    class Missing(QueueState):
-        def purge_step(self, below: int) -> int:
-            raise StorageError("message 3 is stored, and its batch is not in memory")
-
-    queue = start_queue(Missing("q", 0, QueueSettings()))
+    queue = start_queue(Failing("q", 0))
     sender = await sender_of(queue)
     queue.tell(OfferBatch(0, batch(b"x", b"y"), connection=sender.ref))
     await sender.expect(SentMessages)
-    queue.tell(PurgeQueue())
+    queue.tell(failure(StorageError("message 3 is stored, and its batch is not in memory")))
     assert (await sender.expect(Refused)).code == "internal-error"
     assert queue.is_alive()
     assert (await statistics(queue)).stored_messages == 2
@@ -638,15 +636,11 @@ async def test_an_error_of_storage_that_does_not_end_the_broker_does_not_end_the
 
 @virtual
 async def test_a_queue_that_fails_for_good_ends_its_connections() -> None:
-    class Broken(QueueState):
-        def purge_step(self, below: int) -> int:
-            raise ZeroDivisionError
-
-    queue = start_queue(Broken("q", 0, QueueSettings()))
+    queue = start_queue(Failing("q", 0))
     for _ in range(QueueActor.max_restarts):
-        queue.tell(PurgeQueue())
+        queue.tell(failure(ZeroDivisionError()))
     receiver = await receiver_of(queue)
-    queue.tell(PurgeQueue())
+    queue.tell(failure(ZeroDivisionError()))
     assert (await receiver.expect(Refused)).code == "internal-error"
     assert isinstance(await queue.stopped(), ZeroDivisionError)
 

@@ -239,7 +239,7 @@ async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_a
 
 OF_QUEUES = (
     "actors.batch",
-    "actors.queue.commit_gate",
+    "actors.queue.queue_output",
     "actors.queue.operations",
     "actors.queue.queue_state",
     "actors.queue.state",

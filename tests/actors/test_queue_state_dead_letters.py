@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue.state import outbox
+from actors.queue.state import ready
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, MessagesReturned
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, QueueSettings
-from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState
+from tests.actors.driven import DeadLettersStored, Deliver, GrantCapacity, QueueState, reason_of, replayed
 
 LARGE = 10**9
 US = 1_000_000
@@ -81,7 +81,7 @@ def test_a_message_received_too_often_leaves_and_the_others_stay() -> None:
     q.state.acknowledge("r", [(0, 1)])
     q.return_all(1, first=1)
     (effect,) = q.dead_letters()
-    assert (effect.queue, effect.first, effect.ranges, effect.reason) == (None, 1, ((1, 2),), "max-receives")
+    assert (effect.queue, effect.ranges, reason_of(effect)) == (None, ((1, 2),), "max-receives")
     assert effect.batch.payloads.tolist() == [b"001"]
     assert effect.after == 1, "what leaves depends on the event that stored it"
     assert q.counts() == (0, 1, 0)
@@ -148,7 +148,7 @@ def test_how_often_a_message_was_delivered_survives_a_restart() -> None:
     q.return_all(2, first=1)
     q.receive(count=1)
     q.return_all(1, first=1)
-    again = Recorded(THRICE, log=QueueLog.replay(q.events))
+    again = Recorded(THRICE, log=replayed(q.events))
     assert [(e.first, len(e.batch), e.delivery_count, e.possibly_replayed) for e in again.receive()] == [
         (0, 1, 1, True),
         (1, 1, 3, True),
@@ -157,7 +157,7 @@ def test_how_often_a_message_was_delivered_survives_a_restart() -> None:
         (4, 2, 1, True),
     ]
     again.return_all(1, first=1)
-    assert [effect.first for effect in again.dead_letters()] == [1]
+    assert [effect.ranges for effect in again.dead_letters()] == [((1, 2),)]
 
 
 def test_what_was_acknowledged_has_no_history_that_a_restart_could_bring_back() -> None:
@@ -167,7 +167,7 @@ def test_what_was_acknowledged_has_no_history_that_a_restart_could_bring_back() 
     q.return_all(4)
     q.receive()
     q.state.acknowledge("r", [(1, 2)])
-    again = Recorded(THRICE, log=QueueLog.replay(q.events))
+    again = Recorded(THRICE, log=replayed(q.events))
     assert [(e.first, len(e.batch), e.delivery_count) for e in again.receive()] == [(0, 1, 2), (3, 1, 2)]
 
 
@@ -176,7 +176,7 @@ def test_what_was_leaving_leaves_after_a_restart() -> None:
     q.send(3)
     q.receive()
     q.return_all(2)
-    again = Recorded(ONCE, log=QueueLog.replay(q.events))
+    again = Recorded(ONCE, log=replayed(q.events))
     assert again.counts() == (1, 2, 0)
     assert again.state.next_deadline() == 0.0
     again.state.tick(0.0)
@@ -203,7 +203,7 @@ def test_messages_of_a_released_subscription_are_received_again_however_often_th
     q.state.open_subscription("o", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
     q.state.reserve("o", 1, 0, messages=10, size=LARGE, wait=0.0, below=None, now=0.0)
     assert q.state.release_subscription("sub", 0.0) == 2
-    again = Recorded(QueueSettings(max_receives=2), log=QueueLog.replay(q.events))
+    again = Recorded(QueueSettings(max_receives=2), log=replayed(q.events))
     for queue, count in ((q, 3), (again, 2)):
         assert [effect.delivery_count for effect in queue.receive()] == [count]
         queue.return_all(2)
@@ -263,7 +263,7 @@ def test_one_record_says_it_for_both_queues_after_a_restart() -> None:
     source.receive()
     source.return_all(3)
     move(source, target)
-    log = QueueLog.replay(source.events)
+    log = replayed(source.events)
     for beside in target.beside:
         log.apply(beside[0])
     assert log == source.state.log
@@ -364,17 +364,17 @@ def test_what_is_not_answered_for_but_is_in_the_log_is_not_handed_over_again() -
 
 
 def test_few_batches_are_under_way_to_the_other_queue_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BATCHES", 2)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BATCHES", 2)
     source, target = Recorded(ONCE), Recorded(number=1)
     for _ in range(5):
         source.send(3)
     source.receive()
     source.state.detach("r", 0.0)
     letters = source.dead_letters()
-    assert [letter.first for letter in letters] == [0, 3]
+    assert [letter.ranges[0][0] for letter in letters] == [0, 3]
     assert source.counts() == (0, 15, 0)
     source.state.dead_letters_stored(letters[0].ranges, 0.0)
-    assert [letter.first for letter in source.dead_letters()] == [6]
+    assert [letter.ranges[0][0] for letter in source.dead_letters()] == [6]
     source.state.dead_letters_stored(letters[1].ranges, 0.0)
     source.state.dead_letters_stored(((6, 9),), 0.0)
     assert move(source, target) == 2
@@ -384,19 +384,19 @@ def test_few_batches_are_under_way_to_the_other_queue_at_a_time(monkeypatch: pyt
 def test_few_bytes_are_under_way_to_the_other_queue_at_a_time_but_one_batch_always(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BYTES", 10)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BYTES", 10)
     source, target = Recorded(ONCE), Recorded(number=1)
     for _ in range(3):
         source.send(3)
     source.receive()
     source.state.detach("r", 0.0)
-    assert source.state._core.outbox.sent.messages == 3
+    assert source.state.outbox.sent.messages == 3
     assert move(source, target) == 3
     assert source.counts() == (0, 0, 9)
 
 
 def test_an_expired_backlog_waits_where_it_is_while_too_much_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "DEAD_LETTER_BATCHES", 2)
+    monkeypatch.setattr(ready, "DEAD_LETTER_BATCHES", 2)
     source, target = Recorded(QueueSettings(ttl=5.0, dead_letter_queue="late")), Recorded(number=1)
     for _ in range(8):
         source.send(1)

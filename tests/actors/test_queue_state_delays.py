@@ -16,14 +16,14 @@ from actors.queue.operations import dispatch, receiving, sending
 from actors.queue.state import log as log_module
 from actors.queue.state.entries import Entry, MemoryEntryTable
 from actors.queue.state.log import QueueLog
-from actors.queue.structures.clocks import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
+from actors.queue.structures.deadlines import CLOCK_TOLERANCE_US, MAX_CLOCK_CHANGES, Clocks
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesExpired
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (
     ENTRY_OVERHEAD_BYTES,
     QueueSettings,
 )
-from tests.actors.driven import Confirm, Deliver, QueueState, Reserved
+from tests.actors.driven import Confirm, Deliver, QueueState, Reserved, reason_of, replayed
 
 LARGE = 10**9
 HOUR = 3600.0
@@ -256,7 +256,7 @@ def test_a_jump_of_the_time_of_day_changes_no_delay(jump: float) -> None:
 
 def restarted(q: Ticking, wall: int, settings: QueueSettings | None = None) -> Ticking:
     """The queue after a restart from its events, at the time 0 of a new clock of deadlines."""
-    return Ticking(settings or q.queue.settings, QueueLog.replay(q.events), wall)
+    return Ticking(settings or q.queue.settings, replayed(q.events), wall)
 
 
 def test_after_a_restart_the_rest_of_a_delay_is_waited_for() -> None:
@@ -504,7 +504,7 @@ def test_what_expires_goes_to_the_dead_letter_queue_only_where_one_is_named() ->
     named.send(2)
     named.at(5.0)
     (effect,) = (effect for effect in named.queue.take_effects() if isinstance(effect, DeadLetter))
-    assert (effect.queue, effect.first, effect.ranges, effect.reason) == ("late", 0, ((0, 2),), "expired")
+    assert (effect.queue, effect.ranges, reason_of(effect)) == ("late", ((0, 2),), "expired")
     assert named.queue.statistics(5.0).leaving == 2
 
 

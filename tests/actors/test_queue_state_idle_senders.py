@@ -55,7 +55,7 @@ class Bench:
 
     def may_send(self, name: Connection) -> int:
         """Messages of nine bytes each, the last of which may lead beyond the bytes granted."""
-        permits = self.queue._core.senders[name].permits
+        permits = self.queue.senders[name].permits
         return max(0, min(permits.messages, max(int(permits.bytes > 0), permits.bytes // 9 - 1)))
 
     def settle(self) -> None:
@@ -148,16 +148,16 @@ def test_however_senders_come_send_and_rest_the_limit_is_exceeded_by_no_more_tha
         assert log.stored_messages <= limit + most + len(names)
         if log.stored_messages < limit:
             for name in names:
-                sender = bench.queue._core.senders[name]
-                assert not sender.permits.is_stuck() or bench.queue._core.capacity.closed(
+                sender = bench.queue.senders[name]
+                assert not sender.permits.is_stuck() or bench.queue.capacity.closed(
                     log.stored_messages, log.stored_bytes
                 )
         if random.random() < 0.2 and log.stored_messages:
             oldest = log.acknowledged.reach(0)
             bench.queue.acknowledge("r", [(oldest, random.randint(1, log.next_sequence - oldest))])
             bench.settle()
-    units = bench.queue._core.capacity
-    held = [sender.permits for sender in bench.queue._core.senders.values()]
+    units = bench.queue.capacity
+    held = [sender.permits for sender in bench.queue.senders.values()]
     assert units.messages == sum(one.messages for one in held)
     assert units._messages.idle == sum(one.messages for one in held if one.idle)
     assert units._bytes.idle == sum(max(0, one.bytes) for one in held if one.idle)
@@ -177,7 +177,7 @@ def test_no_permit_is_lost_or_counted_twice_when_senders_end_are_superseded_rese
     queue = QueueState("q", 0, settings, record=record)
     queue.attach_receiver("r")
     queue.receive("r", LARGE, LARGE * 1000, 0.0)
-    senders, capacity = queue._core.senders, queue._core.capacity
+    senders, capacity = queue.senders, queue.capacity
     now, refused = 0.0, 0
     for step in range(600):
         now += random.choice([0.0, 0.001, 0.3])

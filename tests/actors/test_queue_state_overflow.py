@@ -6,10 +6,9 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import SequenceGapError
-from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import Event
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
-from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState
+from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, replayed
 
 LARGE = 10**9
 
@@ -166,7 +165,7 @@ def test_after_a_restart_nothing_that_was_rejected_counts_as_stored() -> None:
     queue = rejecting(messages=10, events=events)
     send(queue, 0, 8)
     send(queue, 8, 5)
-    again = QueueState("q", 0, queue.settings, log=QueueLog.replay(events))
+    again = QueueState("q", 0, queue.settings, log=replayed(events))
     assert connect(again, "t") == 8
     assert send(again, 8, 2, "t") == 8
 
@@ -316,6 +315,6 @@ def test_a_pause_goes_on_when_the_queue_begins_anew() -> None:
 def test_a_subscription_is_told_that_nothing_comes_in_while_senders_pause() -> None:
     queue = blocking()
     queue.pause_senders("why")
-    assert queue._core.facts(0.0).full
+    assert queue.facts(0.0)["full"]
     queue.pause_senders(None)
-    assert not queue._core.facts(0.0).full
+    assert not queue.facts(0.0)["full"]

@@ -512,10 +512,10 @@ def test_when_everything_is_acknowledged_nothing_is_kept() -> None:
     queue.tick(1.0)
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
-    core = queue._core
+    core = queue
     table = memory_table(queue)
-    assert (len(table), table.slots) == (0, 0)
-    assert (core.leases.deadlines.slots, core.ready.delayed.due.slots) == (0, 0)
+    assert (len(table), len(table._firsts)) == (0, 0)
+    assert (len(core.leases.deadlines._heap), len(core.ready.delayed.due._heap)) == (0, 0)
     assert (len(core.receivers["r"].held), core.ready.first()) == (0, None)
     assert queue.next_deadline() is None
     assert queue.log.stored_bytes == 0
@@ -528,9 +528,9 @@ def test_dead_places_never_outnumber_live_ones() -> None:
         queue.tick(0.0)
     for number in range(900):
         queue.acknowledge("r", [(number, 1)])
-    assert queue._core.leases.deadlines.slots <= 200
+    assert len(queue.leases.deadlines._heap) <= 200
     table = memory_table(queue)
-    assert table.slots <= 200
+    assert len(table._firsts) <= 200
     entry = table.at(950)
     assert entry is not None
     assert (entry.first, entry.stop) == (950, 951)

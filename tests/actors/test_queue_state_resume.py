@@ -47,7 +47,7 @@ def test_the_end_of_the_old_connection_does_not_end_the_resumed_ownership() -> N
     epoch = own(state, "old").epoch
     own(state, "new", epoch)
     state.detach("old", 0.0)
-    assert state.commit("new", 0) == 0
+    assert state.commit_position("new", 0) == 0
 
 
 def test_an_owner_that_was_replaced_cannot_go_on() -> None:

@@ -184,9 +184,9 @@ def test_a_deadline_heap_is_at_most_half_dead() -> None:
         heap.push(item, float(number))
     for item in items[1:]:
         heap.forget(item)
-        assert heap.slots <= max(MIN_COMPACTED + 1, 2 * len(heap) + 1)
+        assert len(heap._heap) <= max(MIN_COMPACTED + 1, 2 * len(heap) + 1)
     heap.forget(items[0])
-    assert heap.slots == 0
+    assert len(heap._heap) == 0
 
 
 def test_ranges_are_checked_before_anything_is_done() -> None:

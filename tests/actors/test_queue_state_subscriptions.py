@@ -16,13 +16,11 @@ from actors.errors import (
     SubscriptionOwnedError,
 )
 from actors.queue.operations import subscribing
-from actors.queue.state.ledger import Ledger
-from actors.queue.state.log import QueueLog
+from actors.queue.state.subscriptions import Ledger
 from actors.queue.vocabulary.events import Event, SubscriptionDeleted
 from actors.queue.vocabulary.replies import SubscriptionOpened as SubscriptionFacts
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, QueueSettings
-from actors.queue.vocabulary.statistics import ReservationFacts
-from tests.actors.driven import Deliver, Opening, QueueState, Refuse, Reserved
+from tests.actors.driven import Deliver, Opening, QueueState, Refuse, ReservationFacts, Reserved, replayed
 
 LARGE = 10**9
 
@@ -143,7 +141,7 @@ def test_what_is_committed_while_it_is_read_is_an_error_to_who_reads_it_and_not_
     reserve(queue, 0, 4)
     ranges = iter(queue.fetch("owner", 0, 4))
     next(ranges)
-    queue.commit("owner", 4)
+    queue.commit_position("owner", 4)
     with pytest.raises(DataLossError, match="positions 2 to 4"):
         next(ranges)
 
@@ -152,13 +150,13 @@ def test_committing_is_cumulative_and_can_be_repeated() -> None:
     queue = queue_with(4, 4)
     own(queue)
     reserve(queue, 0, 8)
-    assert queue.commit("owner", 3) == 3
-    assert queue.commit("owner", 3) == 3
-    assert queue.commit("owner", 1) == 3
+    assert queue.commit_position("owner", 3) == 3
+    assert queue.commit_position("owner", 3) == 3
+    assert queue.commit_position("owner", 1) == 3
     assert fetched(queue, 3, 8) == payloads(*range(3, 8))
-    assert queue.commit("owner", 6) == 6
+    assert queue.commit_position("owner", 6) == 6
     assert fetched(queue, 6, 8) == payloads(6, 7)
-    assert queue.commit("owner", 8) == 8
+    assert queue.commit_position("owner", 8) == 8
     statistics = queue.statistics(0.0)
     assert (statistics.reserved, statistics.stored_messages, statistics.total_acknowledged) == (0, 0, 8)
     assert queue.log.table.at(7) is None
@@ -169,7 +167,7 @@ def test_positions_that_are_gone_or_were_never_there_are_data_loss(start: int, s
     queue = queue_with(8)
     own(queue)
     reserve(queue, 0, 8)
-    queue.commit("owner", 2)
+    queue.commit_position("owner", 2)
     with pytest.raises(DataLossError) as caught:
         queue.fetch("owner", start, stop)
     assert (caught.value.code, caught.value.base, caught.value.high, caught.value.close) == ("data-loss", 2, 8, False)
@@ -179,12 +177,12 @@ def test_reserving_or_committing_outside_of_the_ledger_is_data_loss() -> None:
     queue = queue_with(8)
     own(queue)
     reserve(queue, 0, 4)
-    queue.commit("owner", 2)
+    queue.commit_position("owner", 2)
     for start in (1, 5):
         with pytest.raises(DataLossError):
             ask(queue, start, 1)
     with pytest.raises(DataLossError):
-        queue.commit("owner", 5)
+        queue.commit_position("owner", 5)
 
 
 def test_each_owner_has_a_greater_epoch_and_the_older_one_is_stale() -> None:
@@ -194,7 +192,7 @@ def test_each_owner_has_a_greater_epoch_and_the_older_one_is_stale() -> None:
     assert own(queue, "two") == SubscriptionFacts(2, 0, 2, 4)
     for command in (
         lambda: ask(queue, 2, 1, connection="one"),
-        lambda: queue.commit("one", 1),
+        lambda: queue.commit_position("one", 1),
         lambda: queue.fetch("one", 0, 1),
     ):
         with pytest.raises(StaleEpochError, match="subscription of its own") as caught:
@@ -223,7 +221,7 @@ def test_readers_fetch_for_their_owner_only() -> None:
     assert read(queue, "reader", 1) == SubscriptionFacts(1, 0, 4, 4)
     assert fetched(queue, 1, 3, "reader") == payloads(1, 2)
     with pytest.raises(InvalidRequestError, match="only the owner"):
-        queue.commit("reader", 1)
+        queue.commit_position("reader", 1)
     with pytest.raises(InvalidRequestError, match="only the owner"):
         ask(queue, 4, 1, connection="reader")
     own(queue, "next")
@@ -482,7 +480,7 @@ def test_a_restart_keeps_the_ledgers_and_counts_the_owners_absence_from_then() -
     queue = queue_with(6)
     own(queue, owner_timeout=30.0)
     reserve(queue, 0, 4)
-    queue.commit("owner", 1)
+    queue.commit_position("owner", 1)
     assert set(queue.reset(50.0)) == {"s", "owner"}
     assert (queue.statistics(50.0).reserved, queue.statistics(50.0).ready) == (3, 2)
     assert queue.next_deadline() == 80.0
@@ -495,8 +493,8 @@ def test_a_queue_begun_from_replayed_events_goes_on_where_it_was() -> None:
     queue = queue_with(6, events=events)
     own(queue)
     reserve(queue, 0, 4)
-    queue.commit("owner", 1)
-    log = QueueLog.replay(events)
+    queue.commit_position("owner", 1)
+    log = replayed(events)
     assert log == queue.log
     again = QueueState("q", 0, QueueSettings(), log=log, now=7.0)
     assert own(again) == SubscriptionFacts(2, 1, 4, 6)
@@ -535,7 +533,7 @@ def test_an_owner_that_is_connected_is_not_replaced_unasked_and_named() -> None:
 def test_a_restarted_queue_has_no_owner_that_lives() -> None:
     events: list[Event] = []
     plainly(queue_with(events=events), "one")
-    again = QueueState("q", 0, QueueSettings(), log=QueueLog.replay(events))
+    again = QueueState("q", 0, QueueSettings(), log=replayed(events))
     assert plainly(again, "two").epoch == 2
 
 
@@ -584,7 +582,7 @@ def test_a_deleted_subscription_is_gone_and_what_it_had_is_receivable_in_its_pla
     delivered = [(e.first, len(e.batch)) for e in queue.take_effects() if isinstance(e, Deliver)]
     assert sum(count for _, count in delivered) == 4
     assert delivered[0][0] == 0
-    for log in (QueueLog.replay(events), QueueLog.replay([*events, *events])):
+    for log in (replayed(events), replayed([*events, *events])):
         assert log == queue.log
 
 

@@ -14,15 +14,15 @@ from actors.errors import (
     TransactionCommittedError,
     TransactionTooLargeError,
 )
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.entries import MemoryEntryTable
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import ReadyRanges
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.events import StagesEnded
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, MAX_DELAYED, MAX_STAGE_NAME, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede
+from tests.actors.driven import Confirm, Deliver, GrantCapacity, QueueState, Refuse, Supersede, replayed
 
 LARGE = 10**9
 KEY = StageKey("w", 0, "s")
@@ -146,7 +146,7 @@ def test_batches_of_different_stages_are_stored_apart_though_they_arrive_togethe
     bench.queue.attach_sender("plain", None)
     bench.queue.request_capacity("plain", 100, LARGE)
     for connection in ("t", "u", "plain", "t", "t", "plain"):
-        have = bench.queue._core.senders[connection].expected or 0
+        have = bench.queue.senders[connection].expected or 0
         bench.queue.accept(connection, have, MessageBatch.from_payloads([connection.encode()]))
     bench.queue.store(0.0, 0)
     assert [len(event.batch) for event in bench.events] == [1, 1, 1, 2, 1]
@@ -295,7 +295,7 @@ def test_after_a_start_from_the_log_the_time_begins_anew() -> None:
     bench.attach("t")
     bench.stage("t", b"a")
     bench.queue.detach("t", 0.0)
-    again = QueueState("q", 3, log=QueueLog.replay(bench.events), now=50.0, transaction_timeout=7.0)
+    again = QueueState("q", 3, log=replayed(bench.events), now=50.0, transaction_timeout=7.0)
     assert again.next_deadline() == 57.0
     again.tick(57.0)
     assert again.log.staged_messages == 0
@@ -506,7 +506,7 @@ def test_only_so_many_stages_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_plain_batch_has_nothing_to_do_with_transactions_but_for_a_field_that_is_tested() -> None:
     bench = Bench()
     bench.send(b"first")
-    staged = bench.queue._core.staged
+    staged = bench.queue.staged
     looked: list[str] = []
 
     class Watched:
@@ -515,7 +515,7 @@ def test_a_plain_batch_has_nothing_to_do_with_transactions_but_for_a_field_that_
             return getattr(staged, name)
 
     watched: Any = Watched()
-    bench.queue._core.staged = watched
+    bench.queue.staged = watched
     bench.send(b"second")
     assert set(looked) <= {"incoming_messages", "capacity"}
     assert len(looked) <= 3

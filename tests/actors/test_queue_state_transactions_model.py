@@ -15,8 +15,8 @@ from hypothesis.stateful import invariant, rule
 
 from actors.batch import MessageBatch
 from actors.errors import DemandExceededError, TransactionCommittedError, TransactionTooLargeError
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors.driven import Confirm, Effect, GrantCapacity, QueueState, Refuse, Supersede
@@ -348,7 +348,7 @@ class TransactionMachine(QueueMachine):
         assert statistics.total_discarded == self.discarded
         assert self.unsettled == []
         staged = sorted(number for stage in self.stages.values() for number in stage.messages)
-        assert [number for part in self.queue._core.staged.numbers for number in range(*part)] == staged
+        assert [number for part in self.queue.staged.numbers for number in range(*part)] == staged
         for key, stage in self.stages.items():
             numbers = [number for part in self.queue.log.stages[key].ranges for number in range(*part)]
             assert numbers == list(stage.messages)

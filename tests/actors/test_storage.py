@@ -146,7 +146,7 @@ def test_the_state_that_is_recovered_is_the_state_that_was(directory: Path) -> N
     queue.acknowledge("r", [(4, 5), (20, 3)])
     queue.open_subscription("own", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
     queue.reserve("own", 1, 0, messages=40, size=LARGE, wait=0.0, below=None, now=0.0)
-    queue.commit("own", 13)
+    queue.commit_position("own", 13)
     before = facts_of(queue.log)
     bench.close()
     for _ in range(2):
@@ -402,7 +402,7 @@ def test_the_cache_keeps_what_was_used_last_and_counts_how_often_it_had_what_was
     entries = [table.at(number) for number in range(3)]
 
     def loaded() -> list[bool]:
-        return [entry is not None and entry.loaded for entry in entries]
+        return [entry is not None and entry._batch is not None for entry in entries]
 
     def counted() -> tuple[int, int]:
         facts = bench.storage.statistics()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage
 from actors.storage.after_repair import set_mark
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
-from tests.actors.driven import QueueState, commit_transaction
+from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"
@@ -59,7 +59,7 @@ def test_a_stage_that_begins_anew_after_a_repair_is_committed_without_what_it_he
         set_mark(disk, DATA)
         after = Life(disk)
         after.stage(b"new", b"new")
-        commit_transaction(after.storage, KEY.writer, KEY.version, {0: [KEY.name]})
+        after.storage.commit(WriterVersion(KEY.writer, KEY.version), {0: [KEY.name]})
         assert after.queue.log.stored() == [(2, 4)]
         log = Life(after.killed()).queue.log
         assert log.stored() == [(2, 4)]

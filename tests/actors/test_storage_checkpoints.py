@@ -12,18 +12,18 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import CommittedVersions
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage, checkpoints
-from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encode_snapshot, encoded
+from actors.storage.snapshot import COUNTERS, ROWS, Snapshot, StoredQueue, decode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
-from tests.actors.driven import QueueState, commit_transaction
+from tests.actors.driven import QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 DATA = ROOT / "data"
@@ -115,7 +115,7 @@ class Run:
                 queue.reserve("sub", 1, ledger.high, messages=4, size=LARGE, wait=0.0, below=None, now=now)
             case "commit":
                 ledger = queue.log.ledgers["sub"]
-                queue.commit("sub", random.randint(ledger.base, ledger.high))
+                queue.commit_position("sub", random.randint(ledger.base, ledger.high))
             case "stage":
                 connection = f"stage {now}"
                 held = queue.attach_stage(connection, StageKey("w", self.version, random.choice("ab")), now)
@@ -136,7 +136,7 @@ class Run:
                 queue.open_subscription("sub", "sub", "own", epoch=None, starting="earliest", owner_timeout=30.0)
             case "transaction":
                 stages = {state.number: ["a"] for state in self.queues.values()}
-                number, ended = commit_transaction(self.storage, "w", self.version, stages)
+                number, ended = self.storage.commit(WriterVersion("w", self.version), stages)
                 self.version += 1
                 for state in self.queues.values():
                     if state.number in ended:
@@ -152,7 +152,7 @@ class Run:
 
     def answer(self, queue: QueueState, now: float) -> None:
         """Acknowledge something that was delivered, or give it back."""
-        held = [(span.start, span.stop - span.start) for span in queue._core.receivers["r"].held]
+        held = [(span.start, span.stop - span.start) for span in queue.receivers["r"].held]
         if held:
             chosen = self.random.choice(held)
             if self.random.random() < 0.6:
@@ -235,7 +235,7 @@ def test_a_queue_is_encoded_as_it_was_when_its_first_piece_was_though_it_changes
     log.acknowledged = RangeSet((n, n + 1) for n in range(0, 10_000, 2))
     log.returns.note(9_001, 9_002, 1)
     snapshot = Snapshot(1, 1, [StoredQueue(0, "q", None, log)], CommittedVersions())
-    whole = encode_snapshot(snapshot)
+    whole = b"".join(encoded(snapshot))
     pieces = encoded(snapshot)
     begun = [next(pieces), next(pieces)]
     for n in range(1, 10_000, 6):

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError, TooMuchTogetherError
-from actors.queue.state.committed_versions import ended_stages
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import ended_stages
 from actors.queue.vocabulary.events import (
     Event,
     MessagesAcknowledged,
@@ -26,10 +26,10 @@ from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage, codec, repair_storage, together, verify_storage
 from actors.storage import storage as storage_module
 from actors.storage.snapshot import COUNTERS
-from actors.storage.together import decode_together, encode_all
+from actors.storage.together import decode_together, encode_all, encode_commit
 from journal import Journal, JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
-from tests.actors.driven import Deliver, QueueState, commit_transaction
+from tests.actors.driven import Deliver, QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 
 LARGE = 10**9
@@ -374,7 +374,7 @@ def dead_letters() -> dict[int, Event]:
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_dead_letters_way_is_the_record_that_it_always_was(turned: bool) -> None:
     events = dead_letters()
-    encoded = encode_all(dict(reversed(events.items())) if turned else events, None, {})
+    encoded = encode_all(dict(reversed(events.items())) if turned else events, None)
     assert (encoded.kind, encoded.held[0][:3]) == (codec.ADDED, (1, 5, 2))
     assert b"".join(bytes(part) for part in encoded.parts[0]) == DEAD_LETTERS
     assert codec.decode_stored(5, 2, memoryview(DEAD_LETTERS)) == (events[1], (3, events[3]))
@@ -390,12 +390,12 @@ def test_a_commit_is_the_record_that_it_always_was() -> None:
     winners = {0: ["a", "b"], 5: ["c"]}
     events = ended_stages(logs, "writer", 12, winners)
     assert sorted(events) == [0, 5, 7]
-    encoded = encode_all(events, WriterVersion("writer", 12), logs)
+    encoded = encode_commit(events, WriterVersion("writer", 12))
     assert (encoded.kind, encoded.other) == (codec.TRANSACTION_COMMITTED, COMMIT)
     assert codec.decode_transaction(memoryview(COMMIT)) == ("writer", 12, winners)
-    # With anything else in it, that kind does not say it.
-    assert encode_all({**events, 9: QueuePurged(((0, 1),))}, WriterVersion("writer", 12), logs).kind == codec.TOGETHER
-    assert encode_all({0: events[0]}, WriterVersion("writer", 12), logs).kind == codec.TOGETHER
+    # Whatever happens in the same instant beside a commit, that kind does not say it.
+    assert encode_all({**events, 9: QueuePurged(((0, 1),))}, WriterVersion("writer", 12)).kind == codec.TOGETHER
+    assert encode_all({0: events[0]}, WriterVersion("writer", 12)).kind == codec.TOGETHER
 
 
 @in_loop
@@ -456,7 +456,7 @@ def test_a_writers_last_version_never_goes_back() -> None:
 @in_loop
 def test_a_commit_without_a_stage_is_remembered() -> None:
     life = Life()
-    number, ended = commit_transaction(life.storage, "w", 3, {})
+    number, ended = life.storage.commit(WriterVersion("w", 3), {})
     assert ended == {}
     assert number
     life.run()

@@ -11,11 +11,11 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
-from actors.queue.state.committed_versions import MAX_WRITERS, CommittedVersions
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import MAX_WRITERS, CommittedVersions
 from actors.queue.vocabulary.events import MessagesAdded, StagesDiscarded
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.stages import StageKey, WriterVersion
 from actors.storage import Storage
 from actors.storage.after_repair import drop_lost
 from actors.storage.codec import (
@@ -26,10 +26,10 @@ from actors.storage.codec import (
     encode_added,
     encode_transaction,
 )
-from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encode_snapshot
+from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import run_in_virtual_time
-from tests.actors.driven import Confirm, Deliver, QueueState, commit_transaction
+from tests.actors.driven import Confirm, Deliver, QueueState
 from tests.fault.disk import ROOT, SimulatedDisk
 from tests.simulation.storage import Death, MortalFiles
 
@@ -125,7 +125,7 @@ class Life:
                     assert queue.discard_transaction("aborted", version, 0.0) == 2
             self.staged[version] = won
             self.asked.add(version)
-            number, ended = commit_transaction(self.storage, "w", version, wins)
+            number, ended = self.storage.commit(WriterVersion("w", version), wins)
             for queue in self.queues.values():
                 queue.end_stages(ended[queue.number], number, 0.0)
             self.sync()
@@ -266,7 +266,7 @@ def test_a_stage_survives_checkpoints_and_restarts_and_is_committed_whole_after_
         log, recovered = left.log, again.queues["left"].log
         assert recovered.stages == log.stages
         assert recovered == log or recovered.stages[key].messages == 10
-        number, ended = commit_transaction(again.storage, "w", 0, {left.number: ["s"]})
+        number, ended = again.storage.commit(WriterVersion("w", 0), {left.number: ["s"]})
         again.queues["left"].end_stages(ended[left.number], number, 0.0)
         got = [payload for _, _, payload in again.drained() if not payload.startswith(b"plain")]
         assert set(got) == payloads
@@ -280,7 +280,7 @@ def test_a_commit_is_in_every_queues_log_in_the_instant_in_which_it_is_recorded(
         for queue in life.queues.values():
             life.stage(queue, StageKey("w", 5, "s"), 4, 40)
         wins = {queue.number: ["s"] for queue in life.queues.values()}
-        commit_transaction(life.storage, "w", 5, wins)
+        life.storage.commit(WriterVersion("w", 5), wins)
         # A checkpoint now has it everywhere, though neither queue has acted on it yet.
         life.storage._checkpoints.make()
         life.storage._checkpoints._advance(whole=True)
@@ -299,7 +299,7 @@ def test_what_was_never_delivered_before_the_restart_is_not_called_possibly_repl
         again = reopened(life)
         queue = again.queues["left"]
         queue.receive("r", 1, LARGE, 0.0)
-        number, ended = commit_transaction(again.storage, "w", 0, {queue.number: ["s"]})
+        number, ended = again.storage.commit(WriterVersion("w", 0), {queue.number: ["s"]})
         queue.end_stages(ended[queue.number], number, 0.0)
         queue.receive("r", LARGE, LARGE, 0.0)
         replayed = {
@@ -330,7 +330,7 @@ def test_the_disk_gets_back_the_room_of_what_was_discarded_and_keeps_what_is_sta
             life.storage._checkpoints._advance(whole=True)
             life.committer.run()
         assert life.storage.statistics()["disk_bytes"] < 60 * 4 * 1_000 / 3
-        number, ended = commit_transaction(life.storage, "w", 1, {left.number: ["kept"]})
+        number, ended = life.storage.commit(WriterVersion("w", 1), {left.number: ["kept"]})
         left.end_stages(ended[left.number], number, 0.0)
         assert {payload for _, _, payload in life.drained()} == kept
 
@@ -379,7 +379,7 @@ def log_with_stages() -> QueueLog:
 def test_a_checkpoint_has_stages_and_committed_versions() -> None:
     log = log_with_stages()
     versions = CommittedVersions([("old", 3), ("new", 0)])
-    packed = encode_snapshot(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], versions))
+    packed = b"".join(encoded(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], versions)))
     again = decode_snapshot(packed, lambda _number: log.table)
     assert again.queues[0].log == log
     assert {key: stage.delayed for key, stage in again.queues[0].log.stages.items()} == {
@@ -391,7 +391,7 @@ def test_a_checkpoint_has_stages_and_committed_versions() -> None:
 
 def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_refused() -> None:
     log = QueueLog()
-    fields = msgpack.unpackb(encode_snapshot(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], CommittedVersions())))
+    fields = msgpack.unpackb(b"".join(encoded(Snapshot(1, 5, [StoredQueue(4, "q", None, log)], CommittedVersions()))))
     old = {**fields, "version": 1}
     del old["writers"]
     for key in ("stages", "total_discarded"):
@@ -450,7 +450,7 @@ def test_a_deleted_queues_stages_are_gone_and_what_others_hold_is_committed_all_
         for queue in (left, right):
             life.stage(queue, StageKey("w", 0, "s"), 4, 40)
         life.storage.delete(left.number)
-        number, ended = commit_transaction(life.storage, "w", 0, {left.number: ["s"], right.number: ["s"]})
+        number, ended = life.storage.commit(WriterVersion("w", 0), {left.number: ["s"], right.number: ["s"]})
         assert list(ended) == [right.number]
         right.end_stages(ended[right.number], number, 0.0)
         life.sync()

@@ -10,8 +10,8 @@ import pytest
 
 from actors import MessageBatch, QueueSettings, StageKey
 from actors.errors import TransactionTooLargeError
-from actors.queue.state.committed_versions import CommittedVersions, apply_commit
 from actors.queue.state.log import QueueLog
+from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary.commands import AttachSender, GetStatistics
 from actors.queue.vocabulary.replies import Refused, SenderAttached
 from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT

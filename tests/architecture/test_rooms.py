@@ -57,11 +57,10 @@ KNOW_EACH_OTHER = {
             "streams.substream",
         }
     ): "an operator says what it gives: a source behind a source, a flow behind a flow",
-    frozenset({"actors.runtime._loop_inbox", "actors.runtime._loop_watch"}): "a watch ends in the inbox of who watches",
     frozenset({"actors.runtime.loop_actor", "actors.runtime.loop_ref", "actors.runtime.loop_registry"}): (
         "an actor has a ref, a ref names its actor's class, and the registry gives refs, as in Pykka"
     ),
-    frozenset({"actors.queue.state.entries", "actors.queue.state.leases"}): (
+    frozenset({"actors.queue.state.entries", "actors.queue.state.receivers"}): (
         "a lease knows its receiver, and the receiver what it holds"
     ),
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (

@@ -12,6 +12,8 @@ from journal import (
     FormatError,
     Held,
     JournalDamagedError,
+    JournalError,
+    JournalFullError,
     JournalOptions,
     JournalUsageError,
     UnknownItemError,
@@ -111,6 +113,22 @@ def test_what_cannot_be_is_refused_and_changes_nothing_for_any_stream(held: list
         opened.journal.append_several(3, held, [[b"y"]])
     assert (opened.journal.next_lsn, opened.journal.statistics().segments) == before
     assert opened.journal.locate(2, 0) is None
+    opened.run()
+    opened.closed()
+
+
+@pytest.mark.parametrize(("limit", "refused"), [("the payload", JournalUsageError), ("what waits", JournalFullError)])
+def test_one_that_is_refused_seals_no_segment(
+    limit: str, refused: type[JournalError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Opened(SimulatedDisk(), JournalOptions(max_pending_bytes=200))
+    opened.event(b"before")
+    before = opened.journal.statistics()
+    if limit == "the payload":
+        monkeypatch.setattr("journal.journal.MAX_PAYLOAD", 10)
+    with pytest.raises(refused):
+        opened.several({1: (0, 1, b"x" * (20 if limit == "the payload" else 400))})
+    assert opened.journal.statistics() == before
     opened.run()
     opened.closed()
 

@@ -95,7 +95,7 @@ def test_acknowledgements_that_are_ignored_are_found(monkeypatch: pytest.MonkeyP
 
 
 def test_confirmations_before_the_sync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.queue.commit_gate.CommitGate.passes", lambda *_: True)
+    monkeypatch.setattr("actors.queue.queue_output.CommitGate.passes", lambda *_: True)
     assert first_found(LOST, with_power_failures())
 
 
@@ -120,7 +120,7 @@ def with_little_demand() -> Iterator[Plan]:
 def test_deliveries_that_overtake_what_the_gate_holds_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The queue hears of a commit a while after it: what is durable by then must not pass what is held."""
     monkeypatch.setattr(
-        "actors.queue.commit_gate.CommitGate.passes", lambda gate, after: after <= gate._storage.durable
+        "actors.queue.queue_output.CommitGate.passes", lambda gate, after: after <= gate._storage.durable
     )
     assert first_found(REORDERED, with_little_demand())
 

@@ -22,7 +22,7 @@ from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
-    from actors.queue.vocabulary.statistics import QueueStatistics
+    from actors.queue.vocabulary.replies import QueueStatistics
     from transport.broker.served import Served
     from transport.wire.messages import Options
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
 from transport.cli._options import (
     CONNECTING,

@@ -1,4 +1,4 @@
-"""Browsing: what a queue stores, by number, read without changing anything.
+"""What a queue says of itself, and changes nothing by: its statistics, and what it stores, read by number.
 
 A browse is answered in steps, each small enough for one turn of the loop. What is acknowledged between two steps is left out of the
 second, and a reader that takes its time holds nothing of the queue but the step it was given.
@@ -9,10 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError
+from actors.queue.operations.receiving import waits_in_line
 from actors.queue.state.entries import stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.events import ReservedRange
-from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, Tell
+from actors.queue.vocabulary.replies import (
+    ConnectionStatistics,
+    FetchedMessages,
+    FetchedRanges,
+    QueueStatistics,
+    SubscriptionStatistics,
+    Tell,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,8 +28,83 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Entry
+    from actors.queue.state.subscriptions import Ledger
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import BrowseRequested
+
+
+def describe(core: QueueCore, now: float) -> QueueStatistics:
+    """The queue as it is; costs as much as there are connections, subscriptions and stages."""
+    log = core.log
+    connections = _connections(core)
+    return QueueStatistics(
+        name=core.name,
+        ready=core.ready.messages,
+        in_flight=core.leases.in_flight,
+        reserved=log.reserved_messages,
+        delayed=core.ready.delayed.messages,
+        demand_waiting=core.ring.total,
+        capacity_granted=core.capacity.messages + core.staged.capacity.messages,
+        stored_messages=log.stored_messages,
+        stored_bytes=log.stored_bytes,
+        next_sequence=log.next_sequence,
+        total_in=log.total_in,
+        total_out=core.total_out,
+        total_acknowledged=log.total_acknowledged,
+        total_redelivered=core.total_redelivered,
+        total_purged=log.total_purged,
+        oldest_ms=core.oldest_ms(now),
+        connections=tuple(connections),
+        subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()),
+        leaving=core.outbox.messages,
+        total_expired=log.total_expired,
+        total_dead_lettered=log.total_dead_lettered,
+        total_rejected=core.total_rejected,
+        paused=core.paused,
+        waiting_receivers=sum(facts.waiting for facts in connections),
+        staged_messages=log.staged_messages,
+        staged_bytes=log.staged_bytes,
+        transactions=len({key[:2] for key in log.stages}),
+        total_discarded=log.total_discarded,
+    )
+
+
+def _subscription(core: QueueCore, ledger: Ledger, now: float) -> SubscriptionStatistics:
+    owner = core.owners[ledger.name]
+    owned = owner.connection is not None
+    idle = None if owner.used is None else round(1000 * (now - owner.used))
+    return SubscriptionStatistics(
+        name=ledger.name,
+        epoch=ledger.epoch,
+        base=ledger.base,
+        high=ledger.high,
+        owned=owned,
+        owner=owner.client,
+        backlog=ledger.high - ledger.base + core.ready.messages,
+        opened_us=ledger.opened_us,
+        idle_ms=0 if owned else idle,
+    )
+
+
+def _connections(core: QueueCore) -> list[ConnectionStatistics]:
+    connections = [
+        ConnectionStatistics(sender.connection, "sender", sender.permits.messages, 0)
+        for sender in core.senders.values()
+    ]
+    connections += [
+        ConnectionStatistics(
+            receiver.connection, "receiver", receiver.demand, receiver.in_flight, waits_in_line(core, receiver)
+        )
+        for receiver in core.receivers.values()
+    ]
+    for subscriber in core.subscribers.values():
+        owner = core.owners[subscriber.ledger.name]
+        owns = owner.connection == subscriber.connection
+        demand = owner.waiting.demand if owns and owner.waiting is not None else 0
+        held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
+        connections.append(ConnectionStatistics(subscriber.connection, "subscription", demand, held))
+    return connections
+
 
 BROWSE_MESSAGES = 32_768
 """Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""

@@ -1,20 +1,137 @@
-"""Both ends of a dead letter's way: the queue that takes it, and the answer to the queue that it comes from."""
+"""The way to the dead-letter queue, from both ends: what is handed over, what is stored there, and the answer.
+
+A dead letter says of itself why it is one: headers that every receiver, and Spark, sees beside the sender's own. When it became one is
+when the dead-letter queue stored it, which every delivery says.
+
+A dispatch hands over what expires, so nothing here dispatches: whoever has these commands carried out does, behind them.
+"""
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.dispatch import dispatch
-from actors.queue.operations.leaving import hand_over, hand_over_span
+import msgpack
+
+from actors.batch import OFFSET_BYTES, BinaryColumn, MessageBatch, unpack_headers
+from actors.errors import BatchError
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
-from actors.queue.vocabulary.replies import Tell
-from actors.queue.vocabulary.settings import TIMER_BUDGET
+from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, DeadLetter, Tell
+from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT, TIMER_BUDGET
 
 if TYPE_CHECKING:
+    from actors.batch import HeaderValue
     from actors.queue.state.core import QueueCore
+    from actors.queue.state.entries import Span
     from actors.queue.vocabulary.commands import StoreDeadLetters
+
+REASON = "penstock-dead-reason"
+"""``max-receives`` or ``expired``."""
+QUEUE = "penstock-dead-queue"
+"""The queue that it was in."""
+SENT = "penstock-dead-sent-us"
+"""When that queue had stored it, microseconds since the epoch, in decimal digits."""
+DELIVERIES = "penstock-dead-deliveries"
+"""How often it had been delivered there, in decimal digits."""
+NAMES = (REASON, QUEUE, SENT, DELIVERIES)
+
+_REASON_KEY: bytes = msgpack.packb(REASON)
+FIXMAP, FIXMAP_MOST = 0x80, 15
+MAP16, MAP16_BYTES = 0xDE, 3
+
+
+def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int) -> bytes:
+    """The headers of a dead letter without the map that is around them."""
+    values = (reason, queue, str(sent_us), str(deliveries))
+    return b"".join(
+        packed
+        for name, value in zip(NAMES, values, strict=True)
+        for packed in (msgpack.packb(name), msgpack.packb(value))
+    )
+
+
+def with_facts(batch: MessageBatch, facts: bytes) -> MessageBatch:
+    """The same messages with one more set of headers on each. Where none has any, it costs no loop over them."""
+    count = len(batch)
+    if batch.headers is None:
+        one = _map(len(NAMES)) + facts
+        offsets = array("i", range(0, (count + 1) * len(one), len(one)))
+        column = BinaryColumn(memoryview(offsets), memoryview(one * count))
+    else:
+        column = BinaryColumn.from_values([_added(packed, facts) for packed in batch.headers.tolist()])
+    return MessageBatch(batch.payloads, batch.ids, batch.keys, column)
+
+
+def _added(packed: bytes, facts: bytes) -> bytes:
+    """One message's headers with ``facts``, which replace those of an earlier death; what is no map of headers stays as it is."""
+    if _REASON_KEY in packed:
+        packed = _without_facts(packed)
+    if not packed:
+        return _map(len(NAMES)) + facts
+    if FIXMAP <= packed[0] <= FIXMAP + FIXMAP_MOST:
+        return _map(packed[0] - FIXMAP + len(NAMES)) + packed[1:] + facts
+    if packed[0] == MAP16 and len(packed) >= MAP16_BYTES:
+        return _map(int.from_bytes(packed[1:MAP16_BYTES], "big") + len(NAMES)) + packed[MAP16_BYTES:] + facts
+    return packed
+
+
+def _without_facts(packed: bytes) -> bytes:
+    try:
+        headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
+    except BatchError:
+        return packed
+    kept = {name: value for name, value in headers.items() if name not in NAMES}
+    rest: bytes = msgpack.packb(kept) if kept else b""
+    return rest
+
+
+def _map(count: int) -> bytes:
+    return bytes([FIXMAP + count]) if count <= FIXMAP_MOST else bytes([MAP16]) + count.to_bytes(2, "big")
+
+
+MAP_BYTES = 3 + OFFSET_BYTES
+"""What headers take beside themselves: a map around them, and an offset."""
+
+
+def hand_over(core: QueueCore, now: float) -> None:
+    """Ask for what leaves to be stored in the dead-letter queue, as much as may be under way."""
+    while (span := core.outbox.next_to_send()) is not None:
+        hand_over_span(core, span, now)
+
+
+def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
+    """Ask for a span, which is in no structure, to be stored in the dead-letter queue, and wait for the answer.
+
+    Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
+    """
+    reason = MAX_RECEIVES if core.settings.worn_out(span.failures) else EXPIRED
+    entry = span.entry
+    batch = entry.part(span.start, span.stop)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)
+    count = _fitting(batch, len(facts) + MAP_BYTES)
+    if count < len(batch):
+        core.outbox.add(span.part(span.start + count, span.stop))
+        span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
+    core.outbox.sent.insert(span, now + DEAD_LETTER_TIMEOUT)
+    core.effects.append(
+        DeadLetter(
+            core.settings.dead_letter_queue,
+            with_facts(batch, facts),
+            ((span.start, span.stop),),
+            max(entry.event, core.barrier),
+        )
+    )
+
+
+def _fitting(batch: MessageBatch, more: int) -> int:
+    """How many of the first messages make a batch that fits a frame with so many bytes more on each; one in any case."""
+    most = DEAD_LETTER_PART_BYTES
+    count = min(batch.count_within(most), most // more)
+    if count > 1 and batch.prefix_bytes(count) > most:
+        count -= 1
+    return max(1, count)
 
 
 def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -> None:
@@ -31,7 +148,6 @@ def store_dead_letters(core: QueueCore, command: StoreDeadLetters, now: float) -
     if ttl_us is not None:
         core.ttl_below = log.next_sequence
     core.effects.append(Tell(command.source, DeadLettersMoved(origin.ranges), core.last_event))
-    dispatch(core, now)
 
 
 def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -> None:
@@ -41,8 +157,6 @@ def dead_letters_moved(core: QueueCore, command: DeadLettersMoved, now: float) -
         core.outbox.drop(start, stop)
     hand_over(core, now)
     core.grant()
-    # What is expired at the head may have waited for these to leave.
-    dispatch(core, now)
 
 
 def hand_over_again(core: QueueCore, now: float) -> None:

@@ -7,13 +7,12 @@ receiver holds does not expire; if it comes back too late, it does then.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.leaving import hand_over
-from actors.queue.state.consumers import Reservation
-from actors.queue.state.leases import Receiver
-from actors.queue.structures.clocks import US_PER_SECOND
+from actors.queue.operations.dead_letters import hand_over
+from actors.queue.state.receivers import Receiver
+from actors.queue.state.subscriptions import Reservation
+from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import LedgerExtended, MessagesExpired, ReservedRange
 from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages, Tell
@@ -211,7 +210,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
     core.commit(LedgerExtended(ledger.name, ledger.high, tuple(ranges)))
     end_wait(core, reservation)
     facts = core.facts(now, reservation.bytes - room)
-    reserved = MessagesReserved(reservation.request, ledger.high, asdict(facts))
+    reserved = MessagesReserved(reservation.request, ledger.high, facts)
     core.effects.append(Tell(reservation.connection, reserved, core.barrier))
     return True
 

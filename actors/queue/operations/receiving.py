@@ -1,4 +1,4 @@
-"""The operations of receivers: demand, acknowledgement, return, extension, departure.
+"""The operations of receivers: demand, acknowledgement, return, extension, departure; and what comes of leases and delays in time.
 
 An exclusive queue has one receiver at a time, in strict order, and the next ones wait in line. Who came first holds the queue until it
 leaves, whether it wants messages or not. The others may state their demand meanwhile; it is served when it is their turn. Nothing is
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.operations.leaving import give_back
-from actors.queue.state.leases import Receiver
+from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
-from actors.queue.vocabulary.events import MessagesAcknowledged, QueuePurged
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
 from actors.queue.vocabulary.replies import ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
@@ -51,12 +51,6 @@ def join_ring(core: QueueCore, receiver: Receiver) -> bool:
         return False
     core.ring.join(receiver)
     return True
-
-
-def pass_on(core: QueueCore) -> None:
-    """After a receiver has left: whose turn it is now can have messages."""
-    if core.settings.exclusive and core.receivers:
-        join_ring(core, next(iter(core.receivers.values())))
 
 
 def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:
@@ -148,8 +142,42 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
         return
     core.ring.leave(receiver)
     give_back(core, core.leases.take_all(receiver), now, failed=failed)
-    pass_on(core)
+    if core.settings.exclusive and core.receivers:
+        # Whose turn it is now can have messages.
+        join_ring(core, next(iter(core.receivers.values())))
     dispatch(core, now)
+
+
+def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0, failed: bool = True) -> None:
+    """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
+
+    What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
+    it said anything: that may be what the message did to it.
+    """
+    if not spans:
+        return
+    counts = core.settings.max_receives is not None
+    if failed:
+        for span in spans:
+            span.failures += 1
+        if counts:
+            _remember(core, spans)
+    for span in spans:
+        span.replayed = True
+        core.put_back(span, now + delay if delay > 0 else None)
+    if counts:
+        hand_over(core, now)
+
+
+def _remember(core: QueueCore, spans: list[Span]) -> None:
+    """Have it survive a restart how often these have failed."""
+    joined: list[tuple[int, int, int]] = []
+    for start, stop, failures in sorted((span.start, span.stop, span.failures) for span in spans):
+        if joined and joined[-1][1:] == (start, failures):
+            joined[-1] = (joined[-1][0], stop, failures)
+        else:
+            joined.append((start, stop, failures))
+    core.commit(MessagesReturned(tuple(joined)))
 
 
 def expire_leases(core: QueueCore, now: float) -> None:

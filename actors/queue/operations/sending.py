@@ -13,9 +13,8 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dispatch import dispatch
-from actors.queue.state.consumers import Sender
-from actors.queue.state.incoming import Incoming, groups, joined, shape_of
-from actors.queue.structures.clocks import US_PER_SECOND, microseconds
+from actors.queue.state.senders import Incoming, Sender, groups, joined, shape_of
+from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
 from actors.queue.vocabulary.replies import SenderAttached, SentMessages, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_DELAYED
@@ -269,33 +268,20 @@ def _why_not(core: QueueCore, known: int, count: int, size: int, delayed: bool) 
 def _no_room(core: QueueCore, count: int, size: int) -> str | None:
     """Why a batch does not fit; None where it does. ``size`` is with its overhead."""
     settings, log = core.settings, core.log
-    for amount, what, stored, name, most, advised in (
-        (
-            count,
-            "messages",
-            log.stored_messages + core.incoming_messages,
-            "max_messages",
-            settings.max_messages,
-            "max_batch_messages",
-        ),
-        (
-            size,
-            "bytes",
-            log.stored_bytes + core.incoming_bytes,
-            "max_bytes",
-            settings.max_bytes,
-            "max_batch_bytes",
-        ),
+    stored, stored_bytes = log.stored_messages + core.incoming_messages, log.stored_bytes + core.incoming_bytes
+    for unit, amount, there, most in (
+        ("messages", count, stored, settings.max_messages),
+        ("bytes", size, stored_bytes, settings.max_bytes),
     ):
-        with_overhead = " with its overhead" if what == "bytes" else ""
+        with_overhead = " with its overhead" if unit == "bytes" else ""
         if amount > most:
             return (
-                f"a batch of {amount} {what}{with_overhead} is larger than queue {core.name!r} may hold, {name} {most}: "
-                f"send smaller batches ({advised})"
+                f"a batch of {amount} {unit}{with_overhead} is larger than queue {core.name!r} may hold, max_{unit} {most}: "
+                f"send smaller batches (max_batch_{unit})"
             )
-        if stored + amount > most:
+        if there + amount > most:
             return (
-                f"queue {core.name!r} is full: {stored} of {name} {most} {what} are stored, "
+                f"queue {core.name!r} is full: {there} of max_{unit} {most} {unit} are stored, "
                 f"and a batch of {amount}{with_overhead} does not fit"
             )
     return None

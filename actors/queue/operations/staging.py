@@ -1,7 +1,7 @@
 """The operations of transactions on one queue: stage, publish, discard.
 
 What is staged has its numbers and is stored like any other message, and nobody can receive it. A commit is applied to the logs of all
-queues at once (``committed_versions.ended_stages``). Each queue then acts on it: its messages are ready from there on, in their old place.
+queues at once (``staged.ended_stages``). Each queue then acts on it: its messages are ready from there on, in their old place.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from actors.errors import (
 )
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.operations.sending import detach_sender, refuse_sender
-from actors.queue.state.consumers import Sender
 from actors.queue.state.entries import spans_of, stored_entry
-from actors.queue.structures.clocks import US_PER_SECOND
-from actors.queue.structures.deadlines import each_due
+from actors.queue.state.senders import Sender
+from actors.queue.structures.deadlines import US_PER_SECOND, each_due
 from actors.queue.vocabulary.events import StagesDiscarded
 from actors.queue.vocabulary.replies import SenderAttached, Superseded, Tell
 from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, TIMER_BUDGET

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from actors.errors import (
@@ -16,9 +15,8 @@ from actors.errors import (
 from actors.queue.operations.browsing import lowest_stored
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
-from actors.queue.state.consumers import Ownership, Reservation, Subscriber
 from actors.queue.state.entries import spans_of
-from actors.queue.state.ledger import Ledger, pieces
+from actors.queue.state.subscriptions import Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
@@ -73,7 +71,7 @@ def reserve(core: QueueCore, command: commands.ReserveRequested, now: float) -> 
         raise DataLossError(ledger.name, start, start + messages, ledger.base, ledger.high)
     if ledger.high > start:
         end = min(ledger.high, start + messages)
-        core.tell(connection, replies.MessagesReserved(request, end, asdict(core.facts(now))))
+        core.tell(connection, replies.MessagesReserved(request, end, core.facts(now)))
         return
     owner = core.owners[ledger.name]
     owner.used = now
@@ -124,31 +122,28 @@ def fetch(core: QueueCore, command: commands.FetchRequested, _now: float) -> Non
 
 def release_or_delete(core: QueueCore, command: commands.ReleaseSubscription, now: float) -> int:
     """Make what a subscription reserved receivable again, and forget it or not; returns how many messages."""
-    return (delete if command.delete else release)(core, command.name, now)
-
-
-def release(core: QueueCore, name: str, now: float) -> int:
-    """Make what a subscription reserved receivable again, in its old place; returns how many messages."""
-    ledger = core.log.ledgers.get(name)
+    ledger = core.log.ledgers.get(command.name)
     if ledger is None:
-        raise SubscriptionNotFoundError(name)
+        raise SubscriptionNotFoundError(command.name)
+    return (_delete if command.delete else _release)(core, ledger, now)
+
+
+def _release(core: QueueCore, ledger: Ledger, now: float) -> int:
+    """Make what a subscription reserved receivable again, in its old place; returns how many messages."""
     if ledger.base == ledger.high:
         return 0
-    return _give_back(core, ledger, events.SubscriptionReleased(name, ledger.high), now)
+    return _give_back(core, ledger, events.SubscriptionReleased(ledger.name, ledger.high), now)
 
 
-def delete(core: QueueCore, name: str, now: float) -> int:
-    """Forget a subscription, as ``release`` does with what it reserved."""
-    ledger = core.log.ledgers.get(name)
-    if ledger is None:
-        raise SubscriptionNotFoundError(name)
-    owner = core.owners.pop(name, None)
-    if owner is not None:
-        if owner.connection is not None:
-            core.owners[name] = owner
-            raise SubscriptionOwnedError(name, owner.client)
-        if owner.deadline is not None:
-            core.owner_deadlines.forget(owner)
+def _delete(core: QueueCore, ledger: Ledger, now: float) -> int:
+    """Forget a subscription, as ``_release`` does with what it reserved."""
+    name = ledger.name
+    owner = core.owners[name]
+    if owner.connection is not None:
+        raise SubscriptionOwnedError(name, owner.client)
+    del core.owners[name]
+    if owner.deadline is not None:
+        core.owner_deadlines.forget(owner)
     # Who still reads for an owner of before is told, not left with a ledger that nobody changes any more.
     for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
         del core.subscribers[subscriber.connection]
@@ -182,20 +177,13 @@ def detach_subscriber(core: QueueCore, connection: replies.Connection, now: floa
     owner.used = now
     if owner.waiting is not None:
         end_wait(core, owner.waiting)
-    _await_owner(core, owner, now)
-
-
-def await_owners(core: QueueCore, now: float) -> None:
-    """After a start from the log: nobody owns any subscription as of now."""
-    for ledger in core.log.ledgers.values():
-        core.owners[ledger.name] = Ownership(ledger)
-        _await_owner(core, core.owners[ledger.name], now)
+    core.await_owner(owner, now)
 
 
 def end_ownerships(core: QueueCore, now: float) -> None:
     """Release what subscriptions hold whose owner has been away too long."""
     for owner in each_due(core.owner_deadlines.pop_due, now, TIMER_BUDGET):
-        release(core, owner.ledger.name, now)
+        _release(core, owner.ledger, now)
 
 
 def answer_reservations(core: QueueCore, now: float) -> None:
@@ -272,10 +260,5 @@ def _owner(core: QueueCore, connection: replies.Connection) -> Subscriber:
 
 def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
     end_wait(core, reservation)
-    reserved = replies.MessagesReserved(reservation.request, reservation.start, asdict(core.facts(now)))
+    reserved = replies.MessagesReserved(reservation.request, reservation.start, core.facts(now))
     core.tell(reservation.connection, reserved)
-
-
-def _await_owner(core: QueueCore, owner: Ownership, now: float) -> None:
-    if owner.ledger.owner_timeout is not None:
-        core.owner_deadlines.push(owner, now + owner.ledger.owner_timeout)

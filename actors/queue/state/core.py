@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors.errors import InvalidRequestError
 from actors.queue.state.capacity import Capacity
-from actors.queue.state.committed_versions import CommittedVersions
-from actors.queue.state.leases import LeaseTable, Receiver
-from actors.queue.state.outbox import Outbox
-from actors.queue.state.ready import unheld
-from actors.queue.state.staged import Staged
-from actors.queue.structures.clocks import US_PER_SECOND, Clocks, microseconds
-from actors.queue.structures.deadlines import DeadlineHeap
-from actors.queue.structures.demand_ring import DemandRing
+from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.log import QueueLog
+from actors.queue.state.ready import Outbox, unheld
+from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
+from actors.queue.state.staged import CommittedVersions, Staged
+from actors.queue.state.subscriptions import Ownership
+from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
 from actors.queue.vocabulary.events import LAZY, MessagesAdded
 from actors.queue.vocabulary.replies import Refused, Tell
-from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT
-from actors.queue.vocabulary.statistics import ReservationFacts
+from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT, QueueSettings
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -27,13 +25,13 @@ if TYPE_CHECKING:
 
     from actors.errors import QueueError
     from actors.queue.state.capacity import Permits
-    from actors.queue.state.consumers import Ownership, Reservation, Sender, Subscriber
-    from actors.queue.state.incoming import Incoming
-    from actors.queue.state.log import QueueLog
+    from actors.queue.state.entries import Span
     from actors.queue.state.ready import ReadyRanges
+    from actors.queue.state.senders import Incoming, Sender
+    from actors.queue.state.subscriptions import Reservation, Subscriber
+    from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
-    from actors.queue.vocabulary.settings import QueueSettings
     from actors.queue.vocabulary.stages import StageKey
 
 Recorder: TypeAlias = "Callable[[Event], int]"
@@ -44,7 +42,20 @@ RecorderOfAll: TypeAlias = "Callable[[Mapping[int, Event]], int]"
 
 @dataclass(init=False, eq=False, repr=False, slots=True)
 class QueueCore:
-    """One queue's state, for the operations on it; everyone else uses ``QueueState``.
+    """One queue's state, which operations work on; ``QueueState`` is the same with the commands that it carries out.
+
+    Args:
+        name: for statistics.
+        number: the queue's number, for the messages' generated ids.
+        settings: limits and times.
+        log: what was recovered; None for a new queue.
+        record: puts each event into a journal before it happens, and returns its number; None for a queue in memory.
+        record_all: the same for events of this queue and others that happen in one instant, which it has happen in all of them.
+        now: the time of the start, from which the timeouts of absent owners count.
+        wall_us: the time of day at the start: what is left of the delays and times to live of what was recovered depends on it. It may
+            be set as it likes afterwards.
+        versions: the last committed version of each writer, which the queues of a broker share; None where nobody commits.
+        transaction_timeout: seconds for which a stage stays without a connection.
 
     Attributes:
         log: the fold over events; changed by ``commit`` only.
@@ -62,6 +73,8 @@ class QueueCore:
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
         heaps: of all that is due at a time of its own.
+        last_event: the number of the event that must be durable before what a command returned may be seen outside. What it returned may
+            tell of any event so far: of a batch that is stored and not durable, a sender would take for confirmed.
         barrier: the number of the last event that all that follows depends on.
         clocks: how the times of day on messages relate to the clock of deadlines.
         ttl_below: messages from this number on have no time to live.
@@ -121,18 +134,19 @@ class QueueCore:
         self,
         name: str,
         number: int,
-        settings: QueueSettings,
-        log: QueueLog,
-        record: Recorder | None,
-        record_all: RecorderOfAll | None,
-        now: float,
-        wall_us: int,
+        settings: QueueSettings | None = None,
+        *,
+        log: QueueLog | None = None,
+        record: Recorder | None = None,
+        record_all: RecorderOfAll | None = None,
+        now: float = 0.0,
+        wall_us: int = 0,
         versions: CommittedVersions | None = None,
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
     ) -> None:
         self.name = name
-        self.settings = settings
-        self.log = log
+        self.settings = settings = settings or QueueSettings()
+        self.log = log = QueueLog() if log is None else log
         self.number = number
         self._record = record
         self._record_all = record_all
@@ -148,15 +162,11 @@ class QueueCore:
         self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
-        self.reset(now, wall_us)
+        self.clocks = Clocks(now, wall_us, before=log.next_sequence)
+        self._begin(now)
 
-    def reset(self, now: float, wall_us: int | None) -> None:
-        """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready; ``restore`` has to follow.
-
-        ``wall_us`` is None where the clocks go on as they were.
-        """
-        if wall_us is not None:
-            self.clocks = Clocks(now, wall_us, before=self.log.next_sequence)
+    def _begin(self, now: float) -> None:
+        """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
         self.ready = unheld(self.log)
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
@@ -193,6 +203,21 @@ class QueueCore:
             self.owner_deadlines,
             self.reservation_deadlines,
         )
+        self._restore_history(now)
+        for ledger in self.log.ledgers.values():
+            self.owners[ledger.name] = owner = Ownership(ledger)
+            self.await_owner(owner, now)
+
+    def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
+        """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
+
+        Delays go on, and so does a pause. ``wall_us`` is for whoever comes back from the dead: without it the clocks go on as they were.
+        """
+        connections = list(dict.fromkeys((*self.senders, *self.receivers, *self.subscribers)))
+        if wall_us is not None:
+            self.clocks = Clocks(now, wall_us, before=self.log.next_sequence)
+        self._begin(now)
+        return connections
 
     def end(self) -> None:
         """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""
@@ -234,6 +259,13 @@ class QueueCore:
         if committed:
             self.depend_on(self.versions.last_event)
         return committed
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be done since the last call, in order."""
+        effects = self.effects
+        if effects:
+            self.effects = []
+        return effects
 
     def tell(self, connection: Connection, reply: Reply) -> None:
         """Tell a connection what may depend on all that has happened so far."""
@@ -297,16 +329,78 @@ class QueueCore:
         stored = log.stored_bytes - log.stored_batches * log.table.overhead
         return stored * self.ready.messages // log.stored_messages
 
-    def facts(self, now: float, reserved_bytes: int | None = None) -> ReservationFacts:
+    def facts(self, now: float, reserved_bytes: int | None = None) -> dict[str, int | None]:
         """What a subscription is told with a reservation."""
-        return ReservationFacts(
-            backlog=self.ready.messages,
-            backlog_bytes=self.backlog_bytes(),
-            oldest_ms=self.oldest_ms(now),
-            sender_demand=self.capacity.messages + self.staged.capacity.messages,
-            high_water=self.log.next_sequence,
-            in_flight=self.leases.in_flight,
-            full=self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
-            reserved_bytes=reserved_bytes,
-            live_subscriptions=sum(owner.connection is not None for owner in self.owners.values()),
-        )
+        return {
+            "backlog": self.ready.messages,
+            "backlog_bytes": self.backlog_bytes(),
+            "oldest_ms": self.oldest_ms(now),
+            "sender_demand": self.capacity.messages + self.staged.capacity.messages,
+            "high_water": self.log.next_sequence,
+            "in_flight": self.leases.in_flight,
+            "full": self.paused is not None or self.capacity.closed(self.log.stored_messages, self.log.stored_bytes),
+            "reserved_bytes": reserved_bytes,
+            "live_subscriptions": sum(owner.connection is not None for owner in self.owners.values()),
+        }
+
+    # --- what a start finds: nobody holds anything
+
+    def _restore_history(self, now: float) -> None:
+        """Give back their history to what was returned, and what is left of their delays to those whose delay is not over.
+
+        What has no history of its own stays one range with holes, however much it is. Only what was returned before, and what waits for
+        a delay, becomes spans.
+        """
+        log = self.log
+        for first, due in self._remaining_delays(now):
+            for part in self.ready.carve(first, log.delayed[first][0]):
+                # Some of it may have been delivered before a time of day that came twice.
+                for piece, failures in log.returns.over(*part):
+                    self._restore_range(piece, failures, due)
+        if self.settings.max_receives is not None:
+            # Where nobody counts, a history is that of settings that are no more.
+            for start, stop, failures in list(log.returns):
+                for part in self.ready.carve(start, stop):
+                    self._restore_range(part, failures, None)
+
+    def _remaining_delays(self, now: float) -> list[tuple[int, float]]:
+        """First numbers of the batches whose delay is not over, each with when it is; never longer than the delay was."""
+        log, clocks = self.log, self.clocks
+        remaining: list[tuple[int, float]] = []
+        for first, (_, due_us) in sorted(log.delayed.items()):
+            due = clocks.due(first, due_us)
+            if due <= now or log.table.at(first) is None:
+                log.delay_ended(first)
+            else:
+                remaining.append((first, due))
+        # Only where the time of day went back can more be left of a delay than there was, and then the newest batch shows it. In all
+        # other cases each batch need not be read for when it was stored.
+        if remaining and clocks.due(remaining[-1][0], self.enqueued_us(remaining[-1][0])) > now:
+            remaining = [
+                (first, min(due, now + (log.delayed[first][1] - self.enqueued_us(first)) / US_PER_SECOND))
+                for first, due in remaining
+            ]
+        return remaining
+
+    def _restore_range(self, part: Range, failures: int, due: float | None) -> None:
+        # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
+        for span in spans_of(self.log.table, *part, failures, replayed=True, failures=failures):
+            self.put_back(span, due)
+
+    def put_back(self, span: Span, due: float | None) -> None:
+        """Make a span that came back receivable again in its old place, at ``due`` if that is given; one that is worn out leaves."""
+        if self.settings.worn_out(span.failures):
+            self.outbox.add(span)
+        elif due is not None:
+            self.ready.delay(span, due)
+        else:
+            self.ready.put_back(span)
+
+    def enqueued_us(self, first: int) -> int:
+        """When the batch was stored that begins with ``first``, microseconds since the epoch."""
+        return stored_entry(self.log.table, first).read().enqueued_us
+
+    def await_owner(self, owner: Ownership, now: float) -> None:
+        """A subscription has no owner as of now."""
+        if owner.ledger.owner_timeout is not None:
+            self.owner_deadlines.push(owner, now + owner.ledger.owner_timeout)

@@ -13,15 +13,8 @@ if TYPE_CHECKING:
 
     from actors.batch import MessageBatch
     from actors.errors import ActorError
-    from actors.queue.state.leases import Receiver
+    from actors.queue.state.receivers import Receiver
     from actors.queue.vocabulary.events import MessagesAdded
-
-
-class Loader(Protocol):
-    """Where an entry's messages are read when it has them no more."""
-
-    def load(self, entry: Entry) -> MessageBatch:
-        """Read an entry's messages, and have it know them."""
 
 
 class Entry:
@@ -39,7 +32,7 @@ class Entry:
 
     __slots__ = ("__weakref__", "_batch", "_table", "enqueued_us", "event", "first", "size", "stop", "ttl_us")
 
-    def __init__(self, first: int, stop: int, table: Loader) -> None:
+    def __init__(self, first: int, stop: int, table: EntryTable) -> None:
         self.first = first
         self.stop = stop
         self._table = table
@@ -70,11 +63,6 @@ class Entry:
         """All its messages, read from where they are stored if they are not in memory."""
         batch = self._batch
         return batch if batch is not None else self._table.load(self)
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the messages are in memory."""
-        return self._batch is not None
 
     @property
     def most_bytes(self) -> int:
@@ -170,7 +158,7 @@ class Extent(NamedTuple):
     size: int
 
 
-class EntryTable(Loader, Protocol):
+class EntryTable(Protocol):
     """The stored batches of one queue by sequence number.
 
     What it answers never changes while a message is stored, so asking it is no input or output to the queue's state, which stays a
@@ -194,6 +182,9 @@ class EntryTable(Loader, Protocol):
     def extents(self, start: int, stop: int) -> Iterator[Extent]:
         """The batches with a message in a range, ascending; those that are gone are passed over."""
 
+    def load(self, entry: Entry) -> MessageBatch:
+        """Read an entry's messages, which it has no more, and have it know them."""
+
     def discard(self, first: int) -> None:
         """Nobody wants a message of the batch that begins with ``first`` any more."""
 
@@ -209,11 +200,6 @@ class MemoryEntryTable:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def slots(self) -> int:
-        """How many places the index takes, with those of entries that are gone."""
-        return len(self._firsts)
 
     def add(self, event: MessagesAdded, number: int) -> int:
         """See ``EntryTable``."""

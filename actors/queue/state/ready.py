@@ -1,4 +1,4 @@
-"""The messages that can be delivered, oldest first, and those that can be after a delay."""
+"""The messages that nobody holds: ready, oldest first; ready after a delay; on their way to the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from actors.queue.state.entries import Span, spans_of, stored_entry
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.structures.spans import SpanMap, TimedSpans
+from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
-    from actors.queue.state.entries import Entry, EntryTable
+    from actors.queue.state.entries import Entry, EntryTable, Span
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
 
@@ -206,3 +207,56 @@ def unheld(log: QueueLog) -> ReadyRanges:
     start = holes.reach(0)
     holes.remove(0, start)
     return ReadyRanges(log.table, start, log.next_sequence, holes, log.next_sequence)
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Outbox:
+    """Spans on their way out: a few that were handed over and not answered for, and the others, which wait for those.
+
+    So however many messages have to go, few of their batches are in memory for it.
+
+    Args:
+        now: from when on what waits at a start may be handed over.
+    """
+
+    now: float
+    sent: TimedSpans[Span] = field(default_factory=TimedSpans)
+    waiting: SpanMap[Span] = field(default_factory=SpanMap)
+    waiting_messages: int = 0
+
+    @property
+    def messages(self) -> int:
+        """How many are leaving."""
+        return self.sent.messages + self.waiting_messages
+
+    def add(self, span: Span) -> None:
+        """Have a span leave that is in no other structure and has no deadline."""
+        span.holder = None
+        self.waiting_messages += span.stop - span.start
+        self.waiting.join(span)
+
+    def next_hand_over(self) -> float | None:
+        """When something is to be handed over for the first time; what was is in ``sent.due``."""
+        return None if self.sent or not self.waiting else self.now
+
+    def next_to_send(self) -> Span | None:
+        """Take out the span that is to be handed over now; ``sent`` is where it goes."""
+        span = self.waiting.first()
+        if span is None:
+            return None
+        # A window in bytes and in batches, but never so small that nothing fits.
+        if len(self.sent) >= DEAD_LETTER_BATCHES or (self.sent and self._sent_bytes() >= DEAD_LETTER_BYTES):
+            return None
+        self.waiting.cut(span.start, span.stop)
+        self.waiting_messages -= span.stop - span.start
+        return span
+
+    def drop(self, start: int, stop: int) -> None:
+        """The messages of a range have left."""
+        self.sent.cut(start, stop)
+        for span in self.waiting.cut(start, stop)[0]:
+            self.waiting_messages -= span.stop - span.start
+
+    def _sent_bytes(self) -> int:
+        """What is handed over has of its batches, about."""
+        return sum(len(span) * span.entry.size // (span.entry.stop - span.entry.first) for span in self.sent)

@@ -1,1 +1,1 @@
-"""Ranges and spans of numbers, deadlines, clocks, a fair ring: what a queue is made of, and what knows no queue."""
+"""Ranges and spans of numbers, deadlines on a clock: what a queue is made of, and what knows no queue."""

@@ -1,11 +1,83 @@
-"""Things with a deadline, the earliest first, and cheap to forget."""
+"""Deadlines on a clock that nobody sets, and the ages of messages by that clock.
+
+A message carries the time of day at which it was stored, because that means something to people and after a restart. A time of day can
+be set forward and back, though, and that must expire nothing and freeze nothing. So ages are measured on the clock of deadlines,
+which never goes back, and all that is kept is how the time of day related to it when messages were stored: one number, and another for
+each time that it was set since.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from typing import Generic, Protocol, TypeVar
+
+US_PER_SECOND = 1_000_000
+
+
+def microseconds(seconds: float) -> int:
+    """A time as events have it, not made nothing by rounding."""
+    return max(1, round(seconds * US_PER_SECOND)) if seconds else 0
+
+
+CLOCK_TOLERANCE_US = 10_000
+"""Microseconds by which the time of day may move against the other clock before that is noted: reading both takes a moment, and network
+time corrects a little all the time."""
+MAX_CLOCK_CHANGES = 64
+"""Changes of the time of day that are told apart for the messages that are stored; of more, the two nearest are taken as one."""
+
+
+class Clocks:
+    """How the times of day on messages relate to the clock of deadlines.
+
+    Args:
+        now: the time of the start, seconds on the clock of deadlines.
+        wall_us: the time of day then, microseconds since the epoch.
+        before: messages with lower numbers were stored before the start. What the time of day did in between nobody knows: their age is
+            what it says, and 0 where it says that they are of the future.
+    """
+
+    __slots__ = ("_before", "_firsts", "_offsets", "_start_us")
+
+    def __init__(self, now: float, wall_us: int, before: int) -> None:
+        self._start_us = round(now * US_PER_SECOND)
+        self._before = before
+        # The time of day less the clock of deadlines, and the first message for which it was so much.
+        self._offsets = [wall_us - self._start_us]
+        self._firsts = [0]
+
+    def mark(self, first: int, now: float, wall_us: int, oldest: int) -> None:
+        """Note how the clocks relate as messages from ``first`` on are stored; ``oldest`` is the lowest number that still is."""
+        offset = wall_us - round(now * US_PER_SECOND)
+        if abs(offset - self._offsets[-1]) <= CLOCK_TOLERANCE_US:
+            return
+        firsts, offsets = self._firsts, self._offsets
+        if firsts[-1] == first:
+            offsets[-1] = offset
+            return
+        firsts.append(first)
+        offsets.append(offset)
+        while firsts[1:] and firsts[1] <= oldest:
+            del firsts[0], offsets[0]
+        if len(firsts) > MAX_CLOCK_CHANGES:
+            # The newest stays, for it is what the next messages are measured by.
+            nearest = min(range(1, len(offsets) - 1), key=lambda index: abs(offsets[index] - offsets[index - 1]))
+            del firsts[nearest], offsets[nearest]
+
+    def instant_us(self, sequence: int, enqueued_us: int) -> int:
+        """When a message with the time of day ``enqueued_us`` was stored, microseconds on the clock of deadlines."""
+        instant = enqueued_us - self._offset(sequence)
+        return min(instant, self._start_us) if sequence < self._before else instant
+
+    def due(self, sequence: int, time_us: int) -> float:
+        """When it is the time of day ``time_us``, as a message stored with it meant it, seconds on the clock of deadlines."""
+        return (time_us - self._offset(sequence)) / US_PER_SECOND
+
+    def _offset(self, sequence: int) -> int:
+        return self._offsets[max(0, bisect_right(self._firsts, sequence) - 1)]
+
 
 MIN_COMPACTED = 64
 """Below so many items a heap is not worth rebuilding."""
@@ -44,11 +116,6 @@ class DeadlineHeap(Generic[T]):
 
     def __len__(self) -> int:
         return self.live
-
-    @property
-    def slots(self) -> int:
-        """How many places the heap takes, with those of what is forgotten."""
-        return len(self._heap)
 
     def push(self, item: T, deadline: float) -> None:
         """Add an item that is in no heap."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from actors.errors import InvalidRequestError
 
@@ -42,20 +43,8 @@ CHUNK_RANGES = 512
 """Half of the most that one of the short lists holds, as in ``SpanMap``."""
 
 
-class FrozenRanges:
-    """What a ``RangeSet`` was at one time, to be looked at bit by bit while that changes."""
-
-    __slots__ = ("_lists",)
-
-    def __init__(self, lists: tuple[tuple[list[int], list[int]], ...]) -> None:
-        self._lists = lists
-
-    def __len__(self) -> int:
-        return sum(len(starts) for starts, _ in self._lists)
-
-    def columns(self) -> Iterator[tuple[list[int], list[int]]]:
-        """Starts and stops of some hundred ranges at a time, ascending."""
-        return iter(self._lists)
+FrozenRanges: TypeAlias = tuple[tuple[list[int], list[int]], ...]
+"""What a ``RangeSet`` was at one time, to be looked at bit by bit while that changes: starts and stops of some hundred ranges at a time."""
 
 
 class RangeSet:
@@ -101,7 +90,7 @@ class RangeSet:
     def frozen(self) -> FrozenRanges:
         """A picture of the set as it is, at the cost of a copy of the list of lists; short lists that change later are copied then."""
         self._lent = set(map(id, self._starts))
-        return FrozenRanges(tuple(zip(self._starts, self._stops, strict=True)))
+        return tuple(zip(self._starts, self._stops, strict=True))
 
     def __bool__(self) -> bool:
         return bool(self._lows)

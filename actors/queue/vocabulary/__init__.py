@@ -1,1 +1,1 @@
-"""What a queue is told, what it tells, and what is said of it: commands, replies, events, settings, statistics."""
+"""What a queue is told, what it tells, and what is said of it: commands, replies, events, settings, stages."""

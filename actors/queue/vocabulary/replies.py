@@ -1,4 +1,4 @@
-"""What a queue tells its connections, and what it wants done after a command."""
+"""What a queue tells its connections, what it wants done after a command, and what it says of itself."""
 
 from __future__ import annotations
 
@@ -81,7 +81,16 @@ class SubscriptionOpened:
 
 @dataclass(frozen=True, slots=True)
 class MessagesReserved:
-    """The ledger holds, from the position asked for, all below ``end``; ``facts`` by their names on the wire."""
+    """The ledger holds, from the position asked for, all below ``end``.
+
+    Attributes:
+        facts: what is said of the queue with it, by the names on the wire. ``backlog`` are the messages that are ready, ``backlog_bytes``
+            their bytes, ``oldest_ms`` the age of the oldest. ``sender_demand`` was granted to senders and is not yet sent, ``in_flight``
+            is held by receivers, ``high_water`` is the queue's next number. ``full`` says that it stores as much as it may, so that
+            nothing comes in before something is acknowledged. ``reserved_bytes`` are those that this request has reserved, or a little
+            more where only what stores them was measured; None where the ledger had the messages already. ``live_subscriptions`` have
+            an owner that is connected, this one among them: they share the queue's messages.
+    """
 
     request: int
     end: int
@@ -200,17 +209,111 @@ class DeadLetter:
 
     Attributes:
         queue: the dead-letter queue's name; None for this queue's own with ``.dead`` after it.
-        first: this queue's number of the first.
-        ranges: their numbers, which the answer names.
-        reason: ``max-receives`` or ``expired``.
+        ranges: their numbers here, which the answer names.
     """
 
     queue: str | None
-    first: int
     batch: MessageBatch
     ranges: tuple[Range, ...]
-    reason: str
     after: int = 0
 
 
 Effect: TypeAlias = Tell | DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionStatistics:
+    """One connection: ``demand`` is what a receiver may still get, or a sender may still send, in messages.
+
+    ``waiting`` says of a receiver that it stands in line for an exclusive queue.
+    """
+
+    connection: Hashable
+    role: str
+    demand: int
+    in_flight: int
+    waiting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStatistics:
+    """One ledger: positions ``base`` <= p < ``high`` are reserved.
+
+    Attributes:
+        owned: whether its owner is connected.
+        owner: what the owner, or the last one, calls itself; empty where it does not say.
+        backlog: messages that it has reserved and not acknowledged, and those that are ready in the queue, for it or another.
+        opened_us: when an owner took it, microseconds since the epoch; 0 where nobody knows.
+        idle_ms: milliseconds since it was last used, 0 while its owner is connected; None where it was not since the queue's start.
+    """
+
+    name: str
+    epoch: int
+    base: int
+    high: int
+    owned: bool
+    owner: str = ""
+    backlog: int = 0
+    opened_us: int = 0
+    idle_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """One queue. ready + delayed + in_flight + reserved + leaving == stored_messages.
+
+    Attributes:
+        ready: messages that a receiver could have now.
+        in_flight: messages that receivers hold.
+        reserved: messages in ledgers.
+        delayed: messages sent or given back with a delay that is not over.
+        demand_waiting: messages that waiting receivers and reservations would take.
+        capacity_granted: messages granted to senders and not yet sent.
+        stored_bytes: bytes that count towards the queue's limit.
+        next_sequence: the number that the next message gets.
+        total_in: messages ever stored or published, each once.
+        total_out: messages ever delivered or reserved, each time.
+        total_acknowledged: messages ever acknowledged or committed.
+        total_redelivered: of ``total_out`` those that had been delivered before.
+        total_purged: messages ever purged.
+        oldest_ms: age of the oldest message that is ready, milliseconds.
+        leaving: messages on their way to the dead-letter queue.
+        total_expired: messages dropped because their time to live was over.
+        total_dead_lettered: messages that went to the dead-letter queue.
+        total_rejected: messages that senders were refused.
+        paused: why senders may send nothing, whatever room there is; None while they may.
+        waiting_receivers: how many stand in line for an exclusive queue.
+        staged_messages: messages of transactions that are not committed; they are no part of ``stored_messages``.
+        staged_bytes: bytes that count towards the limit of what may be staged.
+        transactions: how many transactions these are.
+        total_discarded: messages ever staged and not published.
+    """
+
+    name: str
+    ready: int
+    in_flight: int
+    reserved: int
+    delayed: int
+    demand_waiting: int
+    capacity_granted: int
+    stored_messages: int
+    stored_bytes: int
+    next_sequence: int
+    total_in: int
+    total_out: int
+    total_acknowledged: int
+    total_redelivered: int
+    total_purged: int
+    oldest_ms: int
+    connections: tuple[ConnectionStatistics, ...]
+    subscriptions: tuple[SubscriptionStatistics, ...]
+    leaving: int = 0
+    total_expired: int = 0
+    total_dead_lettered: int = 0
+    total_rejected: int = 0
+    paused: str | None = None
+    waiting_receivers: int = 0
+    staged_messages: int = 0
+    staged_bytes: int = 0
+    transactions: int = 0
+    total_discarded: int = 0

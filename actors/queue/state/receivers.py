@@ -1,9 +1,10 @@
-"""Which receiver holds which messages, and until when."""
+"""Who waits for messages, and whose turn it is; which receiver holds which messages, and until when."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from actors.errors import UnknownAcknowledgementError
 from actors.queue.structures.deadlines import DeadlineHeap
@@ -16,6 +17,48 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import Span
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.replies import Connection
+
+
+class Consumer(Protocol):
+    """What waits in the ring; ``demand`` is how many messages it would take."""
+
+    demand: int
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class DemandRing:
+    """Consumers with demand, in turns.
+
+    Attributes:
+        waiting: those who wait, in the order of their turns; to be looked at only.
+        total: the sum of their demands.
+    """
+
+    waiting: OrderedDict[Consumer, None] = field(default_factory=OrderedDict)
+    total: int = 0
+
+    def join(self, consumer: Consumer) -> None:
+        """Wait, with ``consumer.demand``, behind the others; it does not wait already."""
+        self.waiting[consumer] = None
+        self.total += consumer.demand
+
+    def want_more(self, consumer: Consumer, messages: int) -> None:
+        """Add to a consumer's demand; one that waits keeps its turn."""
+        consumer.demand += messages
+        if consumer in self.waiting:
+            self.total += messages
+
+    def leave(self, consumer: Consumer) -> None:
+        """Wait no more; nothing happens to one that does not. Its demand must not have changed since it joined."""
+        if consumer in self.waiting:
+            del self.waiting[consumer]
+            self.total -= consumer.demand
+
+    def next(self) -> Consumer:
+        """Take out whose turn it is; whoever has demand left after it joins again."""
+        consumer = self.waiting.popitem(last=False)[0]
+        self.total -= consumer.demand
+        return consumer
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -1,4 +1,4 @@
-"""Batches on their way in: accepted, and stored together with their neighbours.
+"""Senders, and their batches on the way in: accepted, and stored together with their neighbours.
 
 A sender that sends one message at a time would fill the journal with headers and the queue with entries. So what arrives together is stored
 together: small batches of the same shape become one, whoever sent them, and large ones stay as they are, uncopied.
@@ -6,16 +6,54 @@ together: small batches of the same shape become one, whoever sent them, and lar
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from actors.batch import BinaryColumn, MessageBatch
+from actors.queue.state.capacity import Permits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from actors.queue.state.consumers import Sender
+    from actors.queue.state.capacity import Capacity
+    from actors.queue.vocabulary.replies import Connection
+    from actors.queue.vocabulary.stages import StageKey
+
+
+PRODUCER_BYTES = 16
+"""What a producer takes in a record beside its name, at most: its number of up to nine bytes, and three small headers of msgpack's."""
+
+
+@dataclass(eq=False, slots=True)
+class Sender:
+    """One sending connection.
+
+    Attributes:
+        producer: its name, or None.
+        expected: the client number that has to come next; None where any may.
+        rejecting: whether the batch with that number was rejected, so that those sent behind it are too.
+        permits: what it may send, of what ``capacity`` has.
+        temporary: whether nobody comes under its name after it.
+        name_bytes: what its name takes in a record, with its number there; 0 without a name.
+        stage: where what it sends is held back; None for what can be received at once.
+    """
+
+    connection: Connection
+    producer: str | None
+    expected: int | None
+    capacity: Capacity
+    stage: StageKey | None = None
+    temporary: bool = False
+    rejecting: bool = False
+    permits: Permits = field(init=False)
+    name_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.permits = Permits(self.connection)
+        self.name_bytes = 0 if self.producer is None else len(self.producer.encode()) + PRODUCER_BYTES
+
 
 SMALL_MESSAGES = 128
 SMALL_BYTES = 32 * 1024

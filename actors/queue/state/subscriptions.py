@@ -1,18 +1,19 @@
-"""A subscription's ledger: which messages are at which of its positions."""
+"""A subscription: its ledger, which has messages at positions, who owns it, and a reservation that waits."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from actors.errors import DataLossError
+from actors.errors import DataLossError, StaleEpochError
 from actors.queue.vocabulary.replies import FetchedMessages
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import Range
+    from actors.queue.vocabulary.replies import Connection
 
 
 class Segment(NamedTuple):
@@ -141,3 +142,68 @@ class Ledger:
         del self._segments[:keep], self._positions[:keep]
         self.base = position
         return dropped
+
+
+@dataclass(eq=False, slots=True)
+class Subscriber:
+    """One connection of a subscription.
+
+    Attributes:
+        epoch: the ownership that it belongs to.
+        owns: whether it may reserve and commit, rather than only fetch.
+    """
+
+    connection: Connection
+    ledger: Ledger
+    epoch: int
+    owns: bool
+
+    def check_epoch(self) -> None:
+        """Raise StaleEpochError if another owner has taken the subscription."""
+        if self.epoch != self.ledger.epoch:
+            raise StaleEpochError(self.ledger.name, self.epoch, self.ledger.epoch)
+
+
+@dataclass(eq=False, slots=True)
+class Reservation:
+    """A reservation that waits for its first message: a consumer that is served once.
+
+    Attributes:
+        start: the position it was asked for at, which is the ledger's end.
+        demand: messages, at most.
+        bytes: bytes, at most, but for one message.
+        below: messages with lower numbers only; None for any.
+        deadline: when it is answered in any case; ``heap`` is what knows that.
+    """
+
+    connection: Connection
+    request: int
+    ledger: Ledger
+    _: KW_ONLY
+    start: int
+    demand: int
+    bytes: int
+    below: int | None
+    deadline: float | None = None
+    heap: object | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Ownership:
+    """Who owns a subscription now.
+
+    Attributes:
+        client: what the owner calls itself, or the last one did; empty where it does not say.
+        used: when it was last asked something or was connected, on the clock of deadlines; None if never in this life of the queue.
+        connection: the owner's; None while none is connected.
+        deadline: when its reservations end for want of an owner; None while they do not. ``heap`` is what knows that.
+        waiting: the owner's reservation that waits.
+    """
+
+    ledger: Ledger
+    client: str = ""
+    used: float | None = None
+    connection: Connection | None = None
+    deadline: float | None = None
+    heap: object | None = None
+    waiting: Reservation | None = None
