@@ -82,8 +82,8 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 139),
-        ("from transport import Receiver", 135),
+        ("from transport import Sender, MessageBatch", 141),
+        ("from transport import Receiver", 138),
         ("from transport import StageClient, TransactionClient, Administration", 47),
         ("import spark_bridge.reader, spark_bridge.writer", 55),
         (HELP, 35),
