@@ -60,7 +60,7 @@ class BidiFlow(Valued[V_co], Generic[I_contra, O_co, BackI_contra, BackO_co, V_c
         """What comes out there and back in one run, and the materialized value."""
         return self._materialize(publisher, back, m)
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[Any, Any]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[Any, Any, V_co]:
         """The two flows of one run: there is ``inlets[0]`` to ``outlets[0]``, back is ``inlets[1]`` to ``outlets[1]``."""
         inlets: tuple[Relay[Any], Relay[Any]] = (Relay(), Relay())
         *outlets, value = self._materialize(*inlets, m)
@@ -76,7 +76,10 @@ class BidiFlow(Valued[V_co], Generic[I_contra, O_co, BackI_contra, BackO_co, V_c
     ) -> BidiFlow[A, B, C, D, X]: ...
     @overload
     @staticmethod
-    def from_flows(there: FlowLike[A, B], back: FlowLike[C, D], combine: Combine) -> BidiFlow[A, B, C, D]: ...
+    def from_flows(there: ShortFlow[A, B], back: FlowLike[C, D], combine: Combine) -> BidiFlow[A, B, C, D]: ...
+    @overload
+    @staticmethod
+    def from_flows(there: FlowLike[A, B], back: ShortFlow[C, D], combine: Combine) -> BidiFlow[A, B, C, D]: ...
     @staticmethod
     def from_flows(there: Any, back: Any, combine: Combine = first) -> Any:
         """Two flows that have nothing to do with one another; ``combine`` says whose materialized value is kept.

@@ -111,18 +111,21 @@ def _described(part: object) -> str:
 
 
 if TYPE_CHECKING:
-    # The same by what is known of their values. Where that is Any, both hold of it; then the overloads that ask for them agree.
+    # The same by what is known of their values. Where that is Any, a part has both shapes; then it must not matter which overload a type
+    # checker takes, for where it is in doubt it gives up the types of the elements too. So a `Without[V]` goes with ``W | V`` for the value
+    # of the right part: V is nothing where the left part has no value, and W is found. Where V is Any, nothing follows for W. It is Any by
+    # default, and so is what comes out, as for a `With`.
 
     class AnythingButNone(Any):  # type: ignore[misc]  # that is what it is for
         """To type checkers of every class that there is, but for None's, of which nothing can be derived."""
 
     class With(Protocol):
-        """What has a materialized value; or may have none, which is as good."""
+        """What has a materialized value. One that may be None counts as one: what `first` makes of it is not said exactly."""
 
         def _may_be(self, value: AnythingButNone, /) -> None: ...
 
     class Without(Protocol[V_co]):
-        """What has no materialized value. ``V`` is Any where nothing is known of it, and else nothing."""
+        """What has no materialized value. ``V`` is Any where nothing is known of the value, and else nothing (``Never``)."""
 
         def _its_value(self) -> V_co | None: ...
         def _may_be(self, value: None, /) -> None: ...

@@ -26,7 +26,7 @@ class _FanIn(Generic[T, R]):
     def __post_init__(self) -> None:
         positive(type(self).__name__, "inputs", self.inputs)
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, R]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, R, None]:
         """The hub of one run."""
         hub = self._hub()
         hub.m = m

@@ -31,7 +31,7 @@ class _FanOut(Generic[T]):
     def __post_init__(self) -> None:
         positive(type(self).__name__, "outputs", self.outputs)
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, Any]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, Any, None]:
         """The hub of one run."""
         hub = self._hub()
         hub.decider = m.decider
@@ -54,7 +54,7 @@ class Broadcast(_FanOut[T], Generic[T]):
 
     name: ClassVar[str] = "broadcast"
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T, None]:
         """The hub of one run."""
         return super().create_junction(m)
 
@@ -77,7 +77,7 @@ class Balance(_FanOut[T], Generic[T]):
 
     name: ClassVar[str] = "balance"
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T, None]:
         """The hub of one run."""
         return super().create_junction(m)
 
@@ -100,7 +100,7 @@ class Partition(_FanOut[T], Generic[T]):
 
     name: ClassVar[str] = "partition"
 
-    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T]:
+    def create_junction(self, m: Materialization, /) -> JunctionPorts[T, T, None]:
         """The hub of one run."""
         return super().create_junction(m)
 

@@ -26,6 +26,7 @@ from streams import (
     SubFlow,
     SubSource,
 )
+from streams.junctions import Junction, JunctionPorts
 from streams.testkit import run_in_virtual_time
 
 T = TypeVar("T")
@@ -38,6 +39,8 @@ TAKES: dict[Any, int] = {
     Running: 1,
     GraphPart: 2,
     SourceLike: 1,
+    Junction: 2,
+    JunctionPorts: 2,
     SubSource: 1,
     SubFlow: 2,
 }
