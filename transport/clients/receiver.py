@@ -43,7 +43,7 @@ MAX_IDLE_EXTENSIONS = 18
 their chance at what waits here."""
 
 
-class Receiver(Source[Delivery]):
+class Receiver(Source[Delivery, None]):
     """The messages of a queue, each until it is acknowledged.
 
     Every run is a connection of its own with its own demand: at most ``max_in_flight`` messages are delivered and not yet
@@ -96,7 +96,7 @@ class Receiver(Source[Delivery]):
         self.on_waiting = on_waiting
         super().__init__(lambda materialization: _materialize(DeliveryStage(self, materialization), materialization))
 
-    def batches(self) -> Source[DeliveredBatch]:
+    def batches(self) -> Source[DeliveredBatch, None]:
         """The same messages a delivered batch at a time, for handlers that work on many at once."""
         return Source(lambda materialization: _materialize(BatchStage(self, materialization), materialization))
 
