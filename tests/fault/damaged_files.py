@@ -104,6 +104,16 @@ class Hit:
     offset: int
 
 
+def ends_early(disk: SimulatedDisk, hit: Hit) -> bool:
+    """Whether a damaged segment holds what it did before up to where some record ends, and nothing or zeros behind it."""
+    if hit.content is None or parse_segment(hit.name) is None:
+        return False
+    before = disk.content(DATA / hit.name)
+    with SegmentScan(disk, DATA / hit.name) as scan:
+        ends = [record.end for record in scan.records()]
+    return any(hit.content[:end] == before[:end] and not any(hit.content[end:]) for end in ends)
+
+
 def strike(disk: SimulatedDisk, kind: str, place: str, position: str, random: Random) -> list[Hit]:
     """Damage what a place names, one file or a pair; those are returned that are another than before, in order."""
     first, _, second = place.partition("+")

@@ -12,9 +12,10 @@ from actors.errors import StorageError
 from actors.storage.after_repair import MARK, is_marked
 from journal import repair
 from journal.judgement import Judgement
+from journal.repair import _Repair
 from tests.fault import real_damages
-from tests.fault.damaged_files import DATA, KINDS, PAIRS, flip, part, targets
-from tests.fault.damages import Case, begin, cases, store, verify_case, verify_found
+from tests.fault.damaged_files import DATA, KINDS, PAIRS, Hit, flip, part, targets
+from tests.fault.damages import Case, begin, cases, kept, store, verify_case, verify_found
 from tests.fault.disk import SimulatedDisk
 from tests.fault.real_damages import verify_real
 from transport.cli.app import app
@@ -59,6 +60,37 @@ def test_the_suite_finds_a_repair_that_takes_a_hole_to_the_end_for_nothing_wrong
         except (AssertionError, StorageError):
             broken += 1
     assert broken > 3
+
+
+def test_the_suite_finds_a_repair_that_keeps_no_copy_of_what_it_replaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Repair, "_keep_copy", lambda self, path: path)
+    broken = 0
+    for case in cases(1000, SHORT // 2):
+        try:
+            verify_case(case)
+        except AssertionError:
+            broken += 1
+    assert broken > 3
+
+
+def test_a_segment_that_was_cut_where_a_record_ends_stays_as_it_is_and_what_it_lacks_is_put_into_another() -> None:
+    """Nothing is replaced, so there is no copy, and the suite asks for none. The store's last checkpoint is of before the segment's end."""
+    disk = store(6).disk.restart()
+    name = targets(disk, "sealed")[-1]
+    cut = disk.content(DATA / name)[: part(disk, name, "last")[0]]
+    disk.replace(DATA / name, cut)
+    assert any("empty ones stand for" in line for line in repair(DATA, disk))
+    assert disk.content(DATA / name) == cut
+    assert not any(each.startswith("damaged-") for each in disk.names(DATA))
+    assert kept(store(6), Hit(name, cut, len(cut)), disk)
+    assert begin(disk).refused is None
+
+
+@pytest.mark.parametrize(
+    "case", [Case(258, "cut", "sealed+index", "last"), Case(762, "zero", "sealed", "last")], ids=str
+)
+def test_the_suite_asks_for_no_copy_of_a_segment_that_ends_early_where_a_record_does(case: Case) -> None:
+    assert verify_case(case) == "fatal, nothing lost"
 
 
 @cache
