@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 ENSURE_JAVA = Path(__file__).resolve().parent.parent / "scripts" / "ensure-java"
 ENSURE_JAVA_SECONDS = 120.0
 
-# On a shared machine how long an example takes says nothing, so neither profile has a deadline for one. In CI a run must
-# not differ from the next, or a failure is nobody's.
-settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("dev", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+# On a shared machine how long an example takes says nothing, so neither profile has a deadline for one. Every run tries the same
+# examples, on any machine, or a failure is nobody's; others are for `make soak`, and for who gives --hypothesis-seed.
+PLAIN = settings.get_profile("default")  # where hypothesis sees that it is in CI, another is loaded
+settings.register_profile("same", PLAIN, deadline=None, derandomize=True, database=None, print_blob=True)
+settings.register_profile("fresh", PLAIN, deadline=None, print_blob=True)
+settings.load_profile("same")
 
 
 # A shell that runs this in the background has it ignore SIGINT, and every process that it starts inherits that; tests of
@@ -42,7 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has ``asyncio.run`` make the loop that was asked for."""
+    """Has ``asyncio.run`` make the loop that was asked for, and hypothesis the examples."""
+    if config.getoption("--hypothesis-seed") is not None and config.getoption("--hypothesis-profile") is None:
+        settings.load_profile("fresh")  # under the other a seed would count for nothing
+    if settings.default.derandomize:
+        # Hypothesis tries constants of whatever modules are loaded, so that a test's examples would go by which other tests ran before it.
+        providers._get_local_constants = providers.Constants
     if config.getoption("--loop") == "uvloop":
         uvloop = pytest.importorskip("uvloop", reason="--loop uvloop, and uvloop is not installed")
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())

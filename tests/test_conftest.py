@@ -60,6 +60,22 @@ def test_it(seed):
     assert seed == 1
 """
 
+EXAMPLES = """
+import importlib, os
+from hypothesis import given, strategies
+
+importlib.import_module(os.environ["LOADED"])
+tried = []
+
+@given(strategies.integers(), strategies.binary(), strategies.text())
+def test_it(number, data, text):
+    tried.append((number, data, text))
+
+def test_what_was_tried():
+    print(f"tried {hash(repr(tried))} in all")
+"""
+"""With the hash of no salt; `run` gives it."""
+
 COLLECTED = """
 import gc
 
@@ -146,3 +162,37 @@ def test_a_test_that_needs_spark_runs_with_the_java_that_was_found(run: Callable
     pytest.importorskip("pyspark", reason="the extra is not installed")
     (tmp_path / "scripts" / "ensure-java").write_text("#!/bin/sh\necho /the/java\n")
     assert "1 passed" in run(NEEDS_SPARK.format(home="/the/java")).splitlines()[-1]
+
+
+@pytest.fixture
+def examples(run: Callable[..., str], tmp_path: Path) -> Callable[..., str]:
+    """Runs a property test; its value says what examples that tried."""
+    (tmp_path / "product.py").write_text("LIMIT = 741_852_963\nNAMES = [b'orders', 'orders', 1.25, -8_642]\n", "utf-8")
+
+    def examples_of(*options: str, loaded: str = "json", **environment: str) -> str:
+        options = ("-rP", *options)
+        output = run(EXAMPLES, PYTEST_ADDOPTS=" ".join(options), LOADED=loaded, PYTHONHASHSEED="0", **environment)
+        assert "2 passed" in output.splitlines()[-1]
+        (tried,) = [line for line in output.splitlines() if line.startswith("tried ")]
+        return tried
+
+    return examples_of
+
+
+def test_a_property_test_tries_the_same_examples_in_every_run_whatever_else_is_loaded(
+    examples: Callable[..., str],
+) -> None:
+    assert len({examples(), examples(CI=""), examples(CI="true"), examples(loaded="product")}) == 1
+
+
+def test_a_seed_gives_a_property_test_examples_of_its_own(examples: Callable[..., str]) -> None:
+    first = examples("--hypothesis-seed=1")
+    assert first == examples("--hypothesis-seed=1")
+    assert (
+        len({first, examples(), examples("--hypothesis-seed=2"), examples("--hypothesis-profile=fresh", CI="true")})
+        == 4
+    )
+
+
+def test_fresh_examples_have_the_constants_of_what_is_loaded_among_them(examples: Callable[..., str]) -> None:
+    assert examples("--hypothesis-seed=1") != examples("--hypothesis-seed=1", loaded="product")

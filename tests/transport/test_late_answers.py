@@ -187,6 +187,7 @@ def over_the_wire(frame: Frame) -> Frame:
     return decode(raw)
 
 
+@pytest.mark.hypothesis
 def test_a_client_that_answers_each_delivery_once_is_never_refused_whatever_crosses_on_the_way() -> None:
     run_state_machine_as_test(ClientsAndQueue, settings=settings(max_examples=60, stateful_step_count=60))
 

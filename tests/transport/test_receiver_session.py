@@ -425,6 +425,7 @@ class ReceiverAgainstModel(RuleBasedStateMachine):
             assert self.demand_bytes > self.used_bytes
 
 
+@pytest.mark.hypothesis
 def test_whatever_is_answered_when_demand_and_answers_are_exact() -> None:
     run_state_machine_as_test(ReceiverAgainstModel)
 

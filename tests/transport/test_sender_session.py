@@ -589,5 +589,6 @@ class SenderAgainstModel(RuleBasedStateMachine):
         assert self.stored == self.offered
 
 
+@pytest.mark.hypothesis
 def test_whatever_happens_each_message_is_stored_once_in_order() -> None:
     run_state_machine_as_test(SenderAgainstModel)
