@@ -40,6 +40,23 @@ class Machine:
         path.chmod(0o755)
         return path
 
+    def apt_with(self, package: str, program: Path, script: str) -> Path:
+        """Puts an apt-get on the PATH that knows one package, of one program; what it was asked is in the file returned."""
+        asked = self.folder / "asked"
+        self.executable(self.folder / "package", script)
+        self.command(
+            "apt-get",
+            f"""
+            echo "$*" >>{asked}
+            case "$*" in
+              *" install "*" {package}") mkdir -p {program.parent} && cp -p {self.folder}/package {program} ;;
+              *) echo "E: Unable to locate package" >&2; exit 100 ;;
+            esac""",
+        )
+        for name in ("mkdir", "cp"):
+            self.command(name, f'PATH=/usr/bin:/bin exec {name} "$@"')
+        return asked
+
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(self.bin / "bash"), str(SCRIPTS / script), *arguments],

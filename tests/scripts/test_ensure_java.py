@@ -98,19 +98,7 @@ def test_without_java_and_apt_it_says_what_to_install(machine: Any) -> None:
 
 
 def apt_that_installs(machine: Any, package: str, version: str) -> Path:
-    """An apt-get that knows one package; what it was asked is in the file returned."""
-    asked: Path = machine.folder / "asked"
-    home = machine.jvm / package
-    machine.executable(machine.folder / "package", states(version))
-    script = f"""
-        echo "$*" >>{asked}
-        case "$*" in
-          *" install "*" {package}") mkdir -p {home}/bin && cp -p {machine.folder}/package {home}/bin/java ;;
-          *) echo "E: Unable to locate package" >&2; exit 100 ;;
-        esac"""
-    machine.command("apt-get", script)
-    for name in ("mkdir", "cp"):
-        machine.command(name, f'PATH=/usr/bin:/bin exec {name} "$@"')
+    asked: Path = machine.apt_with(package, machine.jvm / package / "bin" / "java", states(version))
     return asked
 
 
@@ -134,28 +122,3 @@ def test_sudo_without_a_password_is_used(machine: Any) -> None:
     machine.command("sudo", f'echo "$*" >>{machine.folder}/sudo\nshift\nexec "$@"')
     assert machine.run("ensure-java").stdout == f"{machine.jvm}/openjdk-17-jre-headless\n"
     assert "apt-get" in (machine.folder / "sudo").read_text()
-
-
-@pytest.mark.parametrize(
-    ("user", "arguments", "environment"),
-    [("1000", [], {}), ("0", ["--no-install"], {}), ("0", [], {"PENSTOCK_APT": "never"})],
-    ids=["no root and no sudo", "only looking", "forbidden"],
-)
-def test_nothing_is_installed_where_that_is_not_allowed(
-    machine: Any, user: str, arguments: list[str], environment: dict[str, str]
-) -> None:
-    asked = apt_that_installs(machine, "openjdk-17-jre-headless", "17.0.15")
-    machine.command("id", f"echo {user}")
-    result = machine.run("ensure-java", *arguments, **environment)
-    assert result.returncode == 1
-    assert not asked.exists()
-    assert "install openjdk-17-jre-headless" in result.stderr
-
-
-def test_a_failed_installation_ends_with_what_to_do(machine: Any) -> None:
-    machine.command("id", "echo 0")
-    machine.command("apt-get", 'echo "E: no network" >&2; exit 100')
-    result = machine.run("ensure-java")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "E: no network" in result.stderr
-    assert "install openjdk-17-jre-headless (Debian" in result.stderr

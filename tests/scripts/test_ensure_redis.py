@@ -46,11 +46,7 @@ def test_without_redis_and_apt_one_line_says_what_to_install(machine: Any) -> No
 
 
 def apt_that_installs(machine: Any) -> Path:
-    """An apt-get that has a Redis; what it was asked is in the file returned."""
-    asked: Path = machine.folder / "asked"
-    machine.executable(machine.folder / "package", states("7.0.15"))
-    machine.command("apt-get", f'echo "$*" >>{asked}\ncp -p {machine.folder}/package {machine.bin}/redis-server')
-    machine.command("cp", 'PATH=/usr/bin:/bin exec cp "$@"')
+    asked: Path = machine.apt_with("redis-server", machine.bin / "redis-server", states("7.0.15"))
     return asked
 
 
@@ -71,28 +67,3 @@ def test_the_service_of_a_redis_that_was_there_goes_on(machine: Any) -> None:
     machine.command("id", "echo 0")
     assert machine.run("ensure-redis").returncode == 0
     assert not (machine.folder / "services").exists()
-
-
-@pytest.mark.parametrize(
-    ("user", "arguments", "environment"),
-    [("1000", [], {}), ("0", ["--no-install"], {}), ("0", [], {"PENSTOCK_APT": "never"})],
-    ids=["no root and no sudo", "only looking", "forbidden"],
-)
-def test_nothing_is_installed_where_that_is_not_allowed(
-    machine: Any, user: str, arguments: list[str], environment: dict[str, str]
-) -> None:
-    asked = apt_that_installs(machine)
-    machine.command("id", f"echo {user}")
-    result = machine.run("ensure-redis", *arguments, **environment)
-    assert result.returncode == 1
-    assert not asked.exists()
-    assert "install redis-server" in result.stderr
-
-
-def test_a_failed_installation_ends_with_what_to_do(machine: Any) -> None:
-    machine.command("id", "echo 0")
-    machine.command("apt-get", 'echo "E: no network" >&2; exit 100')
-    result = machine.run("ensure-redis")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "E: no network" in result.stderr
-    assert "install redis-server (Debian" in result.stderr

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -235,9 +235,9 @@ def broker(**options: Any) -> Broker:
     return Broker(BrokerConfig(**({"send_address": FREE_PORT, "receive_address": FREE_PORT} | options)))
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what gives no event of its own; the test's deadline bounds it."""
-    while not condition():
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    """Wait for what gives no event of its own, or has to be asked for; the test's deadline bounds it."""
+    while not (met := condition()) or (isinstance(met, Awaitable) and not await met):
         await settle(POLL)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streams.testkit import settle
 from tests.decoding import FrameDecoder
+from tests.transport.time_limits import time_limits_noted
 from transport.clients.backoff import Backoff
 from transport.clients.link import BrokerLink, FrameConnection
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, RemoteProtocolError
@@ -462,13 +463,8 @@ def test_a_link_given_up_at_any_moment_of_connecting_is_closed_once_and_leaves_n
     run(main)
 
 
-def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits: list[asyncio.Timeout] = []
-    bounded = asyncio.timeout
-
-    def noted(seconds: float | None) -> asyncio.Timeout:
-        limits.append(bounded(seconds))
-        return limits[-1]
+def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any) -> None:
+    limits: list[asyncio.Timeout]
 
     class Late(BrokerLink):
         """A link whose first two connections are made when there is no time left."""
@@ -479,13 +475,14 @@ def test_a_connection_made_as_its_time_is_up_is_tried_again_once(run: Any, monke
                 limits[-1].reschedule(0.0)
 
     async def main() -> None:
+        nonlocal limits
         user = User()
         async with listening(Scripted([WELCOME])) as broker:
-            monkeypatch.setattr(asyncio, "timeout", noted)
-            link = Late(broker.address, lambda: HELLO, user, QUICK, lambda: 0.5)
-            link.start()
-            await user.told("opened")
-            await settle()
+            with time_limits_noted() as limits:
+                link = Late(broker.address, lambda: HELLO, user, QUICK, lambda: 0.5)
+                link.start()
+                await user.told("opened")
+                await settle()
             assert (user.said, link._attempt, len(limits)) == (["opened"], 2, 3)
             link.abort()
             await link.over

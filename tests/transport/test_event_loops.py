@@ -17,8 +17,12 @@ import pytest
 
 from actors import Message, MessageBatch
 from streams import Flow, Sink
+<<<<<<< HEAD
 from tests.decoding import FrameDecoder
 from transport.clients.link import FrameConnection
+=======
+from tests.transport.time_limits import time_limits_noted
+>>>>>>> bf43163 (Tests: what stood twice of time limits that are moved, of waiting for counts, and of apt in ensure-java and ensure-redis stands once)
 from transport.errors import ConnectionLostError
 from transport.shell.connection import Connection
 from transport.shell.loop_transport import connect
@@ -348,16 +352,8 @@ async def connecting(protocol: Any, address: tuple[str, int], ends: str) -> Asyn
         else:
             limits[0].reschedule(0.0)
 
-    limits: list[asyncio.Timeout] = []
-    bounded = asyncio.timeout
-
-    def noted(seconds: float | None) -> asyncio.Timeout:
-        limits.append(bounded(seconds))
-        return limits[-1]
-
     protocol.connection_made = and_over
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio, "timeout", noted)
+    with time_limits_noted() as limits:
         task = loop.create_task(connect(protocol, *address, DEADLINE, loop))
         await asyncio.wait([task])
     yield task

@@ -39,9 +39,8 @@ async def counts(broker: Any) -> tuple[int, int, int]:
     return rows["orders"]["ready"], rows["orders"]["in_flight"], dead["stored_messages"]
 
 
-async def until_ready(broker: Any, count: int) -> None:
-    while (await counts(broker))[0] != count:
-        pass
+async def are_ready(broker: Any, count: int) -> bool:
+    return (await counts(broker))[0] == count
 
 
 def receiver(broker: Any) -> Receiver:
@@ -119,7 +118,7 @@ def test_what_a_stream_gives_back_as_it_fails_is_not_delivered_to_it_again(run: 
 
 
 def test_a_receiver_that_has_withdrawn_its_demand_is_sent_nothing_more_and_keeps_what_it_holds(
-    run: Any, serve: Any, peers: Any
+    run: Any, serve: Any, peers: Any, until: Any
 ) -> None:
     async def main() -> None:
         async with serve() as broker:
@@ -130,7 +129,7 @@ def test_a_receiver_that_has_withdrawn_its_demand_is_sent_nothing_more_and_keeps
                 first.send(Request(10, 10_000))
                 assert len((await first.expect(Deliver)).batch) == 4
                 first.send(Request(0, 0), Nack([(0, 2)], 0, failed=False), Request(20, 20_000))
-                await until_ready(broker, 2)
+                await until(lambda: are_ready(broker, 2))
                 second.send(Request(10, 10_000))
                 delivered = await second.expect(Deliver)
                 assert (delivered.first, len(delivered.batch), delivered.delivery_count) == (0, 2, 2)
