@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from actors import DemandSignalled, FetchRequested, LoopActor, MessageBatch, ReserveRequested, Writable
+from actors import DemandSignalled, FetchRequested, MessageBatch, ReserveRequested, Writable
 from actors.errors import InvalidRequestError
 from actors.queue.operations import browsing
 from actors.queue.queue_directory import QueueDirectory
@@ -29,11 +29,9 @@ from actors.queue.vocabulary.commands import (
 from actors.queue.vocabulary.replies import FetchedMessages, FetchedRanges, QueueDeleted, Refused, SubscriptionOpened
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from actors.runtime.loop_registry import LoopActorRegistry
-from actors.storage import Storage
-from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time, settle
 from tests.actors.driven import QueueState, Reserved
+from tests.actors.stored_queues import Connection, StoredQueues, turns
 
 LARGE = 10**9
 KEY = StageKey("writer", 0, "stage")
@@ -337,31 +335,14 @@ TestBrowsedQueue.settings = settings(max_examples=60, stateful_step_count=40, de
 # --- the queue's actor
 
 
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 def send(ref: Any, first: int, count: int) -> OfferBatch:
     return OfferBatch(first, MessageBatch.from_payloads([payload(first + n) for n in range(count)]), connection=ref)
 
 
 def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_path: Path) -> None:
     async def main() -> None:
-        committer = ManualCommitter()
-        storage = Storage.open(tmp_path / "data", committer=committer).start(lambda _: None)
-        queue = QueueDirectory(QueueSettings(), lambda: 0.0, storage=storage).get_or_create("q")
+        stored = StoredQueues(tmp_path / "data")
+        queue = stored.queues.get_or_create("q")
         told: list[Any] = []
         ref = Connection.start(told)
         for message in (
@@ -371,9 +352,7 @@ def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_p
         ):
             queue.tell(message)
         queue.tell(send(ref, 0, 3))
-        await turns()
-        committer.run()
-        await turns()
+        await stored.settled()
         told.clear()
         queue.tell(send(ref, 3, 2))
         queue.tell(BrowseRequested(1, 0, 3, connection=ref))
@@ -381,13 +360,10 @@ def test_a_step_waits_for_what_is_in_it_to_be_durable_and_for_nothing_else(tmp_p
         await turns()
         steps = [message for message in told if isinstance(message, FetchedRanges)]
         assert [(step.request, step.rest, len(step.ranges)) for step in steps] == [(1, None, 1)]
-        committer.run()
-        await turns()
+        await stored.commit()
         steps = [message for message in told if isinstance(message, FetchedRanges)]
         assert [(step.request, step.rest, len(step.ranges)) for step in steps] == [(1, None, 1), (2, None, 2)]
-        await queue.stop(block=False)
-        storage.close()
-        await asyncio.gather(*(actor.stop(block=False) for actor in LoopActorRegistry.get_all()))
+        await stored.close()
 
     run_in_virtual_time(main())
 

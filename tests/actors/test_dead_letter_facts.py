@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from actors.batch import MAX_HEADERS_PER_MESSAGE, Message, MessageBatch
 from actors.limits import MAX_NAME_BYTES
 from actors.queue.operations.dead_letters import DELIVERIES, NAMES, QUEUE, REASON, SENT, packed_facts, with_facts
-from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.replies import DeadLetter
 from actors.queue.vocabulary.settings import (
@@ -21,14 +19,11 @@ from actors.queue.vocabulary.settings import (
     QueueSettings,
     dead_letter_name,
 )
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import ask
 from actors.runtime.loop_ref import LoopActorRef
-from actors.runtime.loop_registry import LoopActorRegistry
-from actors.storage import Storage
-from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.driven import QueueState
+from tests.actors.stored_queues import Connection, StoredQueues, turns
 from transport.wire import names as transport_names
 from transport.wire.frames import MAX_BODY_BYTES
 
@@ -140,28 +135,10 @@ def test_every_queue_has_a_dead_letter_queue_that_can_be_named(queue: str) -> No
     assert dead_letter_name(queue[:-1] + "y") != name
 
 
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes(tmp_path: Path) -> None:
     async def main() -> None:
-        committer = ManualCommitter()
-        storage = Storage.open(tmp_path / "data", committer=committer).start(lambda _error: None)
-        queues = QueueDirectory(QueueSettings(max_receives=1), lambda: 1_700_000_000.0, storage=storage)
-        queue = queues.get_or_create("q")
+        stored = StoredQueues(tmp_path / "data", QueueSettings(max_receives=1))
+        queue = stored.queues.get_or_create("q")
         told: list[Any] = []
         connection: LoopActorRef[Any] = Connection.start(told)
         queue.tell(commands.AttachSender(None, connection=connection))
@@ -169,27 +146,19 @@ def test_dead_letters_are_stored_once_on_a_disk_that_takes_minutes(tmp_path: Pat
         queue.tell(commands.OfferBatch(0, MessageBatch.from_payloads([b"a", b"b"]), None, None, connection=connection))
         queue.tell(commands.AttachReceiver(connection=connection))
         queue.tell(commands.DemandSignalled(2, LARGE, connection=connection))
-        await turns()
-        committer.run()
-        await turns()
+        await stored.settled()
         queue.tell(commands.Rejected(((0, 2),), 0.0, connection=connection))
         await turns()
         # Nothing that is written from here on is durable for minutes.
         await elapse(5 * DEAD_LETTER_TIMEOUT)
-        await turns()
-        committer.run()
-        await turns()
+        await stored.settled()
         await elapse(5 * DEAD_LETTER_TIMEOUT)
-        committer.run()
-        await turns()
-        dead = await ask(queues.get("q.dead"), commands.GetStatistics())
+        await stored.commit()
+        dead = await ask(stored.queues.get("q.dead"), commands.GetStatistics())
         source = await ask(queue, commands.GetStatistics())
         assert (dead.total_in, dead.stored_messages) == (2, 2)
         assert (source.stored_messages, source.leaving, source.total_dead_lettered) == (0, 0, 2)
-        for one in queues.values():
-            await one.stop(block=False)
-        storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+        await stored.close()
 
     run_in_virtual_time(main())
 

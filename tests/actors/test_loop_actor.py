@@ -13,47 +13,9 @@ from actors.errors import AsyncHandlerError, BlockingCallOnLoopError, NoEventLoo
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
+from tests.actors.loop_actors import Recorder, fail, run
 
 pytestmark = pytest.mark.event_loop
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def with_deadline() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-        await LoopActorRegistry.shutdown()
-
-    asyncio.run(with_deadline())
-
-
-class Recorder(LoopActor):
-    """Keeps what happens to it; answers an ask with what it has; runs a message that is callable."""
-
-    def __init__(self, log: list[Any] | None = None) -> None:
-        super().__init__()
-        self.log: list[Any] = [] if log is None else log
-
-    def on_start(self) -> None:
-        self.log.append("start")
-
-    def on_stop(self) -> None:
-        self.log.append("stop")
-
-    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
-        self.log.append(("failure", exception_type))
-
-    def on_receive(self, message: Any) -> Any:
-        if callable(message):
-            return message(self)
-        self.log.append(message)
-        return list(self.log)
-
-
-def fail(error: BaseException) -> Any:
-    def raiser(_actor: LoopActor) -> None:
-        raise error
-
-    return raiser
 
 
 def test_an_actor_starts_handles_in_order_and_stops() -> None:

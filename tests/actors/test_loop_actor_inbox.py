@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Coroutine
 from typing import Any
 
 import pykka
@@ -18,16 +17,7 @@ from actors.runtime._loop_inbox import LoopInbox
 from actors.runtime._pykka import Envelope
 from actors.runtime.loop_actor import DRAIN_BUDGET, LoopActor
 from actors.runtime.loop_future import LoopFuture
-from actors.runtime.loop_registry import LoopActorRegistry
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def with_deadline() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-        await LoopActorRegistry.shutdown()
-
-    asyncio.run(with_deadline())
+from tests.actors.loop_actors import run
 
 
 class Keeper(LoopActor):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Coroutine
 from typing import Any
 
 import pykka
@@ -15,45 +14,7 @@ from actors.runtime._pykka import ActorStop
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def with_deadline() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-        await LoopActorRegistry.shutdown()
-
-    asyncio.run(with_deadline())
-
-
-class Recorder(LoopActor):
-    """Keeps what happens to it; answers an ask with what it has; runs a message that is callable."""
-
-    def __init__(self, log: list[Any] | None = None) -> None:
-        super().__init__()
-        self.log: list[Any] = [] if log is None else log
-
-    def on_start(self) -> None:
-        self.log.append("start")
-
-    def on_stop(self) -> None:
-        self.log.append("stop")
-
-    def on_failure(self, exception_type: Any, exception_value: Any, traceback: Any) -> None:
-        self.log.append(("failure", exception_type))
-
-    def on_receive(self, message: Any) -> Any:
-        if callable(message):
-            return message(self)
-        self.log.append(message)
-        return list(self.log)
-
-
-def fail(error: BaseException) -> Any:
-    def raiser(_actor: LoopActor) -> None:
-        raise error
-
-    return raiser
+from tests.actors.loop_actors import Recorder, fail, run
 
 
 def test_what_is_told_before_the_stop_is_handled_and_what_is_asked_after_fails() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import weakref
-from collections.abc import Coroutine
 from typing import Any
 
 import pykka
@@ -19,15 +18,7 @@ from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
 from actors.runtime.supervision import RestartBudget, Supervision
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def with_deadline() -> None:
-        async with asyncio.timeout(30):
-            await scenario
-        await LoopActorRegistry.shutdown()
-
-    asyncio.run(with_deadline())
+from tests.actors.loop_actors import run
 
 
 class Worker(LoopActor):

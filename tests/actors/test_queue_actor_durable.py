@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import StorageError
 from actors.queue.queue_actor import QueueActor
-from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.commands import (
     Acknowledged,
     AttachReceiver,
@@ -37,89 +35,8 @@ from actors.queue.vocabulary.replies import (
     SentMessages,
 )
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.runtime.loop_actor import LoopActor
-from actors.runtime.loop_ref import LoopActorRef
-from actors.runtime.loop_registry import LoopActorRegistry
-from actors.storage import Storage
-from journal import ManualCommitter, OsFiles
-from journal.files import Buffer
-from streams.testkit import elapse, run_in_virtual_time
-
-Ref = LoopActorRef[Any]
-
-
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
-
-
-class BrokenFiles(OsFiles):
-    """A disk that fails when the test says so."""
-
-    def __init__(self) -> None:
-        self.broken = False
-
-    def write(self, file: int, parts: Sequence[Buffer], offset: int) -> int:
-        if self.broken:
-            raise OSError(errno.EIO, "Input/output error")
-        return super().write(file, parts, offset)
-
-
-class Bench:
-    """A queue directory over a storage that commits when the test says so."""
-
-    def __init__(self, directory: Path, files: BrokenFiles | None = None) -> None:
-        self.committer = ManualCommitter()
-        self.failures: list[StorageError] = []
-        self.storage = Storage.open(directory, files=files, committer=self.committer).start(self.failures.append)
-        self.time_of_day = 1_700_000_000.0
-        self.queues = QueueDirectory(QueueSettings(), lambda: self.time_of_day, storage=self.storage)
-
-    async def connect(self, queue: Ref, *messages: Callable[[Ref], Any]) -> tuple[Ref, list[Any]]:
-        told: list[Any] = []
-        ref: Ref = Connection.start(told)
-        for message in messages:
-            queue.tell(message(ref))
-        await turns()
-        return ref, told
-
-    async def commit(self) -> None:
-        self.committer.run()
-        await turns()
-
-    def commit_groups(self, number: int) -> None:
-        """So many groups of one record each; what comes behind them waits."""
-        writer = self.committer._writer
-        assert writer is not None
-        with mock.patch("journal.writer.GROUP_RECORDS", 1):
-            for _ in range(number):
-                writer.commit()
-
-    async def close(self) -> None:
-        for queue in self.queues.values():
-            await queue.stop(block=False)
-        self.storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
-
-
-async def turns() -> None:
-    """Let everything that is under way on the loop come to its end."""
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-def durable(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        run_in_virtual_time(test(tmp_path / "data"))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
+from streams.testkit import elapse
+from tests.actors.stored_queues import BrokenFiles, Ref, StoredQueues, durable, turns
 
 
 def sends(sequence: int, *payloads: bytes) -> Callable[[Ref], OfferBatch]:
@@ -132,7 +49,7 @@ RECEIVER = (AttachReceiver, partial(DemandSignalled, 1000, 8 * 2**20))
 
 @durable
 async def test_neither_sender_nor_receiver_hears_of_a_message_before_it_is_durable(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     sender, confirmed = await bench.connect(queue, *SENDER)
     _, delivered = await bench.connect(queue, *RECEIVER)
@@ -150,7 +67,7 @@ async def test_neither_sender_nor_receiver_hears_of_a_message_before_it_is_durab
 @durable
 async def test_a_sender_that_comes_back_is_told_only_of_what_is_durable(directory: Path) -> None:
     """What it is told was stored it takes for confirmed."""
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
     _, told = await bench.connect(queue, SENDER[0])
@@ -162,7 +79,7 @@ async def test_a_sender_that_comes_back_is_told_only_of_what_is_durable(director
 
 @durable
 async def test_what_is_durable_already_does_not_wait_for_what_is_not(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     sender, _ = await bench.connect(queue, *SENDER, sends(0, b"old"))
     await bench.commit()
@@ -177,7 +94,7 @@ async def test_what_is_durable_already_does_not_wait_for_what_is_not(directory: 
 @durable
 async def test_a_delivery_does_not_overtake_one_that_is_held_and_has_become_durable(directory: Path) -> None:
     """The request is handled when both are durable, and before the queue hears of it."""
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.declare("q", QueueSettings(exclusive=True))
     sender, _ = await bench.connect(queue, *SENDER)
     receiver, delivered = await bench.connect(
@@ -199,7 +116,7 @@ async def test_what_was_held_for_a_receiver_that_has_gone_does_not_have_the_next
     directory: Path,
 ) -> None:
     """What is durable is let out even where something before it is not."""
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.declare("q", QueueSettings(exclusive=True))
     sender, _ = await bench.connect(queue, *SENDER)
     gone, _ = await bench.connect(queue, AttachReceiver, lambda ref: DemandSignalled(3, 8 * 2**20, connection=ref))
@@ -222,7 +139,7 @@ async def test_what_was_held_for_a_receiver_that_has_gone_does_not_have_the_next
 
 @durable
 async def test_a_sender_that_is_refused_hears_first_of_what_it_sent_before(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     _, told = await bench.connect(queue, *SENDER, sends(0, b"a"), sends(5, b"after a gap"))
     await bench.commit()
@@ -232,7 +149,7 @@ async def test_a_sender_that_is_refused_hears_first_of_what_it_sent_before(direc
 
 @durable
 async def test_a_queue_whose_inbox_is_full_is_woken_by_a_commit_like_every_other(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     with mock.patch.object(QueueActor, "max_inbox", 8):
         queues = [bench.queues.get_or_create(name) for name in ("full", "other")]
     told = [await bench.connect(queue, *SENDER, sends(0, b"a")) for queue in queues]
@@ -247,7 +164,7 @@ async def test_a_queue_whose_inbox_is_full_is_woken_by_a_commit_like_every_other
 
 @durable
 async def test_batches_that_arrive_together_are_stored_as_one_and_confirmed_each(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     _, confirmed = await bench.connect(queue, *SENDER, *(sends(n, b"%d" % n) for n in range(5)))
     await bench.commit()
@@ -260,7 +177,7 @@ async def test_batches_that_arrive_together_are_stored_as_one_and_confirmed_each
 
 @durable
 async def test_an_acknowledgement_holds_nothing_up(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     await bench.connect(queue, *SENDER, sends(0, b"a", b"b"))
     await bench.commit()
@@ -276,7 +193,7 @@ async def test_an_acknowledgement_holds_nothing_up(directory: Path) -> None:
 
 @durable
 async def test_an_ask_is_answered_when_what_it_did_is_durable(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     await bench.connect(queue, *SENDER, sends(0, b"a", b"b", b"c"))
     await bench.commit()
@@ -290,7 +207,7 @@ async def test_an_ask_is_answered_when_what_it_did_is_durable(directory: Path) -
 
 @durable
 async def test_an_ask_that_waits_when_the_queue_stops_fails_instead_of_waiting_for_ever(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     queue = bench.queues.get_or_create("q")
     _, told = await bench.connect(queue, *SENDER, sends(0, b"a"))
     await bench.commit()
@@ -306,7 +223,7 @@ async def test_an_ask_that_waits_when_the_queue_stops_fails_instead_of_waiting_f
 @durable
 async def test_a_disk_that_fails_is_told_once_and_nothing_is_confirmed_after_it(directory: Path) -> None:
     files = BrokenFiles()
-    bench = Bench(directory, files)
+    bench = StoredQueues(directory, files=files)
     queue = bench.queues.get_or_create("q")
     sender, confirmed = await bench.connect(queue, *SENDER)
     await bench.commit()
@@ -327,7 +244,7 @@ async def test_a_disk_that_fails_is_told_once_and_nothing_is_confirmed_after_it(
 
 @durable
 async def test_queues_come_back_with_their_names_numbers_settings_and_messages(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     bench.queues.declare("declared", QueueSettings(max_messages=7))
     queue = bench.queues.get_or_create("q")
     await bench.connect(queue, *SENDER, sends(0, b"a"))
@@ -336,7 +253,7 @@ async def test_queues_come_back_with_their_names_numbers_settings_and_messages(d
     await bench.commit()
     await bench.close()
 
-    again = Bench(directory)
+    again = StoredQueues(directory)
     assert list(again.queues) == ["declared", "q"]
     assert [again.queues.number_of(name) for name in ("declared", "q")] == numbers
     assert again.queues.settings_of("declared").max_messages == 7
@@ -347,11 +264,11 @@ async def test_queues_come_back_with_their_names_numbers_settings_and_messages(d
 
 @durable
 async def test_a_sender_that_comes_back_after_a_restart_duplicates_nothing(directory: Path) -> None:
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     await bench.connect(bench.queues.get_or_create("q"), *SENDER, sends(0, b"a", b"b"))
     await bench.commit()
     await bench.close()
-    again = Bench(directory)
+    again = StoredQueues(directory)
     _, told = await again.connect(again.queues.get("q"), *SENDER, sends(1, b"b", b"c"))
     await again.commit()
     assert told[0] == SenderAttached(2)
@@ -363,7 +280,7 @@ async def test_a_sender_that_comes_back_after_a_restart_duplicates_nothing(direc
 @durable
 async def test_a_jump_of_the_wall_clock_neither_ends_a_lease_nor_holds_it(directory: Path) -> None:
     """Known trap: wall-clock jumps that expire or freeze leases."""
-    bench = Bench(directory)
+    bench = StoredQueues(directory)
     for name, jump in (("forward", 86_400.0), ("back", -7 * 86_400.0)):
         queue = bench.queues.get_or_create(name)
         _, told = await bench.connect(queue, *RECEIVER)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -12,49 +10,21 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import QueueGoneError
 from actors.queue.operations.subscribing import STEP_RANGES
-from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import ask
-from actors.runtime.loop_ref import LoopActorRef
-from actors.runtime.loop_registry import LoopActorRegistry
-from actors.storage import Storage
-from journal import ManualCommitter
-from streams.testkit import elapse, run_in_virtual_time
-
-Ref = LoopActorRef[Any]
+from streams.testkit import elapse
+from tests.actors.stored_queues import Connection, Ref, StoredQueues, durable
 
 
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
-
-
-class Bench:
+class Bench(StoredQueues):
     """A queue on the disk with 200 batches, none of them in memory, and a subscription that has reserved them all."""
 
     def __init__(self, folder: Path, settings: QueueSettings) -> None:
-        self.committer = ManualCommitter()
-        self.failures: list[Exception] = []
-        self.storage = Storage.open(folder, committer=self.committer, cache_bytes=0).start(self.failures.append)
-        self.queues = QueueDirectory(settings, lambda: 1_700_000_000.0, storage=self.storage)
+        super().__init__(folder, settings, cache_bytes=0)
         self.queue = self.queues.get_or_create("q")
         self.told: list[Any] = []
         self.connection: Ref = Connection.start(self.told)
-
-    async def turns(self) -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
-        self.committer.run()
-        for _ in range(20):
-            await asyncio.sleep(0)
 
     async def filled(self, batches: int = 200) -> None:
         self.queue.tell(commands.AttachSender(None, connection=self.connection))
@@ -67,7 +37,7 @@ class Bench:
                     number, MessageBatch.from_payloads([payload]), None, None, connection=self.connection
                 )
             )
-        await self.turns()
+        await self.settled()
 
     def delete_under_it(self) -> None:
         """What the directory does first; the actor has not heard of it."""
@@ -76,29 +46,15 @@ class Bench:
     def of(self, kind: type) -> list[Any]:
         return [message for message in self.told if isinstance(message, kind)]
 
-    async def close(self) -> None:
-        for queue in self.queues.values():
-            await queue.stop(block=False)
-        self.storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
-
-
-def on_disk(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        run_in_virtual_time(test(tmp_path / "data"))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
 
 async def reserving(bench: Bench) -> None:
     bench.queue.tell(commands.OpenSubscription("sub", "own", None, "earliest", None, connection=bench.connection))
     bench.queue.tell(commands.ReserveRequested(1, 0, 200, 10**8, 0.0, None, connection=bench.connection))
-    await bench.turns()
+    await bench.settled()
     assert bench.of(replies.MessagesReserved)[0].end == 200
 
 
-@on_disk
+@durable
 async def test_a_fetch_is_answered_in_steps_that_the_queue_has_read(folder: Path) -> None:
     bench = Bench(folder, QueueSettings())
     await bench.filled()
@@ -106,7 +62,7 @@ async def test_a_fetch_is_answered_in_steps_that_the_queue_has_read(folder: Path
     position, numbers = 0, []
     while position is not None:
         bench.queue.tell(commands.FetchRequested(2, position, 200, connection=bench.connection))
-        await bench.turns()
+        await bench.settled()
         step = bench.of(replies.FetchedRanges)[-1]
         assert 0 < len(step.ranges) <= STEP_RANGES
         assert sum(part.batch.nbytes for part in step.ranges) < 2**20 + 40_000
@@ -116,30 +72,30 @@ async def test_a_fetch_is_answered_in_steps_that_the_queue_has_read(folder: Path
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_what_was_read_for_a_fetch_outlives_the_queue_and_the_next_step_tells_of_its_end(folder: Path) -> None:
     bench = Bench(folder, QueueSettings())
     await bench.filled()
     await reserving(bench)
     bench.queue.tell(commands.FetchRequested(2, 0, 200, connection=bench.connection))
-    await bench.turns()
+    await bench.settled()
     (step,) = bench.of(replies.FetchedRanges)
     bench.delete_under_it()
     assert [part.batch.payloads[0][:6] for part in step.ranges[:2]] == [b"000000", b"000001"]
     bench.queue.tell(commands.FetchRequested(2, step.rest, 200, connection=bench.connection))
-    await bench.turns()
+    await bench.settled()
     assert [refused.code for refused in bench.of(replies.Refused)] == ["queue-deleted"]
     assert not bench.failures
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_a_tick_of_a_queue_that_is_being_deleted_costs_no_restart(folder: Path) -> None:
     bench = Bench(folder, QueueSettings(ttl=5.0))
     await bench.filled(20)
     bench.delete_under_it()
     await elapse(10.0)
-    await bench.turns()
+    await bench.settled()
     assert not bench.queue.is_alive(), "it has noticed"
     assert bench.of(replies.QueueDeleted)
     assert not bench.of(replies.Refused), "nobody is told of a failure"
@@ -147,7 +103,7 @@ async def test_a_tick_of_a_queue_that_is_being_deleted_costs_no_restart(folder: 
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_whoever_asks_a_queue_that_is_being_deleted_is_answered_so(folder: Path) -> None:
     bench = Bench(folder, QueueSettings())
     await bench.filled(20)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,49 +14,17 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import StorageError
 from actors.queue.queue_actor import QueueActor
-from actors.queue.queue_directory import QueueDirectory, QueueNotFoundError
+from actors.queue.queue_directory import QueueNotFoundError
 from actors.queue.vocabulary import commands
-from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import ask
-from actors.runtime.loop_ref import LoopActorRef
 from actors.runtime.loop_registry import LoopActorRegistry
-from actors.storage import Storage
-from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
-
-Ref = LoopActorRef[Any]
-
-
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
+from tests.actors.stored_queues import Connection, Ref, StoredQueues, durable
 
 
-class Bench:
-    """A directory of queues, over a storage if there is a folder."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self.committer = ManualCommitter()
-        self.failures: list[StorageError] = []
-        self.storage = (
-            None if folder is None else Storage.open(folder, committer=self.committer).start(self.failures.append)
-        )
-        self.queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=self.storage)
-
-    async def settled(self) -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-        self.committer.run()
-        for _ in range(10):
-            await asyncio.sleep(0)
+class Bench(StoredQueues):
+    """Queues that can be made to fail for good."""
 
     async def fail_for_good(self, name: str) -> Ref:
         queue = self.queues.get_or_create(name)
@@ -81,31 +48,15 @@ class Bench:
         statistics = await ask(self.queues.get(name), commands.GetStatistics())
         return int(statistics.stored_messages)
 
-    async def close(self) -> None:
-        for queue in self.queues.values():
-            await queue.stop(block=False)
-        if self.storage is not None:
-            self.storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
-
     def names_in_the_journal(self) -> list[str]:
-        assert self.storage is not None
         return [queue.name for queue in self.storage.queues]
-
-
-def on_disk(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        run_in_virtual_time(test(tmp_path / "data"))
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
 
 
 def queue_actors() -> int:
     return sum(issubclass(ref.actor_class, QueueActor) for ref in LoopActorRegistry.get_all())
 
 
-@on_disk
+@durable
 async def test_a_queue_that_failed_for_good_is_deleted_whole_and_made_anew_once(folder: Path) -> None:
     bench = Bench(folder)
     await bench.send("other", b"kept")
@@ -124,7 +75,7 @@ async def test_a_queue_that_failed_for_good_is_deleted_whole_and_made_anew_once(
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_whoever_asks_for_a_queue_that_failed_for_good_gets_its_successor_with_all_it_holds(folder: Path) -> None:
     bench = Bench(folder)
     for find in (
@@ -144,7 +95,7 @@ async def test_whoever_asks_for_a_queue_that_failed_for_good_gets_its_successor_
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_a_queue_whose_actor_cannot_be_started_is_not_declared_a_second_time(folder: Path) -> None:
     bench = Bench(folder)
     begin = QueueActor.start
@@ -166,12 +117,11 @@ async def test_a_queue_whose_actor_cannot_be_started_is_not_declared_a_second_ti
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_a_delete_that_the_journal_refuses_deletes_nothing(folder: Path) -> None:
     bench = Bench(folder)
     await bench.send("q", b"1")
     storage = bench.storage
-    assert storage is not None
     refusing = storage._append
 
     def refuse(_kind: int, _payload: bytes) -> int:
@@ -186,12 +136,11 @@ async def test_a_delete_that_the_journal_refuses_deletes_nothing(folder: Path) -
     await bench.close()
 
 
-@on_disk
+@durable
 async def test_a_journal_with_two_queues_of_one_name_starts_with_one_actor_and_the_later_queue(folder: Path) -> None:
     """An earlier version left such journals: deleting a queue that had failed was not recorded."""
     bench = Bench(folder)
     await bench.send("q", b"deleted", b"deleted")
-    assert bench.storage is not None
     bench.storage.declare("q", None)
     await bench.settled()
     await bench.close()
@@ -217,7 +166,7 @@ def test_a_queue_in_memory_that_failed_for_good_begins_empty_and_is_deleted_as_a
     run_in_virtual_time(main())
 
 
-@on_disk
+@durable
 async def test_an_ask_that_waits_for_the_disk_when_the_queue_fails_for_good_is_answered_with_that(folder: Path) -> None:
     bench = Bench(folder)
     queue = bench.queues.get_or_create("q")

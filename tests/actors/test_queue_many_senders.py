@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import DiskBehindError, RecordTooLargeError, StorageError
-from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary import commands, replies
 from actors.queue.vocabulary.events import (
     Event,
@@ -22,14 +20,13 @@ from actors.queue.vocabulary.events import (
 )
 from actors.queue.vocabulary.settings import MAX_STAGE_NAME, MAX_STAGES, QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
-from actors.runtime.loop_registry import LoopActorRegistry
 from actors.storage import Storage, codec, storage_options
 from actors.storage import storage as storage_module
 from journal import ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.driven import Confirm, QueueState, Refuse
+from tests.actors.stored_queues import Connection, StoredQueues, turns
 
 PLENTY = 10**5
 PRODUCERS = 3_000
@@ -166,22 +163,6 @@ def test_the_largest_commit_of_a_transaction_fits_one_record() -> None:
     assert len(payload) * 10 * 4 < 2**30
 
 
-class Connection(LoopActor):
-    """Keeps what it is told."""
-
-    def __init__(self, told: list[Any]) -> None:
-        super().__init__()
-        self._told = told
-
-    def on_receive(self, message: Any) -> None:
-        self._told.append(message)
-
-
-async def turns() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
 async def attached(queue: LoopActorRef[Any], producer: str | None) -> tuple[LoopActorRef[Any], list[Any]]:
     told: list[Any] = []
     ref: LoopActorRef[Any] = Connection.start(told)
@@ -197,35 +178,26 @@ def test_when_more_waits_for_the_disk_than_may_wait_the_batch_is_refused_and_the
     monkeypatch.setattr(storage_module, "MAX_PENDING_BYTES", 20_000)
 
     async def main() -> None:
-        committer = ManualCommitter()
-        failures: list[StorageError] = []
-        storage = Storage.open(tmp_path / "data", storage_options(), committer=committer).start(failures.append)
-        queues = QueueDirectory(QueueSettings(), lambda: 1_700_000_000.0, storage=storage)
-        queue = queues.get_or_create("q")
+        stored = StoredQueues(tmp_path / "data", options=storage_options())
+        queue = stored.queues.get_or_create("q")
         connections = [await attached(queue, name_of(number)) for number in range(4)]
         for ref, _ in connections:
             queue.tell(commands.OfferBatch(0, batch(b"x" * 9_000), None, None, connection=ref))
             await turns()
         # Declarations and the rest are not refused for what messages take.
-        queues.declare("other", QueueSettings(max_messages=5))
-        committer.run()
-        await turns()
+        stored.queues.declare("other", QueueSettings(max_messages=5))
+        await stored.commit()
         refused = [item for _, told in connections for item in told if isinstance(item, replies.Refused)]
         assert [item.code for item in refused] == ["limit-exceeded"]
-        assert not failures
+        assert not stored.failures
         assert queue.is_alive()
         confirmed = [item for _, told in connections for item in told if isinstance(item, replies.SentMessages)]
         assert [item.first for item in confirmed] == [0, 1, 2]
         again, told = await attached(queue, name_of(3))
         queue.tell(commands.OfferBatch(0, batch(b"y"), None, None, connection=again))
-        await turns()
-        committer.run()
-        await turns()
+        await stored.settled()
         assert [item.first for item in told if isinstance(item, replies.SentMessages)] == [3]
-        for actor in queues.values():
-            await actor.stop(block=False)
-        storage.close()
-        await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
+        await stored.close()
 
     run_in_virtual_time(main())
 

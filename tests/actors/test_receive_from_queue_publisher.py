@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from actors import (
-    LoopActor,
     MessageBatch,
     ReceivedMessages,
     ReceiveFromQueuePublisher,
@@ -26,17 +25,7 @@ from actors.queue.vocabulary.commands import (
 )
 from actors.queue.vocabulary.replies import QueueDeleted, ReceiverAttached, Refused, Reply
 from streams.testkit import settle
-
-
-class RecordingQueue(LoopActor):
-    """Takes everything and answers nothing by itself."""
-
-    def __init__(self, received: list[Any]) -> None:
-        super().__init__()
-        self._received = received
-
-    def on_receive(self, message: Any) -> None:
-        self._received.append(message)
+from tests.actors.stored_queues import Connection as RecordingQueue
 
 
 class RecordingPort:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors import LoopActor, MessageBatch, SendToQueueSubscriber, StageKey
+from actors import MessageBatch, SendToQueueSubscriber, StageKey
 from actors.queue.send_to_queue_subscriber import INITIAL_BYTES, INITIAL_MESSAGES, MAX_BYTES, MAX_MESSAGES, Window
 from actors.queue.vocabulary.commands import AttachSender, Left, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import (
@@ -23,17 +23,7 @@ from actors.queue.vocabulary.replies import (
     Superseded,
 )
 from streams.testkit import settle
-
-
-class RecordingQueue(LoopActor):
-    """Takes everything and answers nothing by itself."""
-
-    def __init__(self, received: list[Any]) -> None:
-        super().__init__()
-        self._received = received
-
-    def on_receive(self, message: Any) -> None:
-        self._received.append(message)
+from tests.actors.stored_queues import Connection as RecordingQueue
 
 
 class RecordingPort:

@@ -11,7 +11,6 @@ import pytest
 from actors import (
     DemandSignalled,
     FetchedMessages,
-    LoopActor,
     MessageBatch,
     MessagesReserved,
     ReservationCommitted,
@@ -23,19 +22,9 @@ from actors import (
 from actors.queue.vocabulary.commands import CommitRequested, FetchRequested, Left, OpenSubscription, ReserveRequested
 from actors.queue.vocabulary.replies import FetchedRanges, QueueDeleted, Refused
 from streams.testkit import settle
+from tests.actors.stored_queues import Connection as RecordingQueue
 
 OPENED = SubscriptionOpened(1, 0, 0, 0)
-
-
-class RecordingQueue(LoopActor):
-    """Takes everything and answers nothing by itself."""
-
-    def __init__(self, received: list[Any]) -> None:
-        super().__init__()
-        self._received = received
-
-    def on_receive(self, message: Any) -> None:
-        self._received.append(message)
 
 
 class RecordingPort:

@@ -32,12 +32,9 @@ from actors.queue.vocabulary.commands import (
 from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, Refused, SenderAttached, SentMessages
 from actors.queue.vocabulary.stages import OpenTransaction
 from actors.runtime.loop_future import ask
-from actors.runtime.loop_ref import LoopActorRef
 from streams.testkit import elapse, run_in_virtual_time
-from tests.actors.test_queue_actor_durable import Bench as DurableBench
-from tests.actors.test_queue_actor_durable import BrokenFiles, Connection, turns
+from tests.actors.stored_queues import BrokenFiles, Connection, Ref, StoredQueues, durable, turns
 
-Ref = LoopActorRef[Any]
 TIMEOUT = 60.0
 
 
@@ -54,7 +51,7 @@ class MemoryBench:
         await asyncio.gather(*(ref.stop(block=False) for ref in LoopActorRegistry.get_all()))
 
 
-AnyBench = DurableBench | MemoryBench
+AnyBench = StoredQueues | MemoryBench
 
 
 def everywhere(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Path, str], None]:
@@ -63,19 +60,11 @@ def everywhere(test: Callable[[Any], Coroutine[Any, Any, None]]) -> Callable[[Pa
     @pytest.mark.parametrize("kind", ["memory", "durable"])
     def run(tmp_path: Path, kind: str) -> None:
         async def main() -> None:
-            bench: AnyBench = MemoryBench() if kind == "memory" else DurableBench(tmp_path / "data")
+            bench: AnyBench = MemoryBench() if kind == "memory" else StoredQueues(tmp_path / "data")
             await test(bench)
             await bench.close()
 
         run_in_virtual_time(main())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
-def durable(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    def run(tmp_path: Path) -> None:
-        run_in_virtual_time(test(tmp_path / "data"))
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
@@ -286,7 +275,7 @@ def test_a_stage_is_discarded_when_its_connection_has_been_away_for_the_timeout(
 
 @durable
 async def test_nobody_hears_of_a_commit_before_it_is_durable(directory: Path) -> None:
-    bench = DurableBench(directory)
+    bench = StoredQueues(directory)
     transactions = bench.queues.transactions
     first = await staged(bench, "a", "1", b"x", version=3)
     assert await answered(bench, transactions.commit("w", 3, [first])) == 1
@@ -328,12 +317,12 @@ async def test_nobody_hears_of_a_commit_before_it_is_durable(directory: Path) ->
 
 @durable
 async def test_committed_versions_and_stages_come_back_after_a_restart(directory: Path) -> None:
-    bench = DurableBench(directory)
+    bench = StoredQueues(directory)
     first = await staged(bench, "a", "1", b"x", version=3)
     assert await answered(bench, bench.queues.transactions.commit("w", 3, [first])) == 1
     second = await staged(bench, "a", "1", b"y", version=4)
     await bench.close()
-    again = DurableBench(directory)
+    again = StoredQueues(directory)
     assert again.queues.transactions.last_version("w") == 3
     assert await answered(again, again.queues.transactions.commit("w", 3, [first])) == 0
     told = await receiver(again, "a")
@@ -350,7 +339,7 @@ async def test_committed_versions_and_stages_come_back_after_a_restart(directory
 @durable
 async def test_a_commit_that_cannot_be_made_durable_raises(directory: Path) -> None:
     files = BrokenFiles()
-    bench = DurableBench(directory, files)
+    bench = StoredQueues(directory, files=files)
     stage = await staged(bench, "a", "1", b"x")
     told = await receiver(bench, "a")
     files.broken = True

@@ -18,8 +18,7 @@ from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT
 from actors.runtime.loop_future import ask
 from streams.testkit import run_in_virtual_time
 from tests.actors.driven import GrantCapacity, QueueState
-from tests.actors.test_queue_actor_durable import Bench as DurableBench
-from tests.actors.test_queue_actor_durable import Connection, turns
+from tests.actors.stored_queues import Connection, StoredQueues, turns
 from tests.actors.test_transactions import AnyBench, MemoryBench, Ref, answered, staged
 
 US_PER_SECOND = 1_000_000
@@ -46,7 +45,7 @@ def granted(queue: QueueState) -> list[tuple[Any, int]]:
 
 def test_an_abort_counts_what_there_is_when_a_queue_is_deleted_before_its_part_is_durable(tmp_path: Path) -> None:
     async def main() -> None:
-        bench = DurableBench(tmp_path / "data")
+        bench = StoredQueues(tmp_path / "data")
         await staged(bench, "deleted", "s", b"a", b"b")
         await staged(bench, "kept", "s", b"c")
         abort = asyncio.ensure_future(bench.queues.transactions.abort("w", 0))
@@ -64,7 +63,7 @@ def test_an_abort_counts_what_there_is_when_a_queue_is_deleted_before_its_part_i
 @pytest.mark.parametrize("kind", ["memory", "durable"])
 def test_an_abort_lets_those_go_too_who_wait_where_nothing_is_staged_yet(tmp_path: Path, kind: str) -> None:
     async def main() -> None:
-        bench: AnyBench = MemoryBench() if kind == "memory" else DurableBench(tmp_path / "data")
+        bench: AnyBench = MemoryBench() if kind == "memory" else StoredQueues(tmp_path / "data")
         await staged(bench, "orders", "s", b"a")
         told: dict[int, list[Any]] = {0: [], 1: []}
         returns = bench.queues.get_or_create("returns")

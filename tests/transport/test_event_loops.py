@@ -17,12 +17,9 @@ import pytest
 
 from actors import Message, MessageBatch
 from streams import Flow, Sink
-<<<<<<< HEAD
 from tests.decoding import FrameDecoder
-from transport.clients.link import FrameConnection
-=======
 from tests.transport.time_limits import time_limits_noted
->>>>>>> bf43163 (Tests: what stood twice of time limits that are moved, of waiting for counts, and of apt in ensure-java and ensure-redis stands once)
+from transport.clients.link import FrameConnection
 from transport.errors import ConnectionLostError
 from transport.shell.connection import Connection
 from transport.shell.loop_transport import connect
