@@ -13,7 +13,7 @@ import pytest
 from actors.errors import InboxOverflowError
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.supervision import Supervision
-from tests.actors.test_loop_actor import Recorder, run
+from tests.actors.loop_actors import Recorder, run
 
 pytestmark = pytest.mark.event_loop
 

@@ -1,95 +1,34 @@
-"""Delivery ledgers of a `QueueState`."""
+"""Subscriptions of the queue's state: reservations, fetches, commits, waiting, and deletion."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import (
     DataLossError,
-    InvalidRequestError,
-    QueueLimitError,
     StaleEpochError,
     SubscriptionNotFoundError,
     SubscriptionOwnedError,
 )
-from actors.queue.operations import subscribing
-from actors.queue.state.subscriptions import Ledger
 from actors.queue.vocabulary.events import Event, SubscriptionDeleted
 from actors.queue.vocabulary.replies import SubscriptionOpened as SubscriptionFacts
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, QueueSettings
-from tests.actors.driven import Deliver, Opening, QueueState, Refuse, ReservationFacts, Reserved, replayed
-
-LARGE = 10**9
-
-
-def snapshot_of(ledger: Ledger) -> tuple[object, ...]:
-    """Everything that a checkpoint has of it."""
-    return ledger.facts(), ledger.all_segments(), ledger.opened_us
-
-
-def queue_with(*sizes: int, events: list[Event] | None = None) -> QueueState:
-    queue = QueueState("q", 0, QueueSettings(), record=None if events is None else into(events))
-    queue.attach_sender("s", None)
-    queue.request_capacity("s", 100_000, 10**8)
-    for size in sizes:
-        store(queue, size)
-    queue.take_effects()
-    return queue
-
-
-def store(queue: QueueState, count: int, now: float = 0.0) -> None:
-    first = queue.log.next_sequence
-    queue.send("s", first, MessageBatch.from_payloads([b"%03d" % n for n in range(first, first + count)]), now, 0)
-
-
-def own(
-    queue: QueueState, connection: str = "owner", *, starting: str = "earliest", owner_timeout: float | None = None
-) -> SubscriptionFacts:
-    opening = Opening(take_over=True)
-    return queue.open_subscription(
-        connection, "sub", "own", epoch=None, starting=starting, owner_timeout=owner_timeout, opening=opening
-    )
-
-
-def read(queue: QueueState, connection: str, epoch: int | None, name: str = "sub") -> SubscriptionFacts:
-    return queue.open_subscription(connection, name, "read", epoch=epoch, starting="earliest", owner_timeout=None)
-
-
-def answers(queue: QueueState) -> list[tuple[object, int, int]]:
-    """Consumer, request and end of the reservations answered since the last call."""
-    return [(e.consumer, e.request, e.end) for e in queue.take_effects() if isinstance(e, Reserved)]
-
-
-def ask(
-    queue: QueueState,
-    start: int,
-    messages: int,
-    *,
-    size: int = LARGE,
-    wait: float = 0.0,
-    below: int | None = None,
-    now: float = 0.0,
-    connection: str = "owner",
-) -> None:
-    queue.reserve(connection, 1, start, messages=messages, size=size, wait=wait, below=below, now=now)
-
-
-def reserve(queue: QueueState, start: int, messages: int, *, size: int = LARGE, below: int | None = None) -> int:
-    """The end of what a reservation that does not wait gets."""
-    ask(queue, start, messages, size=size, below=below)
-    ((_, _, end),) = answers(queue)
-    return end
-
-
-def fetched(queue: QueueState, start: int, stop: int, connection: str = "owner") -> list[bytes]:
-    return [payload for part in queue.fetch(connection, start, stop) for payload in part.batch.payloads]
-
-
-def payloads(*numbers: int) -> list[bytes]:
-    return [b"%03d" % n for n in numbers]
+from tests.actors.driven import Deliver, QueueState, Refuse, ReservationFacts, Reserved, replayed
+from tests.actors.subscribing import (
+    LARGE,
+    answers,
+    ask,
+    fetched,
+    own,
+    payloads,
+    plainly,
+    queue_with,
+    read,
+    reserve,
+    snapshot_of,
+    store,
+)
 
 
 def test_a_reservation_takes_all_that_is_ready_up_to_its_size() -> None:
@@ -183,86 +122,6 @@ def test_reserving_or_committing_outside_of_the_ledger_is_data_loss() -> None:
             ask(queue, start, 1)
     with pytest.raises(DataLossError):
         queue.commit_position("owner", 5)
-
-
-def test_each_owner_has_a_greater_epoch_and_the_older_one_is_stale() -> None:
-    queue = queue_with(4)
-    assert own(queue, "one") == SubscriptionFacts(1, 0, 0, 4)
-    ask(queue, 0, 2, connection="one")
-    assert own(queue, "two") == SubscriptionFacts(2, 0, 2, 4)
-    for command in (
-        lambda: ask(queue, 2, 1, connection="one"),
-        lambda: queue.commit_position("one", 1),
-        lambda: queue.fetch("one", 0, 1),
-    ):
-        with pytest.raises(StaleEpochError, match="subscription of its own") as caught:
-            command()
-        assert (caught.value.code, caught.value.epoch, caught.value.current) == ("stale-epoch", 1, 2)
-    assert fetched(queue, 0, 2, "two") == payloads(0, 1)
-
-
-def test_an_owners_wait_ends_when_another_takes_over() -> None:
-    queue = queue_with()
-    own(queue, "one")
-    ask(queue, 0, 5, wait=5.0, connection="one")
-    own(queue, "two")
-    (refusal,) = queue.take_effects()
-    assert isinstance(refusal, Refuse)
-    assert (refusal.connection, refusal.code, refusal.request, refusal.close) == ("one", "stale-epoch", 1, False)
-    store(queue, 1)
-    assert queue.statistics(0.0).ready == 1
-    assert queue.next_deadline() is None
-
-
-def test_readers_fetch_for_their_owner_only() -> None:
-    queue = queue_with(4)
-    own(queue)
-    reserve(queue, 0, 4)
-    assert read(queue, "reader", 1) == SubscriptionFacts(1, 0, 4, 4)
-    assert fetched(queue, 1, 3, "reader") == payloads(1, 2)
-    with pytest.raises(InvalidRequestError, match="only the owner"):
-        queue.commit_position("reader", 1)
-    with pytest.raises(InvalidRequestError, match="only the owner"):
-        ask(queue, 4, 1, connection="reader")
-    own(queue, "next")
-    with pytest.raises(StaleEpochError):
-        queue.fetch("reader", 1, 3)
-    with pytest.raises(StaleEpochError):
-        read(queue, "late", 1)
-
-
-def test_a_subscription_must_be_opened_as_the_protocol_says() -> None:
-    queue = queue_with(1)
-    with pytest.raises(SubscriptionNotFoundError, match="'other'"):
-        read(queue, "reader", 1, "other")
-    own(queue)
-    with pytest.raises(InvalidRequestError, match="epoch"):
-        read(queue, "reader", None)
-    with pytest.raises(InvalidRequestError, match="'steal'"):
-        queue.open_subscription("x", "sub", "steal", epoch=None, starting="earliest", owner_timeout=None)
-    with pytest.raises(InvalidRequestError, match="'middle'"):
-        own(queue, "x", starting="middle")
-    with pytest.raises(InvalidRequestError, match="in the past"):
-        own(queue, "x", owner_timeout=-1.0)
-    with pytest.raises(InvalidRequestError, match="'sub' open"):
-        own(queue)
-    with pytest.raises(InvalidRequestError, match="no subscription open"):
-        queue.fetch("x", 0, 0)
-    with pytest.raises(InvalidRequestError, match="backwards"):
-        queue.fetch("owner", 1, 0)
-    with pytest.raises(InvalidRequestError, match="at least"):
-        ask(queue, 0, 0)
-    with pytest.raises(SubscriptionNotFoundError):
-        queue.release_subscription("other", 0.0)
-
-
-def test_the_subscriptions_of_a_queue_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscribing, "MAX_SUBSCRIPTIONS", 1)
-    queue = queue_with()
-    own(queue)
-    with pytest.raises(QueueLimitError, match="MAX_SUBSCRIPTIONS of 1"):
-        queue.open_subscription("x", "second", "own", epoch=None, starting="earliest", owner_timeout=None)
-    own(queue, "again")
 
 
 def test_below_leaves_what_is_newer_alone() -> None:
@@ -369,80 +228,6 @@ def test_a_reservation_that_may_not_have_what_is_ready_holds_nobody_up() -> None
     assert [len(e.batch) for e in queue.take_effects() if isinstance(e, Deliver)] == [2]
 
 
-def test_reservations_do_not_expire() -> None:
-    queue = queue_with(3)
-    own(queue)
-    reserve(queue, 0, 3)
-    assert queue.next_deadline() is None
-    queue.tick(1e6)
-    assert queue.statistics(1e6).reserved == 3
-
-
-def test_released_messages_come_back_in_their_old_place_possibly_replayed() -> None:
-    queue = queue_with(3, 3)
-    own(queue)
-    reserve(queue, 0, 2)
-    queue.attach_receiver("r")
-    assert queue.release_subscription("sub", 0.0) == 2
-    queue.receive("r", 10, LARGE, 0.0)
-    effects = [e for e in queue.take_effects() if isinstance(e, Deliver)]
-    assert [(e.first, len(e.batch), e.delivery_count, e.possibly_replayed) for e in effects] == [
-        (0, 2, 2, True),
-        (2, 1, 1, False),
-        (3, 3, 1, False),
-    ]
-    (facts,) = queue.statistics(0.0).subscriptions
-    assert (facts.base, facts.high) == (2, 2)
-    assert queue.release_subscription("sub", 0.0) == 0
-    with pytest.raises(DataLossError):
-        queue.fetch("owner", 0, 2)
-
-
-def test_an_owner_away_for_too_long_loses_its_reservations() -> None:
-    queue = queue_with(3)
-    own(queue, owner_timeout=30.0)
-    reserve(queue, 0, 3)
-    queue.detach("owner", 100.0)
-    assert queue.next_deadline() == 130.0
-    queue.tick(129.9)
-    assert queue.statistics(129.9).reserved == 3
-    queue.tick(130.0)
-    assert (queue.statistics(130.0).reserved, queue.statistics(130.0).ready) == (0, 3)
-
-
-def test_an_owner_that_comes_back_in_time_keeps_its_reservations() -> None:
-    queue = queue_with(3)
-    own(queue, owner_timeout=30.0)
-    reserve(queue, 0, 3)
-    queue.detach("owner", 100.0)
-    assert own(queue, "again", owner_timeout=30.0) == SubscriptionFacts(2, 0, 3, 3)
-    queue.tick(1000.0)
-    assert fetched(queue, 0, 3, "again") == payloads(0, 1, 2)
-
-
-def test_readers_do_not_stand_in_for_an_owner_nor_do_those_replaced() -> None:
-    queue = queue_with(3)
-    own(queue, "one", owner_timeout=30.0)
-    own(queue, "two", owner_timeout=30.0)
-    read(queue, "reader", 2)
-    queue.detach("one", 0.0)
-    assert queue.next_deadline() is None, "another owns it"
-    queue.detach("two", 5.0)
-    assert queue.next_deadline() == 35.0
-    queue.detach("reader", 6.0)
-    assert queue.next_deadline() == 35.0
-
-
-def test_a_waiting_owner_that_detaches_waits_no_more() -> None:
-    queue = queue_with()
-    own(queue)
-    ask(queue, 0, 5, wait=5.0)
-    queue.detach("owner", 0.0)
-    store(queue, 2)
-    assert answers(queue) == []
-    assert queue.statistics(0.0).ready == 2
-
-
 def test_the_facts_tell_the_subscription_about_its_queue() -> None:
     queue = queue_with()
     queue.send("s", 0, MessageBatch.from_payloads([b"000", b"001"]), 10.0, 5_000_000)
@@ -466,14 +251,6 @@ def test_the_facts_tell_the_subscription_about_its_queue() -> None:
         full=False,
         reserved_bytes=MessageBatch.from_payloads([b"001"]).nbytes,
     )
-
-
-def into(events: list[Event]) -> Callable[[Event], int]:
-    def record(event: Event) -> int:
-        events.append(event)
-        return len(events)
-
-    return record
 
 
 def test_a_restart_keeps_the_ledgers_and_counts_the_owners_absence_from_then() -> None:
@@ -504,60 +281,6 @@ def test_a_queue_begun_from_replayed_events_goes_on_where_it_was() -> None:
     (delivery,) = again.take_effects()
     assert isinstance(delivery, Deliver)
     assert (delivery.first, len(delivery.batch), delivery.possibly_replayed) == (4, 2, True)
-
-
-def plainly(queue: QueueState, connection: str, client: str = "", now: float = 0.0) -> SubscriptionFacts:
-    """Owns without taking over."""
-    opening = Opening(client=client, now=now, wall_us=7)
-    return queue.open_subscription(
-        connection, "sub", "own", epoch=None, starting="earliest", owner_timeout=None, opening=opening
-    )
-
-
-def test_an_owner_that_is_connected_is_not_replaced_unasked_and_named() -> None:
-    queue = queue_with(4)
-    plainly(queue, "one", "host/1")
-    before = snapshot_of(queue.log.ledgers["sub"])
-    with pytest.raises(
-        SubscriptionOwnedError, match=r"'sub' has an owner that is connected \(host/1\): .* \(take_over\)"
-    ):
-        plainly(queue, "two", "host/2")
-    assert snapshot_of(queue.log.ledgers["sub"]) == before
-    ask(queue, 0, 2, connection="one")
-    queue.detach("one", 0.0)
-    assert plainly(queue, "two", "host/2").epoch == 2
-    with pytest.raises(SubscriptionOwnedError, match="host/2"):
-        plainly(queue, "three")
-
-
-def test_a_restarted_queue_has_no_owner_that_lives() -> None:
-    events: list[Event] = []
-    plainly(queue_with(events=events), "one")
-    again = QueueState("q", 0, QueueSettings(), log=replayed(events))
-    assert plainly(again, "two").epoch == 2
-
-
-def test_a_reservation_says_how_many_subscriptions_live() -> None:
-    queue = queue_with(4)
-    plainly(queue, "one")
-    queue.open_subscription("x", "other", "own", epoch=None, starting="earliest", owner_timeout=None)
-    live = []
-    for start in range(2):
-        ask(queue, start, 1, connection="one")
-        live += [e.facts.live_subscriptions for e in queue.take_effects() if isinstance(e, Reserved)]
-        queue.detach("x", 0.0)
-    assert live == [2, 1]
-
-
-def test_the_picture_says_who_owns_a_subscription_and_since_when_nobody_does() -> None:
-    queue = queue_with(4)
-    plainly(queue, "one", "host/1", now=1.0)
-    ask(queue, 0, 1, connection="one")
-    [facts] = queue.statistics(5.0).subscriptions
-    assert (facts.owned, facts.owner, facts.backlog, facts.opened_us, facts.idle_ms) == (True, "host/1", 4, 7, 0)
-    queue.detach("one", 6.0)
-    [facts] = queue.statistics(8.5).subscriptions
-    assert (facts.owned, facts.owner, facts.idle_ms) == (False, "host/1", 2500)
 
 
 def test_a_deleted_subscription_is_gone_and_what_it_had_is_receivable_in_its_place() -> None:

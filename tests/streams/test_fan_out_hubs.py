@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, UnzipWith
-from tests.streams.test_fan_in_operators import Downstream, Upstream
+from tests.streams.junction_probes import Downstream, Upstream
 
 Make = Callable[[bool], FanOut[Any]]
 HUBS: list[Make] = [

@@ -13,7 +13,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from streams.testkit import settle
-from tests.transport.test_connection import Bench, run
+from tests.transport.connection_bench import Bench, run
 from transport.shell.partial_frames import IN_TURN, PartialFrames, PartialRoom
 from transport.shell.turns import CROWD_EVERY, TURN_WORK, Turns
 from transport.wire.codec import encode

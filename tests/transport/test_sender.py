@@ -1,4 +1,4 @@
-"""`Sender` against a real broker: confirmation, back-pressure, reconnection without loss or duplicates."""
+"""`Sender` against a real broker: confirmation, back-pressure, sizes, and the ways in which a run ends."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import pytest
 from streams import Flow, Sink, Source
 from streams.testkit import TestSink, TestSource, settle
 from tests.decoding import FrameDecoder
+from tests.transport.sender_helpers import QUICK, numbered, stored
 from transport import (
-    Backoff,
     BrokerError,
     Confirmation,
-    ConnectionLostError,
     LocalProtocolError,
     Message,
     MessageBatch,
@@ -26,46 +25,19 @@ from transport import (
 )
 from transport.clients.link import BrokerLink
 from transport.clients.sender_stage import MAX_UNSENT_BYTES
-from transport.errors import InvalidNameError, QueueFullError
+from transport.errors import InvalidNameError
 from transport.wire.codec import decode, encode
 from transport.wire.messages import (
-    VERSION,
-    Ack,
     Command,
-    Deliver,
     Demand,
     Error,
-    Hello,
-    Request,
     Result,
     Send,
     Sent,
     Welcome,
 )
-from transport.wire.timing import Timed
 
-QUICK = Backoff(minimum=0.001, maximum=0.01, give_up_after=15.0)
 MIB = 1 << 20
-
-
-def numbered(count: int) -> list[bytes]:
-    return [b"message %d" % number for number in range(count)]
-
-
-async def stored(broker: Any, peers: Any, count: int, queue: str = "orders") -> list[bytes]:
-    """Take ``count`` messages, see that there are no more, and leave none."""
-    payloads: list[bytes] = []
-    async with peers() as opened:
-        receiver = await opened.open(broker.receive_address, "receiver", queue)
-        receiver.send(Request(10_000_000, 1 << 40))
-        while len(payloads) < count:
-            delivered = await receiver.expect(Deliver)
-            payloads += delivered.batch.payloads.tolist()
-            receiver.send(Ack([(delivered.first, len(delivered.batch))]))
-        assert broker.queues.get(queue) is not None
-        await settle()
-    assert len(payloads) == count
-    return payloads
 
 
 class Counting:
@@ -230,112 +202,6 @@ def test_a_queue_full_by_bytes_stops_the_source_too(run: Any, serve: Any, peers:
             assert not running.done()
             assert await stored(broker, peers, 1500) == payloads
             assert (await running).messages == 1500
-
-    run(main)
-
-
-def test_cut_anywhere_towards_the_broker_nothing_is_lost_or_stored_twice(
-    run: Any, serve: Any, peers: Any, cutting: Any
-) -> None:
-    payloads = numbered(60)
-
-    def sender(address: str) -> Sender:
-        return Sender(address, queue="orders", max_batch_messages=7, reconnect=QUICK)
-
-    async def main() -> None:
-        async with serve() as broker, cutting(broker.send_address) as proxy:
-            await Source.from_iterable(payloads).to(sender(proxy.address)).run()
-            await stored(broker, peers, 60)
-            whole = bytes(proxy.traffic[0])
-        edges = [0]
-        while edges[-1] < len(whole):
-            edges.append(edges[-1] + int.from_bytes(whole[edges[-1] : edges[-1] + 4], "big"))
-        cuts = sorted({edge + step for edge in edges for step in (-1, 0, 1, 5, 9)} & set(range(1, len(whole) + 1)))
-        assert len(edges) > 8
-        for cut in cuts:
-            async with serve() as broker, cutting(broker.send_address) as proxy:
-                proxy.up = [cut]
-                summary = await Source.from_iterable(payloads).to(sender(proxy.address)).run()
-                assert summary.messages == 60, cut
-                assert await stored(broker, peers, 60) == payloads, cut
-
-    run(main)
-
-
-@pytest.mark.parametrize("step", [1, 7])
-def test_cut_anywhere_towards_the_sender_nothing_is_lost_or_stored_twice(
-    run: Any, serve: Any, peers: Any, cutting: Any, step: int
-) -> None:
-    payloads = numbered(40)
-
-    async def main() -> None:
-        async with serve() as broker, cutting(broker.send_address) as proxy:
-            proxy.down = [*range(20, 200, 3 * step)]
-            sender = Sender(proxy.address, queue="orders", max_batch_messages=3, reconnect=QUICK)
-            summary = await Source.from_iterable(payloads).to(sender).run()
-            assert summary.messages == 40
-            assert proxy.connections > 1
-            assert summary.reconnects <= proxy.connections - 1
-            assert await stored(broker, peers, 40) == payloads
-
-    run(main)
-
-
-def test_a_sender_survives_a_broker_that_stops_and_starts_again(run: Any, serve: Any, peers: Any, until: Any) -> None:
-    async def main() -> None:
-        confirmed: list[Confirmation] = []
-
-        def messages() -> int:
-            return sum(confirmation.count for confirmation in confirmed)
-
-        first = serve(max_queue_messages=100)
-        async with first as broker:
-            address = broker.send_address
-            flow = Sender(address, queue="orders", reconnect=QUICK)
-            running = Source.from_iterable(numbered(150)).via(flow).to(Sink.foreach(confirmed.append)).run()
-            await until(lambda: messages() == 100)
-        assert not running.done()
-        async with serve(send_address=address) as second:
-            await running
-            assert messages() == 150
-            assert second.epoch >= first.epoch
-            # What the first broker held in memory only, and had confirmed, went with it.
-            assert await stored(second, peers, 50) == numbered(150)[100:]
-
-    run(main)
-
-
-def test_without_a_broker_it_gives_up_when_it_was_told_to(run: Any, serve: Any) -> None:
-    async def main() -> None:
-        async with serve() as broker:
-            address = broker.send_address
-        sender = Sender(address, queue="orders", reconnect=Backoff(minimum=0.001, maximum=0.01, give_up_after=0.05))
-        with pytest.raises(ConnectionLostError, match="given up after"):
-            await Source.from_iterable(numbered(3)).to(sender).run()
-
-    run(main)
-
-
-def test_a_second_sender_of_the_same_name_takes_over_and_the_first_fails(run: Any, serve: Any, peers: Any) -> None:
-    async def main() -> None:
-        async with serve() as broker:
-            source: TestSource[bytes] = TestSource()
-            first = source.to(Sender(broker.send_address, queue="orders", client_id="twin")).run()
-            await source.probe.expect_request()
-            source.probe.send_next(b"from the first")
-            async with peers() as opened:
-                admin = await opened.open(broker.send_address, "admin", None)
-                row = b""
-                while b'"total_in":1' not in row:
-                    admin.send(Command(1, "queue.list", {}))
-                    row = (await admin.expect(Result)).json
-            second = Sender(broker.send_address, queue="orders", client_id="twin")
-            summary = await Source.of(b"from the second").to(second).run()
-            assert summary.messages == 1
-            with pytest.raises(BrokerError, match="taken-over"):
-                await first
-            await source.probe.expect_cancellation()
-            assert await stored(broker, peers, 2) == [b"from the first", b"from the second"]
 
     run(main)
 
@@ -537,101 +403,5 @@ def test_a_scripted_refusal_for_good_fails_the_stream(run: Any) -> None:
             address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
             with pytest.raises(BrokerError, match="invalid-name"):
                 await Source.of(b"a").to(Sender(address, queue="orders")).run()
-
-    run(main)
-
-
-def test_a_queue_that_rejects_fails_its_sender_and_holds_what_it_confirmed_and_nothing_behind(
-    run: Any, serve: Any, peers: Any
-) -> None:
-    async def main() -> None:
-        async with serve(max_queue_messages=20, overflow="reject") as broker:
-            confirmed: list[Confirmation] = []
-            flow = Sender(broker.send_address, queue="orders", max_batch_messages=7)
-            with pytest.raises(QueueFullError, match="'orders' rejected") as caught:
-                await Source.from_iterable(numbered(100)).via(flow).to(Sink.foreach(confirmed.append)).run()
-            count = sum(confirmation.count for confirmation in confirmed)
-            assert 0 < count <= 20
-            assert caught.value.sequence == count
-            assert await stored(broker, peers, count) == numbered(count)
-
-    run(main)
-
-
-def test_a_sender_that_drops_what_is_rejected_sends_the_rest(run: Any, serve: Any, peers: Any, until: Any) -> None:
-    async def main() -> None:
-        async with serve(max_queue_messages=20, overflow="reject") as broker:
-            source: TestSource[bytes] = TestSource()
-            sender = Sender(broker.send_address, queue="orders", max_batch_messages=10, on_rejected="drop")
-            answers: list[Confirmation] = []
-            running = source.via(sender).to(Sink.foreach(answers.append)).run()
-            await source.probe.expect_request()
-            source.probe.send_next(*numbered(16))
-            await until(lambda: sum(answer.count for answer in answers) == 16)
-            assert not any(answer.rejected for answer in answers)
-            source.probe.send_next(*numbered(10))
-            await until(lambda: sum(answer.count for answer in answers) == 26)
-            kept = sum(answer.count for answer in answers if answer.rejected is None)
-            assert 16 <= kept <= 20
-            assert len(await stored(broker, peers, kept)) == kept
-            source.probe.send_next(b"after")
-            source.probe.send_complete()
-            await running
-            assert (answers[-1].sequence, answers[-1].count, answers[-1].rejected) == (kept, 1, None)
-            assert await stored(broker, peers, 1) == [b"after"]
-
-    run(main)
-
-
-def test_delayed_messages_come_after_their_delay_and_in_batches_of_their_own(run: Any, serve: Any) -> None:
-    async def main() -> None:
-        async with serve() as broker:
-            elements = [b"a", Timed(b"later", delay=0.08), b"b"]
-            await Source.from_iterable(elements).to(Sender(broker.send_address, queue="orders")).run()
-            found = await Receiver(broker.receive_address, queue="orders").take(3).to(Sink.collect()).run()
-            assert [(d.payload, d.sequence) for d in found] == [(b"a", 0), (b"b", 2), (b"later", 1)]
-
-    run(main)
-
-
-def test_a_sender_without_a_name_of_its_own_says_so_and_others_are_not_forgotten_for_it(run: Any, serve: Any) -> None:
-    async def main() -> None:
-        async with serve() as broker:
-            for client_id in (None, "named", None):
-                sender = Sender(broker.send_address, queue="orders", client_id=client_id, reconnect=QUICK)
-                assert (await Source.single(b"x").to(sender).run()).messages == 1
-            log = broker.queues.logs()["orders"]
-            assert dict(log.producers) == {"named": 1}
-            assert len(log.temporary) == 2
-
-    run(main)
-
-
-def test_a_sender_without_a_name_of_its_own_duplicates_nothing_when_its_connection_breaks(
-    run: Any, serve: Any, peers: Any, cutting: Any
-) -> None:
-    async def main() -> None:
-        async with serve() as broker, cutting(broker.send_address) as proxy:
-            # The answer to HELLO comes through, confirmations of what was sent do not all.
-            proxy.down = [400, 400, 400, 400]
-            sender = Sender(proxy.address, queue="orders", reconnect=QUICK, max_batch_messages=10)
-            summary = await Source.from_iterable(numbered(500)).to(sender).run()
-            assert summary.messages == 500
-            assert proxy.connections > 1
-            assert await stored(broker, peers, 500) == numbered(500)
-
-    run(main)
-
-
-@pytest.mark.parametrize("value", [1, "yes", None])
-def test_an_option_temporary_that_is_neither_true_nor_false_is_refused(
-    run: Any, serve: Any, peers: Any, value: Any
-) -> None:
-    async def main() -> None:
-        async with serve() as broker, peers() as opened:
-            peer = await opened.connect(broker.send_address)
-            peer.send(Hello(VERSION, "sender", "orders", "p", {"temporary": value}))
-            error = await peer.refusal()
-            assert (error.code, "temporary" in error.text) == ("protocol-error", True)
 
     run(main)

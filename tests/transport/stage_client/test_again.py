@@ -1,60 +1,27 @@
-"""The blocking client of a stage against a broker that follows a script, frame by frame, on a real socket."""
+"""A stage client that tries again: what is sent once more, what is stored already, and whose fault a wrong answer is."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import pytest
 
 from actors import EnlistedStage
-from tests.transport.scripted_peers import AT_ONCE, DEADLINE, Peer, Script, ScriptedBroker, unused_address
-from transport import BrokerError, ConnectionLostError, LocalProtocolError, MessageBatch, RemoteProtocolError
+from tests.transport.scripted_peers import DEADLINE, Peer, Script, unused_address
+from tests.transport.stage_client.conftest import AMPLE, Play, batch, numbered, read_send, take, welcome
+from transport import BrokerError, ConnectionLostError, MessageBatch, RemoteProtocolError
 from transport.clients.backoff import Backoff
 from transport.clients.stage_client import StageClient, StageConnection
 from transport.errors import (
-    DemandTimeoutError,
-    InvalidNameError,
-    MessageTooLargeError,
     QueueFullError,
     StageLostError,
 )
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import Demand, Error, Frame, Hello, Ping, Pong, Send, Sent
-from transport.wire.tokens import TokenNotCheckedWarning
+from transport.wire.messages import Error, Frame, Hello, Send, Sent
 
 NO_PATIENCE = Backoff(minimum=0.0, maximum=0.0, jitter=0.0, give_up_after=0.0)
 """One more attempt, at once."""
-AMPLE = Demand(1_000_000, 1 << 30)
-
-Play = Callable[..., StageClient]
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    """``play(*scripts, **options)`` starts a scripted broker and makes a client of it; every script must have been played."""
-    made: list[tuple[ScriptedBroker, StageClient]] = []
-
-    def make(*scripts: Script, **options: Any) -> StageClient:
-        broker = ScriptedBroker(*scripts)
-        given: dict[str, Any] = {"queue": "orders", "writer": "w", "version": 3, "stage": "0-1", "retry": AT_ONCE}
-        client = StageClient(broker.address, **(given | options))
-        made.append((broker, client))
-        return client
-
-    yield make
-    for broker, client in made:
-        client.close()
-        broker.finish()
-
-
-def welcome(
-    peer: Peer, *frames: Frame, stored: int | None = None, committed: bool = False, hellos: list[Hello] | None = None
-) -> None:
-    peer.welcome({"last_sequence": stored, "committed": committed}, hellos)
-    peer.send(*frames)
 
 
 def greeting(*, stored: int | None = None, committed: bool = False) -> Script:
@@ -65,28 +32,6 @@ def greeting(*, stored: int | None = None, committed: bool = False) -> Script:
         peer.read_to_end()
 
     return script
-
-
-def batch(*payloads: bytes) -> MessageBatch:
-    return MessageBatch.from_payloads(payloads)
-
-
-def numbered(start: int, stop: int) -> MessageBatch:
-    return batch(*(b"%06d" % number for number in range(start, stop)))
-
-
-def read_send(peer: Peer, sequence: int) -> list[bytes]:
-    send = peer.read(Send)
-    assert (send.sequence, send.properties) == (sequence, None)
-    return send.batch.payloads.tolist()
-
-
-def take(peer: Peer, count: int, sequence: int = 0) -> list[bytes]:
-    """Read SENDs that follow one another until there are ``count`` messages, without a confirmation."""
-    found: list[bytes] = []
-    while len(found) < count:
-        found += read_send(peer, sequence + len(found))
-    return found
 
 
 def stage(client: StageClient, *batches: MessageBatch) -> EnlistedStage:
@@ -103,189 +48,6 @@ def refuse(code: str, *, close: bool = True) -> Script:
         peer.read_to_end()
 
     return script
-
-
-def test_hello_names_the_stage_and_welcome_says_whether_anything_is_to_be_sent(play: Play) -> None:
-    hellos: list[Hello] = []
-    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
-        client = play(lambda peer: welcome(peer, hellos=hellos), token="secret")
-    assert client.open() is True
-    hello = hellos[0]
-    assert (hello.role, hello.queue) == ("sender", "orders")
-    assert hello.options == {"writer": "w", "version": 3, "stage": "0-1", "token": "secret"}
-    assert play(lambda peer: welcome(peer, committed=True)).open() is False
-
-
-def test_a_version_that_is_committed_is_neither_sent_nor_an_error(play: Play) -> None:
-    def script(peer: Peer) -> None:
-        welcome(peer, committed=True)
-        assert peer.read_to_end() == []
-
-    client = play(script)
-    client.send(batch(b"a", b"b"))
-    assert client.finish() == EnlistedStage("orders", "0-1", 2)
-    client.close()
-
-
-def test_what_is_sent_is_numbered_from_zero_and_finish_waits_for_its_confirmation(play: Play) -> None:
-    confirm, sent = threading.Event(), threading.Event()
-
-    def script(peer: Peer) -> None:
-        welcome(peer, AMPLE)
-        assert read_send(peer, 0) == [b"a", b"bb"]
-        assert read_send(peer, 2) == [b"", b"c"]
-        sent.set()
-        assert confirm.wait(DEADLINE)
-        peer.send(Sent(2, 100), Sent(4, 102))
-
-    client = play(script)
-    client.send(batch(b"a", b"bb"))
-    client.send(batch(b"", b"c"))
-    assert sent.wait(DEADLINE)
-    found: list[EnlistedStage] = []
-    waiting = threading.Thread(target=lambda: found.append(client.finish()))
-    waiting.start()
-    assert not found
-    confirm.set()
-    waiting.join(DEADLINE)
-    assert found == [EnlistedStage("orders", "0-1", 4)]
-
-
-def test_a_stage_of_nothing_is_finished_without_a_connection() -> None:
-    with StageClient(unused_address(), queue="q", writer="w", version=0, stage="s") as client:
-        assert client.finish() == EnlistedStage("q", "s", 0)
-
-
-def test_a_batch_leaves_in_the_parts_that_demand_lets_through(play: Play) -> None:
-    def script(peer: Peer) -> None:
-        welcome(peer, Demand(3, 1 << 20))
-        assert read_send(peer, 0) == numbered(0, 3).payloads.tolist()
-        peer.send(Demand(3, 1 << 20), Demand(2, 1))  # what was said before, and less: nothing more may be sent
-        peer.send(Sent(3, 0), Demand(4, 1 << 20))
-        assert read_send(peer, 3) == [b"000003"]
-        peer.send(Sent(4, 3), Demand(100, 1 << 20))
-        assert read_send(peer, 4) == numbered(4, 10).payloads.tolist()
-        peer.send(Sent(10, 4))
-
-    client = play(script)
-    client.send(numbered(0, 10))
-    assert client.finish().messages == 10
-
-
-def test_bytes_of_demand_let_the_last_message_lead_beyond_them(play: Play) -> None:
-    size = batch(b"x" * 100).nbytes
-
-    def script(peer: Peer) -> None:
-        welcome(peer, Demand(1000, 2 * size))
-        first = peer.read(Send).batch
-        # The last may begin within the demand and end beyond it.
-        assert first.nbytes >= 2 * size > first.slice(0, len(first) - 1).nbytes
-        peer.send(Sent(len(first), 0), AMPLE)
-        rest = take(peer, 10 - len(first), len(first))
-        peer.send(Sent(10, len(first)))
-        assert rest == [b"x" * 100] * (10 - len(first))
-
-    client = play(script)
-    client.send(batch(*[b"x" * 100] * 10))
-    assert client.finish().messages == 10
-
-
-def test_a_batch_larger_than_a_frame_is_cut(play: Play) -> None:
-    half = b"x" * (MAX_BODY_BYTES // 2)
-
-    def script(peer: Peer) -> None:
-        welcome(peer, AMPLE)
-        for sequence in range(3):
-            assert read_send(peer, sequence) == [half]
-        peer.send(Sent(1, 0), Sent(2, 1), Sent(3, 2))
-
-    client = play(script)
-    client.send(batch(half, half, half))
-    assert client.finish().messages == 3
-
-
-def test_a_message_that_fits_no_frame_is_refused_before_anything_is_sent(play: Play) -> None:
-    def script(peer: Peer) -> None:
-        welcome(peer, AMPLE)
-        assert read_send(peer, 0) == [b"b"]
-        peer.send(Sent(1, 0))
-
-    client = play(script)
-    with pytest.raises(MessageTooLargeError):
-        client.send(batch(b"a", b"x" * MAX_BODY_BYTES))
-    client.send(batch(b"b"))
-    assert client.finish().messages == 1
-
-
-def test_no_more_is_kept_unconfirmed_than_the_bound(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = numbered(0, 10)
-    monkeypatch.setattr("transport.clients.stage_client.MAX_UNCONFIRMED_BYTES", 2 * one.nbytes)
-    together = threading.Event()
-
-    def script(peer: Peer) -> None:
-        welcome(peer, AMPLE)
-        assert take(peer, 20)[:10] == one.payloads.tolist()
-        peer.send(Ping(7))
-        # The third waits, and its sender listens: this comes before it.
-        assert peer.read(Pong) == Pong(7)
-        together.set()
-        peer.send(Sent(10, 0))
-        assert len(read_send(peer, 20)) == 10
-        peer.send(Sent(20, 10), Sent(30, 20))
-
-    client = play(script)
-    for _ in range(3):
-        client.send(one)
-    assert together.is_set()
-    assert client.finish().messages == 30
-
-
-def test_a_ping_is_answered_while_demand_is_awaited(play: Play) -> None:
-    def script(peer: Peer) -> None:
-        welcome(peer)
-        for token in range(3):
-            peer.send(Ping(token))
-            assert peer.read(Pong) == Pong(token)
-        peer.send(AMPLE)
-        assert read_send(peer, 0) == [b"a"]
-        peer.send(Sent(1, 0))
-
-    client = play(script)
-    client.send(batch(b"a"))
-    assert client.finish().messages == 1
-
-
-def test_a_broker_that_falls_silent_while_demand_is_awaited_is_left(play: Play) -> None:
-    heard: list[Frame] = []
-
-    def silent(peer: Peer) -> None:
-        peer.welcome({"last_sequence": None, "committed": False}, heartbeat_ms=10)
-        heard.extend(peer.read_to_end())
-
-    def again(peer: Peer) -> None:
-        welcome(peer, AMPLE)
-        assert read_send(peer, 0) == [b"a"]
-        peer.send(Sent(1, 0))
-
-    client = play(silent, again)
-    client.send(batch(b"a"))
-    assert client.finish().messages == 1
-    assert heard
-    assert all(isinstance(frame, Ping) for frame in heard)
-
-
-def test_a_queue_without_room_for_too_long_is_an_error_that_says_what_to_do(play: Play) -> None:
-    def script(peer: Peer) -> None:
-        welcome(peer, Demand(1, 1000))
-        assert read_send(peer, 0) == [b"a"]
-        peer.send(Sent(1, 0))
-        peer.read_to_end()
-
-    # The first demand has to be here by then, on a busy machine too.
-    client = play(script, demand_timeout=0.3)
-    with pytest.raises(DemandTimeoutError, match=r"queue 'orders' granted no room for 0\.3 s.*demandTimeout") as caught:
-        client.send(batch(b"a", b"b"))
-    assert caught.value.queue == "orders"
 
 
 def test_what_is_unconfirmed_is_sent_again_from_where_the_broker_has_it(play: Play) -> None:
@@ -488,12 +250,6 @@ def test_a_connection_that_breaks_between_two_frames_of_a_batch_leaves_the_first
     assert stage(play(one, two), large) == EnlistedStage("orders", "0-1", 2)
 
 
-def test_what_is_no_batch_is_refused_before_anything_is_sent() -> None:
-    client = StageClient(unused_address(), queue="orders", writer="w", version=3, stage="0-1")
-    with pytest.raises(LocalProtocolError, match="takes a MessageBatch, not bytes"):
-        client.send(b"abcde")  # type: ignore[arg-type]
-
-
 def test_a_commit_that_came_between_makes_what_is_left_needless(play: Play) -> None:
     client = play(refuse("transaction-committed"))
     client.send(numbered(0, 4))
@@ -586,29 +342,3 @@ def test_an_unreachable_broker_is_given_up_with_the_reason() -> None:
     )
     with pytest.raises(ConnectionLostError, match=r"queue 'orders' could not be reached.*refused"):
         client.send(batch(b"a"))
-
-
-def test_a_closed_client_refuses() -> None:
-    client = StageClient(unused_address(), queue="q", writer="w", version=0, stage="s")
-    client.close()
-    with pytest.raises(LocalProtocolError, match="closed"):
-        client.send(batch(b"a"))
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"version": -1}, LocalProtocolError),
-        ({"version": True}, LocalProtocolError),
-        ({"version": 2**63}, LocalProtocolError),
-        ({"writer": "two words"}, InvalidNameError),
-        ({"stage": ""}, InvalidNameError),
-        ({"queue": "a\nb"}, InvalidNameError),
-        ({"demand_timeout": 0.0}, LocalProtocolError),
-        ({"demand_timeout": float("nan")}, LocalProtocolError),
-    ],
-)
-def test_options_that_cannot_be_are_refused_here(options: dict[str, Any], error: type[Exception]) -> None:
-    given: dict[str, Any] = {"queue": "q", "writer": "w", "version": 0, "stage": "s"}
-    with pytest.raises(error):
-        StageClient("127.0.0.1:1", **(given | options))
