@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import builtins
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +13,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.streams.pages import DOCS, ROOT, python_blocks
+from tests.type_checker import mypy_says
 
 pytest.importorskip("mypy")
 
 PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 FRAGMENTS = {"README.md": 5, "demand.md": 10, "spark-exactly-once.md": 3, "spark.md": 3, "streams.md": 1}
 """Blocks that are pieces of something larger, by page. With one more, a block asks for names that nothing in it gives."""
-SECONDS = 110.0
 
 
 class Block(NamedTuple):
@@ -63,27 +61,17 @@ def used(table: SymbolTable) -> Iterator[str]:
         yield from used(inner)
 
 
-def mypy_says(texts: dict[str, str], folder: Path) -> str:
-    for name, text in texts.items():
-        (folder / f"{name}.py").write_text(text, "utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--no-pretty"]
-    found = subprocess.run(
-        [*command, *(str(folder / f"{name}.py") for name in texts)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
-    assert found.stderr == ""
-    assert found.returncode in {0, 1}, found.stdout
-    return found.stdout.replace(f"{folder}/", "")
+def mypy_says_of(texts: dict[str, str], folder: Path) -> str:
+    files = [folder / f"{name}.py" for name in texts]
+    for file, text in zip(files, texts.values(), strict=True):
+        file.write_text(text, "utf-8")
+    return mypy_says(files).replace(f"{folder}/", "")
 
 
 def test_what_stands_alone_in_the_documentation_has_types_that_hold(tmp_path: Path) -> None:
     alone = {block.module: block.text for block in blocks() if stands_alone(block.text)}
     assert len(alone) > 45
-    assert mypy_says(alone, tmp_path) == ""
+    assert mypy_says_of(alone, tmp_path) == ""
 
 
 def test_no_block_but_known_pieces_asks_for_names_that_it_does_not_have() -> None:
@@ -91,7 +79,7 @@ def test_no_block_but_known_pieces_asks_for_names_that_it_does_not_have() -> Non
 
 
 def test_a_block_whose_types_do_not_hold_is_found(tmp_path: Path) -> None:
-    assert "page_1.py:1: error: Need type annotation" in mypy_says({"page_1": "handled = []\n"}, tmp_path)
+    assert "page_1.py:1: error: Need type annotation" in mypy_says_of({"page_1": "handled = []\n"}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from actors.storage import Storage, repair_storage, verify_storage
 from journal import JournalOptions, ManualCommitter
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.driven import Confirm, Deliver, QueueState
-from tests.fault.damaged_files import DATA, KINDS, PLACES, POSITIONS, Hit, ends_early, strike, targets, untold
+from tests.fault.damaged_files import DATA, KINDS, PLACES, POSITIONS, Hit, ends_early, strike, untold
 from tests.fault.disk import SimulatedDisk
 
 if TYPE_CHECKING:
@@ -256,14 +256,18 @@ def cases(seed: int, count: int) -> Iterator[Case]:
             made += 1
 
 
-def verify_case(case: Case) -> str:
-    """Damage a store, and ask of it what the module's docstring says; returns what came of it, AssertionError where it does not hold."""
+def struck(case: Case) -> tuple[Store, SimulatedDisk, list[Hit]]:
+    """The store of a case, its disk with the damage, and the files that have it; none where nothing is changed."""
     whole = store(case.seed % STORES)
     disk = whole.disk.restart()
-    if not targets(disk, case.place.partition("+")[0]):
-        return "no such file"
-    if not (hits := strike(disk, case.kind, case.place, case.position, Random(case.seed))):
-        return "unchanged"
+    return whole, disk, strike(disk, case.kind, case.place, case.position, Random(case.seed))
+
+
+def verify_case(case: Case) -> str:
+    """Damage a store, and ask of it what the module's docstring says; returns what came of it, AssertionError where it does not hold."""
+    whole, disk, hits = struck(case)
+    if not hits:
+        return UNCHANGED
     doubtful = {each for hit in hits if hit.content is not None for each in untold(whole.disk, hit.name, hit.offset)}
     said_before = verify_storage(DATA, disk.restart())
     fatal = [finding for finding in said_before if finding.fatal]
@@ -338,6 +342,8 @@ def verify_true(whole: Store, start: Start) -> None:
         assert all(whole.sent[name][number] == payload for number, payload in found), "what was sent, and nothing else"
 
 
+UNCHANGED = "unchanged, or no such file"
+"""What comes of a case that damages nothing."""
 STORES = 12
 """Stores that are damaged in turn;"""
 SEVERAL_STORES = 4

@@ -19,12 +19,11 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 
 from journal.names import ENCOUNTERED
-from tests.fault.damaged_files import DATA, Hit, strike, targets, untold
-from tests.fault.damages import QUEUES, STORES, Case, Start, Store, cases, may_be_read_later, store, verify_true
+from tests.fault.damaged_files import DATA, Hit, untold
+from tests.fault.damages import QUEUES, UNCHANGED, Case, Start, Store, cases, may_be_read_later, struck, verify_true
 from tests.transport.programs import DEADLINE, Program
 from transport import Administration, Backoff, Receiver, TransportError
 
@@ -108,12 +107,9 @@ def chosen(seed: int, count: int) -> Iterator[Case]:
 
 def verify_real(case: Case) -> str:
     """Ask what the module's docstring says of one damage; returns what came of it, AssertionError where it does not hold."""
-    whole = store(case.seed % STORES)
-    disk = whole.disk.restart()
-    if not targets(disk, case.place.partition("+")[0]):
-        return "no such file"
-    if not (hits := strike(disk, case.kind, case.place, case.position, Random(case.seed))):
-        return "unchanged"
+    whole, disk, hits = struck(case)
+    if not hits:
+        return UNCHANGED
     with TemporaryDirectory(prefix="penstock-damages-") as folder:
         data, other = Path(folder) / "data", Path(folder) / "other"
         data.mkdir()

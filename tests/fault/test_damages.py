@@ -15,7 +15,7 @@ from journal.judgement import Judgement
 from journal.repair import _Repair
 from tests.fault import real_damages
 from tests.fault.damaged_files import DATA, KINDS, PAIRS, Hit, flip, part, targets
-from tests.fault.damages import Case, begin, cases, kept, store, verify_case, verify_found
+from tests.fault.damages import UNCHANGED, Case, begin, cases, kept, store, verify_case, verify_found
 from tests.fault.disk import SimulatedDisk
 from tests.fault.real_damages import verify_real
 from transport.cli.app import app
@@ -26,7 +26,7 @@ SHORT = 143
 
 def test_whatever_is_damaged_verify_repair_and_start_agree_and_nothing_confirmed_is_lost_unsaid() -> None:
     outcomes = [(case, verify_case(case)) for case in cases(1000, SHORT)]
-    damaged = {(case.kind, case.place) for case, outcome in outcomes if outcome not in {"unchanged", "no such file"}}
+    damaged = {(case.kind, case.place) for case, outcome in outcomes if outcome != UNCHANGED}
     assert damaged >= {
         (kind, place) for kind in KINDS for place in ("sealed", "combined", "active", "checkpoint", *PAIRS)
     }

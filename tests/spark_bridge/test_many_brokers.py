@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from spark_bridge import (
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
 from tests.spark_bridge.places import Place
+from tests.spark_bridge.read_as_tasks import values
 from tests.spark_bridge.restartable import Restartable, numbers
 from transport import Backoff
 
@@ -68,17 +68,6 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that give up soon."""
     monkeypatch.setattr("spark_bridge.ledger.RETRY", Backoff(minimum=0.01, maximum=0.05, give_up_after=0.3))
-
-
-def values(reader: PenstockStreamReader, start: Any, end: Any) -> list[bytes]:
-    """What a batch's tasks read, each by a copy of the reader as executors get it."""
-    rows: list[bytes] = []
-    for partition in reader.partitions(start, end):
-        copy = PenstockStreamReader(reader._options, reader._schema)
-        sent, task = pickle.loads(pickle.dumps((copy, partition)))
-        for batch in sent.read(task):
-            rows += batch.column("value").to_pylist()
-    return rows
 
 
 def at(brokers: list[Restartable], *positions: int) -> Place:

@@ -18,6 +18,7 @@ from spark_bridge.partitions import BYTES_PER_TASK, PARALLELISM_VARIABLE
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import arrow_schema, source_schema
 from tests.spark_bridge.places import Place
+from tests.spark_bridge.read_as_tasks import values
 
 Make = Callable[..., PenstockStreamReader]
 
@@ -39,17 +40,6 @@ def make_reader(broker: Any) -> Iterator[Make]:
 
 def numbers(start: int, stop: int) -> list[bytes]:
     return [b"%d" % number for number in range(start, stop)]
-
-
-def values(reader: PenstockStreamReader, start: Any, end: Any) -> list[bytes]:
-    """What a batch's tasks read, each by a copy of the reader as executors get it."""
-    rows: list[bytes] = []
-    for partition in reader.partitions(start, end):
-        copy = PenstockStreamReader(reader._options, reader._schema)
-        sent, task = pickle.loads(pickle.dumps((copy, partition)))
-        for batch in sent.read(task):
-            rows += batch.column("value").to_pylist()
-    return rows
 
 
 def at(position: int) -> Place:

@@ -9,30 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.type_checker import ROOT, SECONDS, mypy_says
+
 pytest.importorskip("mypy")
 
 HERE = Path(__file__).parent / "types"
-ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 110.0
 MARK = re.compile(r"# wrong: ([\w-]+)$")
 ERROR = re.compile(r"^(?P<file>\S+?):(?P<line>\d+): error: .*\[(?P<code>[\w-]+)\]$", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def errors() -> set[tuple[str, int, str]]:
-    """What mypy says of both files: in one run, for that is most of its work."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--show-error-codes", "--no-pretty"]
-    found = subprocess.run(
-        [*command, *(str(HERE / name) for name in ("right.py", "wrong.py"))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
-    assert found.stderr == ""
-    assert found.returncode in {0, 1}, found.stdout
-    return {(Path(error["file"]).name, int(error["line"]), error["code"]) for error in ERROR.finditer(found.stdout)}
+    """What mypy says of both files."""
+    found = mypy_says(HERE / name for name in ("right.py", "wrong.py"))
+    return {(Path(error["file"]).name, int(error["line"]), error["code"]) for error in ERROR.finditer(found)}
 
 
 def test_sources_flows_substreams_queues_switches_and_graphs_have_the_types_they_should(
