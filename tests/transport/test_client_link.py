@@ -82,6 +82,7 @@ class User:
         self.said: list[str] = []
         self.frames: list[Frame] = []
         self.error: Exception | None = None
+        self.why: list[Exception | None] = []
         self.on_open: Callable[[Welcome], None] | None = None
         self._changed = asyncio.Event()
 
@@ -102,6 +103,7 @@ class User:
         self._say("writable")
 
     def link_lost(self, error: Exception | None) -> None:
+        self.why.append(error)
         self._say("lost")
 
     def link_failed(self, error: Exception) -> None:
@@ -218,6 +220,38 @@ def test_a_peer_that_breaks_the_protocol_is_not_tried_again(run: Any) -> None:
             await user.told("opened", "lost", "failed")
             assert isinstance(user.error, RemoteProtocolError)
             assert len(broker.hellos) == 1
+
+    run(main)
+
+
+def test_a_connection_that_fails_is_lost_at_once_and_not_when_the_peer_lets_go_of_it(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted([WELCOME, WELCOME])) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            await user.told("opened", "lost")
+            assert not link.is_open
+            assert link._connection is not None, "the peer has its socket open still"
+            assert isinstance(user.why[0], RemoteProtocolError)
+            await user.told("opened", "lost", "failed")
+            assert len(user.why) == 1
+
+    run(main)
+
+
+def test_the_refusal_of_one_request_is_the_users_and_the_connection_stays(run: Any) -> None:
+    async def main() -> None:
+        user = User()
+        refusal = Error("not-found", "there is no such thing", close=False)
+        async with listening(Scripted([WELCOME, refusal])) as broker:
+            link = link_to(broker.address, user)
+            link.start()
+            await user.told("opened", "frame")
+            assert user.frames == [refusal]
+            assert link.is_open
+            link.close()
+            await link.over
 
     run(main)
 

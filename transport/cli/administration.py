@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
 from transport.cli._options import (
     CONNECTING,
@@ -211,6 +209,8 @@ def _returned(messages: int | None) -> str:
 
 def _subscription_row(facts: Facts, now: float) -> Facts:
     """What a table shows of a subscription; of an older broker, which says less, what there is."""
+    from actors.queue.structures.deadlines import US_PER_SECOND  # noqa: PLC0415 - not needed for --help
+
     base, high, opened = (facts.get(key) for key in ("base", "high", "opened_us"))
     reserved = high - base if isinstance(base, int) and isinstance(high, int) else None
     age = now - opened / US_PER_SECOND if isinstance(opened, int) and opened else None
@@ -273,6 +273,8 @@ async def stats(
     """Show per queue what is ready, in flight, wanted and moved, and per connection its demand."""
     figures = await administration.statistics()
     if as_json:
+        import json  # noqa: PLC0415 - not needed for --help
+
         typer.echo(json.dumps(figures, indent=2))
     else:
         show_statistics(figures, str(administration.address))

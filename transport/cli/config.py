@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,6 +28,8 @@ def _show(settings: Resolved, as_json: bool) -> None:
     from transport.config.settings_sources import closest  # noqa: PLC0415 - not needed for --help
 
     if as_json:
+        import json  # noqa: PLC0415 - as above
+
         typer.echo(json.dumps({setting.key: _facts(setting) for setting in settings.in_force}, indent=2))
     else:
         rows = [{"key": one.key, "text": one.text or None, "origin": str(one.origin)} for one in settings.in_force]

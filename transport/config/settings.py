@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Setting, Unit
@@ -44,8 +43,7 @@ NEVER = "never"
 """How None is written where it means that something never happens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """How the values of a setting are written.
 
     Attributes:
@@ -116,8 +114,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One setting of the broker.
 
     Attributes:
