@@ -83,7 +83,7 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
     ("program", "most"),
     [
         ("from transport import Sender, MessageBatch", 141),
-        ("from transport import Receiver", 138),
+        ("from transport import Receiver", 137),
         ("from transport import StageClient, TransactionClient, Administration", 47),
         ("import spark_bridge.reader, spark_bridge.writer", 55),
         (HELP, 33),

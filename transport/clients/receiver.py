@@ -20,7 +20,6 @@ from streams import (
 from streams.stages.one_subscriber import OneSubscriber
 from transport.clients.backoff import Backoff
 from transport.clients.delivery import DeliveredBatch, Delivery
-from transport.clients.gathering import AcknowledgementGathering
 from transport.clients.link import BrokerLink
 from transport.clients.receiver_session import DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT_BYTES, ReceiverSession
 from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError
@@ -138,9 +137,6 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         self._idle_extensions = 0
         self._waits = False
         self._late_noted = False
-        self._gathering = AcknowledgementGathering()
-        self._gathered: asyncio.TimerHandle | None = None
-        """Runs while acknowledgements are held back for others to join them."""
 
     # What an element is
 
@@ -203,7 +199,6 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             )
         self._drop_waiting()
         self.session.connected(prefix)
-        self._gathering = AcknowledgementGathering()
         self._visibility = visibility_ms / 1000
         self._extend_later()
         if waiting or self._waits:
@@ -286,33 +281,17 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
         except Exception as error:  # noqa: BLE001 - whatever a subscriber raises: it has cancelled (2.13), and fails its run
             self.cancel()
             self._m.fail(error)
-        if not (self.link.writable and self.link.is_open):
-            return
-        asks = self._downstream is not None and (self._wanted or self.session.in_flight)
-        request = self.session.demand() if asks else None
-        limit = self._receiver.limit
-        complete = limit is not None and self.session.acknowledged >= limit
-        if request is None and not complete and self._holds_back():
+        if not self.link.writable:
             return
         self._send_answers()
+        if self._downstream is None or not self.link.is_open:
+            return
+        request = self.session.demand() if self._wanted or self.session.in_flight else None
         if request is not None:
             self.link.send(request)
-        if complete:
+        limit = self._receiver.limit
+        if limit is not None and self.session.acknowledged >= limit:
             self._complete()
-
-    def _holds_back(self) -> bool:
-        """Whether what was answered is to wait for more of it; then a timer says when it has waited enough."""
-        messages = self.session.acknowledged_alone()
-        if not messages:
-            return False
-        wait = self._gathering.due(messages, self.session.received, self._loop.time())
-        if wait and self._gathered is None:
-            self._gathered = self._loop.call_later(wait, self._gathered_enough)
-        return wait > 0
-
-    def _gathered_enough(self) -> None:
-        self._gathered = None
-        self._schedule_turn()
 
     def _emit(self) -> None:
         """Hand on as much as is wanted, within this turn's budget."""
@@ -350,14 +329,9 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
                 return
 
     def _send_answers(self) -> None:
-        if self._gathered is not None:
-            self._gathered.cancel()
-            self._gathered = None
-        frames = self.session.answers()
-        if frames:
-            self._gathering.said(self._loop.time())
-        for frame in frames:
-            self.link.send(frame)
+        if self.link.is_open:
+            for frame in self.session.answers():
+                self.link.send(frame)
 
     def _extend_later(self) -> None:
         self._stop_extending()

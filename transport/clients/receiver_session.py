@@ -116,16 +116,6 @@ class ReceiverSession:
             self._withdraws = self._withdrawn = True
             self._note_pending()
 
-    def acknowledged_alone(self) -> int:
-        """Messages whose acknowledgement waits to leave and that nothing else does; 0 where there are none, or more is to be said.
-
-        Whoever asks may let them wait: the next answer calls ``notify`` again.
-        """
-        if self._nacks or self._extends or self._withdraws:
-            return 0
-        self._pending = False
-        return self._unsaid + (self._ack_next - self._ack_first)
-
     def answers(self) -> list[Frame]:
         """What was withdrawn, and EXTEND, ACK and NACK frames for everything answered since the last call, runs joined.
 
