@@ -6,7 +6,8 @@ is linear, so as a function of four unknown bytes it can be solved (Stigge et al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice, pairwise
 
 from crc32c import crc32c
@@ -43,18 +44,18 @@ def header_from_records(content: bytes, segment_id: int, kind: int | None, first
     # Each of the three may be damaged, and payloads may hold any of them; the right one is at the beginning of every record.
     second = SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES + unpack_record_header(content, SEGMENT_HEADER_BYTES).length
     marks = {content[at : at + MARK_BYTES] for at in (SALT_AT.start, SEGMENT_HEADER_BYTES, second)}
-    best, most = None, 0
-    for mark in sorted(mark for mark in marks if len(mark) == MARK_BYTES and 0 not in mark):
-        header, confirmed = _header_of_mark(content, mark, segment_id, kind, first_lsn)
-        if confirmed > most:
-            best, most = header, confirmed
-    return best
+    found = (
+        _header_of_mark(content, mark, segment_id, kind, first_lsn)
+        for mark in sorted(mark for mark in marks if len(mark) == MARK_BYTES and 0 not in mark)
+    )
+    # A payload may hold whole records of another segment. Of this one there are more.
+    return max((header for header in found if header is not None), key=partial(_confirmed, content), default=None)
 
 
 def _header_of_mark(
     content: bytes, mark: bytes, segment_id: int, kind: int | None, first_lsn: int
-) -> tuple[SegmentHeader | None, int]:
-    """The header whose salt begins with ``mark`` that most records confirm, and how many of the first ones do."""
+) -> SegmentHeader | None:
+    """The header whose salt begins with ``mark`` that most of the first records confirm."""
     witnesses = list(islice(_records(content, mark), WITNESSES))
     if kind is None:
         steps = [later.lsn - said.lsn for (said, _), (later, _) in pairwise(_records(content, mark))]
@@ -63,14 +64,22 @@ def _header_of_mark(
     best, most = None, 0
     for salt in (content[SALT_AT], *(salt_from_record(*witness) for witness in witnesses)):
         header = SegmentHeader(segment_id, kind, first_lsn, salt, version=SEVERAL_VERSION if several else VERSION)
-        # By their numbers: what a payload holds twice, and looks like a record, confirms nothing by being there again.
-        confirmed = {
-            said.lsn for said, record in witnesses if said.lsn >= first_lsn and record_is_whole(said, record, header)
-        }
+        confirmed = _numbers(witnesses, header)
         # There is a salt that makes any one record look whole, a damaged one too; only a second shows that it is the salt.
-        if len(confirmed) > most and (len(confirmed) > 1 or salt == content[SALT_AT]):
-            best, most = header, len(confirmed)
-    return best, most
+        if confirmed > most and (confirmed > 1 or salt == content[SALT_AT]):
+            best, most = header, confirmed
+    return best
+
+
+def _confirmed(content: bytes, header: SegmentHeader) -> int:
+    """How many records of the whole file are whole under the header."""
+    return _numbers(_records(content, header.salt[:MARK_BYTES]), header)
+
+
+def _numbers(records: Iterable[tuple[RecordHeader, memoryview]], header: SegmentHeader) -> int:
+    """How many of the records are whole under the header, each number counted once: a payload may hold the same one often."""
+    first = header.first_lsn
+    return len({said.lsn for said, record in records if said.lsn >= first and record_is_whole(said, record, header)})
 
 
 def _records(content: bytes, mark: bytes) -> Iterator[tuple[RecordHeader, memoryview]]:

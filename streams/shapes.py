@@ -39,6 +39,13 @@ class FlowLike(Protocol[I_contra, O_co]):
         """What comes out when ``publisher`` flows in."""
         ...
 
+    if TYPE_CHECKING:
+
+        @property
+        def __delattr__(self) -> Any:  # noqa: PLE0302 - a property in its place
+            """Type checkers alone: nothing is known of its value, so it fits where one without a value is asked for (`ShortFlow`)."""
+            ...
+
 
 class SinkLike(Protocol[I_contra, M]):
     """The end of a graph."""
@@ -49,6 +56,13 @@ class SinkLike(Protocol[I_contra, M]):
         A sink stops its upstream when the run is cancelled: it registers its subscription's ``cancel`` with ``m.on_cancel``.
         """
         ...
+
+    if TYPE_CHECKING:
+
+        @property
+        def __delattr__(self) -> Any:  # noqa: PLE0302 - a property in its place
+            """Type checkers alone: nothing is known of its value, so it fits where one without a value is asked for (`ShortSink`)."""
+            ...
 
 
 class ValuedFlow(Protocol[I_contra, O_co, V_co]):

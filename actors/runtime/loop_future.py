@@ -19,8 +19,6 @@ from actors.runtime._pykka import Envelope, OptExcInfo
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    import pykka
-
 
 T = TypeVar("T")
 J = TypeVar("J")

@@ -1,4 +1,4 @@
-"""The checkpoints of a store: when they are made, and that no turn of the loop is long for it.
+"""The checkpoints of a store: when they are made, and that no turn of the loop is long for it. What one holds is in `snapshot`.
 
 A checkpoint is made in slices, with everybody else's work between them. First is found what nobody wants any more. Then comes the
 cut: whatever is recorded from there on will be replayed. Then each queue's state is encoded as it is when its turn comes, which is

@@ -23,11 +23,7 @@ from actors.storage.together import decode_together
 from journal import ITEMS_PREFIX_BYTES, unpack_items_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from actors.queue.vocabulary.events import Event
     from actors.queue.vocabulary.settings import QueueSettings
-    from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.table import JournalEntryTable
     from journal import Files, Journal, Record
 

@@ -68,6 +68,26 @@ def test_a_record_that_stands_in_several_payloads_confirms_no_salt() -> None:
     assert header_from_records(damaged + b"".join(records), 7, LOG, FIRST_LSN) == header
 
 
+FOREIGN = SegmentHeader(7, LOG, FIRST_LSN, b"foreign!")
+OWN = SegmentHeader(7, LOG, FIRST_LSN, b"own-salt")
+PIECE = b"".join(packed(FOREIGN, [b"x"] * 8))
+"""A piece of another journal, which somebody has sent as a message: as many records as are asked for the salt."""
+
+
+def test_a_piece_of_another_journal_in_a_payload_is_not_taken_for_the_segment() -> None:
+    records = packed(OWN, [b"first", PIECE] + [b"mine"] * 30)
+    damaged = bytes(32) + FOREIGN.salt[:4] + bytes(SEGMENT_HEADER_BYTES - 36)
+    assert header_from_records(damaged + b"".join(records), 7, LOG, FIRST_LSN) == OWN
+
+
+def test_nor_is_it_where_a_damaged_length_lets_its_records_look_like_the_next() -> None:
+    first, *others = packed(OWN, [PIECE] + [b"mine"] * 30)
+    length = len(PIECE).to_bytes(4, "little")
+    assert first.count(length) == 1
+    content = bytes(SEGMENT_HEADER_BYTES) + first.replace(length, bytes(4)) + b"".join(others)
+    assert header_from_records(content, 7, LOG, FIRST_LSN) == OWN
+
+
 def test_no_header_is_made_up_where_only_one_record_is_there() -> None:
     header = SegmentHeader(7, LOG, FIRST_LSN, b"saltsalt")
     (record,) = packed(header, [b"alone"])

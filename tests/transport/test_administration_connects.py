@@ -257,3 +257,53 @@ def test_a_time_that_cannot_be_is_refused_before_the_broker_hears_of_it(seconds:
     administration = Administration("127.0.0.1:1")
     with pytest.raises(ValueError, match=rf"^ttl is {seconds!r}, not a number of seconds"):
         asyncio.run(administration.create_queue("orders", ttl=seconds))
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"x" * 64], ids=["HTTP", "noise"])
+def test_who_is_no_broker_is_known_by_the_answer_however_long_the_socket_stays_open(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transport.shell.connection.LINGER", 2 * DEADLINE)
+
+    async def main() -> None:
+        kept: list[asyncio.StreamWriter] = []
+
+        def answers(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            kept.append(writer)
+            writer.write(answer)
+
+        server = await asyncio.start_server(answers, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(RemoteProtocolError):
+            async with Administration(f"127.0.0.1:{port}", connect_timeout=2 * DEADLINE):
+                pass
+        for writer in kept:
+            writer.transport.abort()
+        server.close()
+
+    run(main)
+
+
+def test_a_command_before_the_connection_is_made_is_refused_and_the_connection_is_made_all_the_same() -> None:
+    async def main() -> None:
+        async with listening(ScriptedBroker(with_json([]))) as broker:
+            administration = Administration(broker.address)
+            connecting = asyncio.ensure_future(administration.__aenter__())
+            await asyncio.sleep(0)
+            with pytest.raises(ConnectionLostError, match="connect first"):
+                await administration.queues()
+            assert await connecting is administration
+            assert await administration.queues() == []
+            await administration.close()
+
+    run(main)
+
+
+def test_what_kept_it_from_connecting_is_the_errors_cause() -> None:
+    async def main() -> None:
+        with pytest.raises(ConnectionLostError) as caught:
+            async with Administration(f"127.0.0.1:{await free_port()}", connect_timeout=0.1):
+                pass
+        assert isinstance(caught.value.__cause__, ConnectionRefusedError)
+
+    run(main)

@@ -133,6 +133,7 @@ async def list_queues(administration: Administration) -> None:
 
 def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout: float) -> None:
     """Declare a queue. One that is only used is created with the broker's settings."""
+    # Its options are made of QUEUE_SETTINGS.
     # None was said, and so means never or none; what was not said is not there.
     said = {key: EXPLICIT_NONE[key] if value is None else value for key, value in settings.items()}
 

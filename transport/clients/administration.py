@@ -85,7 +85,7 @@ class Administration:
                 # Not by `close`: it may be tried again.
                 self._link = None
             if isinstance(error, TimeoutError):
-                raise self._unreachable(error) from None
+                raise self._unreachable(error) from error
             raise
         return self
 
@@ -123,7 +123,8 @@ class Administration:
         0 is never for ``max_receives`` and ``ttl``, and an empty ``dead_letter_queue`` is the queue's own.
 
         Raises:
-            BrokerError: ``already-exists`` with other settings, or a limit.
+            BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
+            InvalidNameError: no queue can have the name.
             ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
         """
         settings = say_settings(locals())  # its parameters have the names of the table
@@ -232,7 +233,9 @@ class Administration:
         if isinstance(error, BrokerError):
             return error
         within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
-        return ConnectionLostError(f"no connection to the broker at {self.address} {within}")
+        lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}")
+        lost.__cause__ = error
+        return lost
 
     def _end(self, error: Exception) -> None:
         """Be over because of ``error``; the first reason stands."""
@@ -270,7 +273,7 @@ class Administration:
             PeerTimeoutError: no answer within ``seconds``; the connection is over, for one that is late would be taken for the next one's.
             ConnectionLostError: the connection is over.
         """
-        if self._link is None:
+        if self._link is None or not (self._over or self._link.is_open):
             raise self._over or ConnectionLostError("connect first: async with Administration(...) as administration")
         async with self._turn:
             if self._over is not None:

@@ -167,9 +167,13 @@ class BrokerLink:
             self._user.link_writable()
 
     def connection_ending(self, error: Exception | None) -> None:
-        """A connection that fails is lost at once, however long the peer keeps its socket."""
-        if error is not None:
+        """A connection that fails is lost at once, however long the peer keeps its socket, and so is one to no broker of ours."""
+        if error is None:
+            return
+        if self._opened:
             self._lost(error)
+        elif not is_transient(error):
+            self._fail(error)
 
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""

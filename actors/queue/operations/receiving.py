@@ -95,7 +95,7 @@ def acknowledge(core: QueueCore, command: commands.Acknowledged, _now: float) ->
 
 
 def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
-    """Make messages receivable again, after a delay if there is one."""
+    """NACK: make messages receivable again, after a delay if there is one."""
     delay = command.delay
     _check_seconds("a delay", delay)
     receiver = core.receiver(command.connection)

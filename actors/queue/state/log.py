@@ -19,10 +19,8 @@ from actors.queue.vocabulary import events
 from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, MAX_DELAYED, MAX_PRODUCERS, MAX_TEMPORARY_PRODUCERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from actors.queue.state.entries import EntryTable
-    from actors.queue.structures.ranges import FrozenRanges, Range
+    from actors.queue.structures.ranges import FrozenRanges
     from actors.queue.vocabulary.stages import StageKey
 
 

@@ -19,13 +19,12 @@ from actors.queue.vocabulary.settings import DEFAULT_MAX_STAGED_BYTES, MAX_DELAY
 from actors.queue.vocabulary.stages import StageKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from actors.queue.state.log import QueueLog, Stage
     from actors.queue.state.senders import Sender
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.settings import QueueSettings
-    from actors.queue.vocabulary.stages import StageKey
 
 
 MAX_WRITERS = 10_000

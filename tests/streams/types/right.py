@@ -257,6 +257,16 @@ async def types_that_say_nothing_of_the_value(
     like: SourceLike[int] = source
     of_flow: FlowLike[int, str] = flow
     of_sink: SinkLike[int, bytes] = sink
+    assert_type(Source.of(1).via(of_flow), Source[str, None])
+    assert_type(source.via(of_flow), Source[str])
+    assert_type(source.via(of_flow, Keep.right), Source[str, None])
+    assert_type(Flow[int, int].identity().via(of_flow).to(Sink.head()).name, str)
+    assert_type(source.to(of_sink).run_blocking(), bytes)
+    assert_type(Source.of(1).run_with(of_sink).value, Future[bytes])
+    assert_type(source.to(of_sink, Keep.right).run().value, Future[bytes])
+    GraphBuilder().add(of_flow)
+    GraphBuilder().add(of_sink)
+    assert_type(source.also_to(of_sink), Source[int])
     several: list[Source[int]] = [source, Source.of(1), Source.queue(1, of=int)]
     assert_type(running.value, Any)
     assert_type(graph.run().value, Any)
