@@ -1,0 +1,285 @@
+"""The users file: TOML that only its owner may read, changed by a new file in the place of the old one.
+
+It is read whole and refused whole: a broker whose file is wrong starts not at all, or goes on with the users that it has.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from transport.security.principal import BROKER_RIGHTS, Grant, Right, name_of, right_of
+from transport.security.proofs import HASH_BYTES, TokenRecord, is_key_id
+from transport.security.users import User, Users, UsersError
+from transport.security.verifier import Verifier
+
+T = TypeVar("T")
+
+FORMAT: Final = 1
+MODE: Final = 0o600
+MAX_FILE_BYTES: Final = 32 << 20
+"""More than `MAX_USERS` of the usual kind need."""
+MAX_NOTE: Final = 255
+
+_USER_KEYS: Final = {"password", "rights", "grants", "tokens", "access_keys", "certificates"}
+_HEAD: Final = f"""# The users of a Penstock broker: `penstock user` keeps this file, and only its owner may read it.
+version = {FORMAT}
+"""
+
+
+class UsersFileError(UsersError):
+    """The file cannot be read or written, or does not say what it must; the text names the file and what to do."""
+
+
+def read_users(path: Path) -> Users:
+    """The users of the file at ``path``.
+
+    Raises:
+        UsersFileError: there is none, others may read it, or it is wrong.
+    """
+    try:
+        with path.open("rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsersFileError(
+            f"{path}: {error.strerror or error}: `penstock user add NAME --users FILE` makes a users file"
+        ) from None
+    if len(content) > MAX_FILE_BYTES:
+        raise UsersFileError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no users file")
+    return parse_users(content, str(path))
+
+
+def _check_owner(path: Path, facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise UsersFileError(f"{path} is no regular file")
+    mode = stat.S_IMODE(facts.st_mode)
+    if mode & ~MODE:
+        raise UsersFileError(f"{path} has mode {mode:04o}, and others might read it: chmod 600 {path}")
+    if facts.st_uid not in {0, os.geteuid()}:
+        raise UsersFileError(f"{path} belongs to the user with number {facts.st_uid}, not to this one ({os.geteuid()})")
+
+
+def parse_users(content: bytes, name: str = "users file") -> Users:
+    """The users that ``content`` tells of.
+
+    Args:
+        content: the file.
+        name: what errors call it.
+
+    Raises:
+        UsersFileError: it is no TOML, or says something that is not known: an unknown word may be a misspelled restriction.
+    """
+    try:
+        told = tomllib.loads(content.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise UsersFileError(f"{name}: {error}") from None
+    try:
+        if told.pop("version", None) != FORMAT:
+            raise UsersError(f"`version = {FORMAT}` is missing: this program reads no other")
+        users = _taken(told, "users", dict, {})
+        _nothing_left(told, "the file")
+        return Users([_user(each, facts) for each, facts in users.items()])
+    except (ValueError, TypeError) as error:
+        raise UsersFileError(f"{name}: {error}") from None
+
+
+def _user(name: str, facts: Any) -> User:
+    try:
+        if not isinstance(facts, dict):
+            raise UsersError("is no table")
+        _nothing_left({key: value for key, value in facts.items() if key not in _USER_KEYS}, "it")
+        password = _taken(facts, "password", str, "")
+        return User(
+            name,
+            Verifier.from_text(password) if password else None,
+            _rights(_taken(facts, "rights", list, []), BROKER_RIGHTS),
+            tuple(map(_grant, _taken(facts, "grants", list, []))),
+            tuple(map(_token, _taken(facts, "tokens", list, []))),
+            tuple(map(_key, _taken(facts, "access_keys", list, []))),
+            tuple(_each(_taken(facts, "certificates", list, []), str, "a certificate's subject")),
+        )
+    except ValueError as error:
+        raise UsersError(f"the user {name!r:.80}: {error}") from None
+
+
+def _taken(facts: dict[str, Any], key: str, kind: type[T], missing: T) -> T:
+    value = facts.pop(key, missing)
+    if type(value) is not kind:
+        raise UsersError(f"`{key}` is to be of TOML's kind {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
+def _nothing_left(facts: dict[str, Any], where: str) -> None:
+    if facts:
+        raise UsersError(
+            f"{where} has {', '.join(f'`{key:.40}`' for key in sorted(facts)[:5])}, which this program does not know"
+        )
+
+
+def _each(values: list[Any], kind: type[T], what: str) -> Iterator[T]:
+    for value in values:
+        if type(value) is not kind:
+            raise UsersError(f"{what} is to be of TOML's kind {kind.__name__}, not {type(value).__name__}")
+        yield value
+
+
+def _rights(names: list[Any], among: tuple[Right, ...]) -> Right:
+    rights = Right.NONE
+    for name in _each(names, str, "a right"):
+        right = right_of(name)
+        if right not in among:
+            raise UsersError(f"the right {name} is none of {', '.join(map(name_of, among))}, which can stand here")
+        rights |= right
+    return rights
+
+
+def _grant(facts: Any) -> Grant:
+    (table,) = _each([facts], dict, "a grant")
+    left: dict[str, Any] = dict(table)
+    pattern = _taken(left, "names", str, "")
+    rights = _taken(left, "rights", list, [])
+    _nothing_left(left, "a grant")
+    return Grant(pattern, _rights(rights, (Right.CONFIGURE, Right.WRITE, Right.READ)))
+
+
+def _token(facts: Any) -> TokenRecord:
+    (table,) = _each([facts], dict, "a token")
+    left: dict[str, Any] = dict(table)
+    digest = _taken(left, "hash", str, "")
+    until = left.pop("until", None)
+    note = _taken(left, "note", str, "")
+    _nothing_left(left, "a token")
+    if until is not None and (type(until) is not datetime or until.tzinfo is None):
+        raise UsersError("a token's `until` is to be a moment with its zone, as 2027-01-31T00:00:00Z")
+    if len(note) > MAX_NOTE:
+        raise UsersError(f"a token's note has {len(note)} characters, {MAX_NOTE} is the most")
+    try:
+        binary = bytes.fromhex(digest)
+    except ValueError:
+        binary = b""
+    if len(binary) != HASH_BYTES:
+        raise UsersError(f"a token's hash is to be of {HASH_BYTES} bytes, in hexadecimal")
+    return TokenRecord(binary, until, note)
+
+
+def _key(value: Any) -> str:
+    (key,) = _each([value], str, "an access key")
+    if not is_key_id(key):
+        raise UsersError("an access key is not as `penstock user key` makes them")
+    return key
+
+
+# Writing
+
+
+def users_text(users: Users) -> str:
+    """The file's text."""
+    return _HEAD + "".join(map(_user_text, users))
+
+
+def _user_text(user: User) -> str:
+    lines = [f"\n[users.{_quoted(user.name)}]"]
+    if user.password is not None:
+        lines.append(f"password = {_quoted(user.password.text)}")
+    lines.append(f"rights = {_rights_text(user.rights, BROKER_RIGHTS)}")
+    lines += _list_text(
+        "grants",
+        [
+            f"{{ names = {_quoted(grant.pattern)}, rights = {_rights_text(grant.rights, (Right.CONFIGURE, Right.WRITE, Right.READ))} }}"
+            for grant in user.grants
+        ],
+    )
+    lines += _list_text("tokens", list(map(_token_text, user.tokens)))
+    lines += _list_text("access_keys", list(map(_quoted, user.access_keys)))
+    lines += _list_text("certificates", list(map(_quoted, user.certificates)))
+    return "\n".join(lines) + "\n"
+
+
+def _list_text(key: str, values: list[str]) -> list[str]:
+    return [f"{key} = [", *(f"    {value}," for value in values), "]"] if values else []
+
+
+def _rights_text(rights: Right, among: tuple[Right, ...]) -> str:
+    return f"[{', '.join(_quoted(name_of(right)) for right in among if right in rights)}]"
+
+
+def _token_text(record: TokenRecord) -> str:
+    until = (
+        "" if record.until is None else f", until = {record.until.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
+    )
+    note = f", note = {_quoted(record.note)}" if record.note else ""
+    return f"{{ hash = {_quoted(record.hash.hex())}{until}{note} }}"
+
+
+def _quoted(text: str) -> str:
+    """A basic string of TOML (TOML 1.0.0, "String")."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(each if each.isprintable() else _escape(each) for each in escaped) + '"'
+
+
+def _escape(each: str) -> str:
+    code = ord(each)
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+
+
+def change_users(path: Path, change: Callable[[Users], Users]) -> Users:
+    """Read the file, or begin one, and put ``change`` of its users in its place: the old file or the new one is there at any moment.
+
+    Raises:
+        UsersFileError: the file is wrong, cannot be written, or is being changed by another program.
+    """
+    try:
+        with _alone(path):
+            old = read_users(path) if path.exists() else Users()
+            new = change(old)
+            content = users_text(new).encode()
+            parse_users(content, f"{path} as it would be")
+            _replace(path, content)
+            return new
+    except OSError as error:
+        raise UsersFileError(f"{path}: {error.strerror or error}") from None
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold the lock of the file's changes; it is a file of its own, for the file itself is replaced."""
+    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsersFileError(f"{path} is being changed by another program: try again") from None
+        yield
+    finally:
+        os.close(lock)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    if len(content) > MAX_FILE_BYTES:
+        raise UsersFileError(
+            f"{path} would have {len(content)} bytes, {MAX_FILE_BYTES} is the most: use fewer users or grants"
+        )
+    aside = path.with_name(f".{path.name}.new")
+    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    try:
+        os.fchmod(file, MODE)
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fsync(file)
+    finally:
+        os.close(file)
+    aside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
