@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from transport.cli import administration, broker, config, journal, receive, send
+from transport.cli import administration, broker, config, journal, receive, send, user
 from transport.cli._options import EPILOG
 from transport.wire.version import installed_version
 
@@ -29,6 +29,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(journal.app, name="journal")
 app.add_typer(administration.subscriptions, name="subscription")
 app.add_typer(administration.transactions, name="transaction")
+app.add_typer(user.app, name="user")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,186 @@
+"""``penstock user``: the users file is kept without an editor, and no secret is an argument or is shown twice."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from transport.cli import user as verbs
+from transport.cli.app import app
+from transport.cli.user import TOKEN_DAYS
+from transport.security.principal import Right
+from transport.security.proofs import access_key_secret
+from transport.security.users import Users
+from transport.security.users_file import read_users
+
+PASSWORD = "correct horse"  # a canary: it must appear nowhere
+
+
+class Kept:
+    """A users file, and the command that keeps it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "users.toml"
+
+    def __call__(self, *words: str, stdin: str | None = None, code: int = 0) -> tuple[str, str]:
+        result = CliRunner().invoke(app, ["user", *words, "--users", str(self.path)], input=stdin)
+        assert result.exit_code == code, result.output
+        assert PASSWORD not in result.output
+        return result.stdout, result.stderr
+
+    def has_bob(self) -> Kept:
+        """One without a password, which takes a fifth of a second to make."""
+        self("add", "bob", "--no-password")
+        return self
+
+    @property
+    def users(self) -> Users:
+        return read_users(self.path)
+
+    def has_alice(self) -> Kept:
+        self("add", "alice", "--password-file", "-", stdin=PASSWORD + "\n")
+        return self
+
+
+@pytest.fixture
+def keep(tmp_path: Path) -> Kept:
+    return Kept(tmp_path)
+
+
+def may(users: Users, *rights: Right, on: str | None = None) -> list[bool]:
+    alice = users.of_password("alice", PASSWORD)
+    assert alice is not None
+    return [alice.may(right, on) for right in rights]
+
+
+def test_a_user_comes_in_with_the_password_from_standard_input_a_file_or_a_prompt(
+    keep: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep("add", "one", "--password-file", "-", stdin=f"{PASSWORD}\r\nignored")
+    (tmp_path / "password").write_text(PASSWORD)
+    keep("add", "two", "--password-file", str(tmp_path / "password"))
+    monkeypatch.setattr(verbs, "_has_terminal", lambda: True)
+    keep("add", "three", stdin=f"{PASSWORD}\n{PASSWORD}\n")
+    for name in ("one", "two", "three"):
+        assert keep.users.of_password(name, PASSWORD) is not None
+    assert PASSWORD not in keep.path.read_text()
+
+
+def test_without_a_terminal_nothing_waits_for_a_password(keep: Kept) -> None:
+    _, told = keep("add", "alice", code=2)
+    assert told == (
+        "penstock user add: there is no terminal to ask for a password on: use --password-file FILE, or - for standard input\n"
+    )
+    assert not keep.path.exists()
+
+
+def test_a_new_password_takes_the_place_of_the_old_one(keep: Kept) -> None:
+    keep.has_alice()("passwd", "alice", "--password-file", "-", stdin="other\n")
+    assert keep.users.of_password("alice", PASSWORD) is None
+    assert keep.users.of_password("alice", "other") is not None
+
+
+def test_rights_are_given_and_taken_one_by_one(keep: Kept) -> None:
+    keep.has_alice()("grant", "alice", "read", "write", "--on", "orders*")
+    keep("grant", "alice", "configure", "--on", "orders*")
+    keep("grant", "alice", "monitor")
+    assert may(keep.users, Right.READ, Right.WRITE, Right.CONFIGURE, on="orders-1") == [True, True, True]
+    keep("revoke", "alice", "write", "--on", "orders*")
+    assert may(keep.users, Right.READ, Right.WRITE, Right.CONFIGURE, on="orders-1") == [True, False, True]
+    keep("revoke", "alice", "monitor")
+    assert may(keep.users, Right.MONITOR) == [False]
+    keep("revoke", "alice", "read", "configure", "--on", "orders*")
+    assert keep.users.get("alice").grants == ()  # type: ignore[union-attr]
+
+
+def test_a_token_is_printed_alone_and_once(keep: Kept) -> None:
+    token, told = keep.has_bob()("token", "bob", "--note", "tests")
+    bob = keep.users.of_token(token.strip(), datetime.now(UTC))
+    assert bob is not None
+    assert token.strip() not in told + keep.path.read_text() + keep("list")[0] + keep("list", "--json")[0]
+    (record,) = keep.users.get("bob").tokens  # type: ignore[union-attr]
+    assert record.until is not None
+    assert TOKEN_DAYS - 1 <= (record.until - datetime.now(UTC)).days <= TOKEN_DAYS
+    keep("revoke", "bob", "--proof", record.name)
+    assert keep.users.of_token(token.strip(), datetime.now(UTC)) is None
+
+
+def test_both_halves_of_an_access_key_are_printed_and_the_secret_one_follows_from_the_key_file(keep: Kept) -> None:
+    printed, _ = keep.has_bob()("key", "bob")
+    key, secret = printed.split()
+    key_file = keep.path.with_name("users.toml.key").read_bytes()
+    assert secret == access_key_secret(key, key_file)
+    assert keep.users.of_access_key(key) is not None
+    assert secret not in keep.path.read_text()
+
+
+def test_a_certificate_stands_for_a_user(keep: Kept) -> None:
+    keep.has_bob()("certificate", "bob", "CN=alice,O=Example")
+    assert keep.users.of_certificate("CN=alice,O=Example") is not None
+
+
+def test_the_list_shows_what_everybody_may_do_and_nothing_to_guess_from(keep: Kept) -> None:
+    keep.has_alice()("add", "bob", "--no-password")
+    keep("grant", "alice", "read", "write", "--on", "orders*")
+    keep("grant", "bob", "administer")
+    found: list[dict[str, Any]] = json.loads(keep("list", "--json")[0])
+    assert found == [
+        {"name": "alice", "proofs": ["password"], "rights": [], "grants": ["write+read on orders*"]},
+        {"name": "bob", "proofs": [], "rights": ["administer"], "grants": []},
+    ]
+    table, _ = keep("list")
+    assert table.startswith("2 users\n")
+    assert "write+read on orders*" in table
+    assert "SCRAM" not in table
+
+
+def test_one_who_is_removed_is_gone(keep: Kept) -> None:
+    keep.has_bob()("remove", "bob")
+    assert len(keep.users) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("grant", "bob", "read", "--on", "x"), "there is no user 'bob': `penstock user list` shows who there is"),
+        (("grant", "alice", "reed", "--on", "x"), "there is no right 'reed'"),
+        (("grant", "alice", "read"), "read is none of monitor, administer, which can stand without --on"),
+        (
+            ("grant", "alice", "monitor", "--on", "x"),
+            "monitor is none of configure, write, read, which can stand with --on",
+        ),
+        (("grant", "alice", "read", "--on", "a*b"), "has a * that is not its end"),
+        (("revoke", "alice"), "name the rights that go, or --proof and what goes"),
+        (("revoke", "alice", "read", "--proof", "x"), "name the rights that go, or --proof and what goes"),
+        (("revoke", "alice", "read", "--on", "x"), "alice was not granted read on x"),
+        (("revoke", "alice", "--proof", "x"), "has no token, access key or certificate 'x'"),
+        (("add", "alice", "--no-password"), "there is a user alice already"),
+        (("add", "a b", "--no-password"), "white space"),
+        (("add", "bob", "--password-file", "/nowhere"), "/nowhere: No such file or directory"),
+        (("passwd", "bob"), "there is no user 'bob'"),
+        (("key", "bob"), "there is no user 'bob'"),
+        (("remove", "bob"), "there is no user 'bob'"),
+    ],
+)
+def test_what_cannot_be_is_told_in_one_line_and_changes_nothing(keep: Kept, words: tuple[str, ...], why: str) -> None:
+    keep("add", "alice", "--no-password")
+    before = keep.path.read_bytes()
+    _, told = keep(*words, code=2)
+    assert why in told
+    assert told.startswith(f"penstock user {words[0]}: ")
+    assert told.count("\n") == 1
+    assert keep.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", [b"\xff\n", b"\n", b"x" * 5000, b"a\x07b\n"])
+def test_what_is_no_password_is_refused_and_not_shown(keep: Kept, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "password").write_bytes(content)
+    _, told = keep("add", "alice", "--password-file", str(tmp_path / "password"), code=2)
+    assert told.count("\n") == 1
+    assert "a\x07b" not in told
+    assert not keep.path.exists()

@@ -1,0 +1,64 @@
+"""The key file: random, whole, and its owner's alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from transport.security import key_file
+from transport.security.key_file import KeyFileError, ensure_key_file, read_key_file
+from transport.security.proofs import KEY_FILE_BYTES
+
+
+def test_it_is_made_once_and_stays(tmp_path: Path) -> None:
+    made = ensure_key_file(tmp_path / "key")
+    assert len(made) == KEY_FILE_BYTES
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert ensure_key_file(tmp_path / "key") == read_key_file(tmp_path / "key") == made
+    assert ensure_key_file(tmp_path / "other") != made
+    assert {each.name for each in tmp_path.iterdir()} == {"key", "other"}
+
+
+def test_of_two_programs_that_make_it_the_quicker_ones_secret_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = os.link
+    quicker: list[bytes] = []
+
+    def later(source: Path, target: Path) -> None:
+        monkeypatch.undo()
+        monkeypatch.setattr("os.getpid", lambda: 1)
+        quicker.append(ensure_key_file(target))
+        link(source, target)
+
+    monkeypatch.setattr(key_file.os, "link", later)
+    assert ensure_key_file(tmp_path / "key") == quicker[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "why"),
+    [
+        (bytes(32), 0o640, "chmod 600"),
+        (bytes(31), 0o600, "32 bytes"),
+        (bytes(33), 0o600, "32 bytes"),
+        (b"", 0o600, "32 bytes"),
+    ],
+)
+def test_what_is_no_key_file_of_ones_own_is_refused(tmp_path: Path, content: bytes, mode: int, why: str) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(KeyFileError, match=why):
+        ensure_key_file(path)
+
+
+def test_where_it_cannot_be_made_the_error_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileError, match="No such file"):
+        ensure_key_file(tmp_path / "missing" / "key")
+    with pytest.raises(KeyFileError, match="penstock user key"):
+        read_key_file(tmp_path / "key")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(KeyFileError, match="no regular file"):
+        read_key_file(tmp_path / "pipe")
