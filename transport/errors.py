@@ -175,6 +175,12 @@ class StageLostError(TransportError):
         self.confirmed = confirmed
 
 
+class ForbiddenError(TransportError):
+    """Whoever asks may not do this. Whether what they ask for is there is not told."""
+
+    code = "forbidden"
+
+
 class LimitExceededError(TransportError):
     """A named limit of the broker is reached."""
 

@@ -27,11 +27,14 @@ ROOMS = (
     # the check of the packages' names alone
     "transport",
     "transport.wire",
+    "transport.security",
     "transport.config",
     "transport.shell",
     "transport.tcp",
     "transport.clients",
     "transport.broker",
+    "transport.gateways",
+    "transport.gateways.smq",
     "transport.cli",
 )
 """From the ground up."""

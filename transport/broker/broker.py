@@ -15,15 +15,14 @@ from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
-from transport.broker.commands import AdministrationPort, Commands
+from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
-from transport.broker.port import PortMaker, Tasks
-from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
-from transport.broker.sending_ports import SendingPort, TransactionPort
+from transport.broker.operations import Operations, Services
+from transport.broker.port import Tasks
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
@@ -229,17 +228,10 @@ class Broker:
         if not self._stopping.done():
             self._stopping.set_exception(error)
 
-    def _make_ports(self) -> dict[str, PortMaker]:
-        """What each role's port is made by, with what it needs."""
-        queues, tasks = self.queues, self._tasks
-        commands = Commands(Listed(queues, self.connections, self.now), self._describe)
-        return {
-            "sender": partial(SendingPort, queues),
-            "transaction": partial(TransactionPort, queues.transactions, self.enlisted, tasks),
-            "receiver": partial(ReceivingPort, queues, self.id_prefix),
-            "subscription": partial(SubscribingPort, queues, self.id_prefix),
-            "admin": partial(AdministrationPort, commands, tasks),
-        }
+    def _services(self) -> Services:
+        """What the door opens on."""
+        commands = Commands(Listed(self.queues, self.connections, self.now), self._describe)
+        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks)
 
     def _describe(self) -> dict[str, Any]:
         """What ``stats`` says of the broker itself."""
@@ -287,7 +279,7 @@ class Broker:
             self.partial,
             self.unsent,
             self._listen_on,
-            self._make_ports(),
+            partial(Operations, self._services()),
             self._greet,
         )
 

@@ -6,31 +6,45 @@ Each role has a port: it starts the connection's actor, translates what the clie
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pykka import ActorDeadError
 
 from actors import CaughtUp, InboxOverflowError, LoopActorRef, StorageError, Writable
 from transport.broker.listener import Host, Listener
-from transport.broker.port import Client, Greeting, Port, PortMaker
+from transport.broker.operations import Operations
+from transport.broker.port import Client, Greeting, Port
+from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
+from transport.broker.sending_ports import AdministrationPort, SendingPort, TransactionPort
 from transport.broker.served import Connections
 from transport.errors import LimitExceededError, RemoteProtocolError, UnreadError
+from transport.security.principal import ANYONE
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
 logger = logging.getLogger("penstock.broker")
 
+PortMaker = Callable[[Operations, Client, wire.Hello], Port]
+PORTS: dict[str, PortMaker] = {
+    "sender": SendingPort,
+    "transaction": TransactionPort,
+    "receiver": ReceivingPort,
+    "subscription": SubscribingPort,
+    "admin": AdministrationPort,
+}
+"""What each role's port is made by."""
+
 
 class BrokerConnection(Client):
-    """Handler of one accepted connection that carries frames; ``ports`` are what each role's port is made by, the rest as of `Client`."""
+    """Handler of one accepted connection that carries frames; ``operations`` is the door, the rest as of `Client`."""
 
     def __init__(
-        self, ports: Mapping[str, PortMaker], connections: Connections, greeting: Greeting, states: Protocol, now: float
+        self, operations: Operations, connections: Connections, greeting: Greeting, states: Protocol, now: float
     ) -> None:
         super().__init__(connections, greeting, states, now)
-        self._ports = ports
+        self._operations = operations
         self._port: Port | None = None
 
     # ConnectionHandler
@@ -94,7 +108,7 @@ class BrokerConnection(Client):
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
-        self._port = self._ports[hello.role](self, hello)
+        self._port = PORTS[hello.role](self._operations, self, hello)
         self.actor = self._port.actor
 
 
@@ -110,6 +124,8 @@ def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FramePro
         return FrameProtocol(Protocol(Side.BROKER, roles))
 
     def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
-        return BrokerConnection(host.ports, host.connections, host.greeting, protocol.states, host.loop.time())
+        return BrokerConnection(
+            host.operations(ANYONE), host.connections, host.greeting, protocol.states, host.loop.time()
+        )
 
     return Listener(name, address, protocol, handler)

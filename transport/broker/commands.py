@@ -1,10 +1,9 @@
-"""The broker's side of administration: each command of docs/protocol.md, section "Administration", and the port of role ``admin``."""
+"""What the commands of docs/protocol.md, section "Administration", do. Who may have them done is said in `OPERATIONS`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
 from typing import Any
@@ -15,19 +14,16 @@ from actors import PurgeQueue, QueueError, ReleaseSubscription, StorageError, as
 from actors.errors import QueueGoneError
 from transport.broker import listings
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
-from transport.broker.port import Client, Port, Tasks
-from transport.errors import LocalProtocolError, RemoteProtocolError, TransportError
+from transport.errors import LocalProtocolError, TransportError
 from transport.wire.arguments import flag_of, number_of, read_settings, string_of
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import Command, Error, Frame, Hello, Options, Result
+from transport.wire.messages import Options
 from transport.wire.names import check_name
 
 LONG_AT_ONCE = 2
 """Long answers that are being made at one time: each takes as much memory as a largest frame. Others wait for their turn."""
 
 Handler = Callable[["Commands", Options], Awaitable[Any]]
-
-logger = logging.getLogger("penstock.broker")
 
 
 class Commands:
@@ -44,38 +40,23 @@ class Commands:
         # Who may make a long answer now; the others wait.
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
-    async def answer(self, client: Client, frame: Command) -> None:
-        """Do what ``frame`` says, tell ``client``, and go on with what it says next."""
-        try:
-            client.send(Result(frame.request, await self.run(frame.name, frame.arguments)))
-        except Exception as error:
-            known = refusal(error)
-            if known is None:
-                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
-                known = ("internal-error", "the command failed; the broker's log has the reason")
-            client.send(Error(*known, close=False))
-        finally:
-            client.go_on()
-
-    async def run(self, name: str, arguments: Options) -> bytes:
-        """The JSON that answers ``name``.
+    async def run(self, handler: Handler, arguments: Options, long: bool) -> bytes:
+        """The JSON that answers a command.
 
         Raises:
-            RemoteProtocolError: an unknown command, or arguments of the wrong type.
+            RemoteProtocolError: arguments of the wrong type.
             LimitExceededError: the answer does not fit a frame.
             QueueError: the queue's refusal.
         """
-        handler = COMMANDS.get(name)
-        if handler is None:
-            raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(sorted(COMMANDS))}")
-        if name not in LONG_COMMANDS:
+        if not long:
             answer = await handler(self, arguments)
         else:
             async with self._long:
                 answer = await handler(self, arguments)
         return answer if isinstance(answer, bytes) else _json(answer)
 
-    async def _queue_create(self, arguments: Options) -> Any:
+    async def queue_create(self, arguments: Options) -> Any:
+        """Make a queue; one that is there must have the same settings."""
         name = check_name(string_of(arguments, "name"))
         given = read_settings(arguments)
         try:
@@ -86,34 +67,39 @@ class Commands:
         await self._durable()
         return {"name": name, **asdict(settings)}
 
-    async def _queue_delete(self, arguments: Options) -> Any:
+    async def queue_delete(self, arguments: Options) -> Any:
+        """Delete a queue with all it holds, and end its connections."""
         name = string_of(arguments, "name")
         ended = sum(connection.queue == name for connection in self._of.connections.values())
         self._of.queues.delete(name)
         await self._durable()
         return {"name": name, "connections": ended}
 
-    async def _queue_purge(self, arguments: Options) -> Any:
+    async def queue_purge(self, arguments: Options) -> Any:
+        """Drop the messages that wait."""
         name = string_of(arguments, "name")
         return {"name": name, "purged": await self._ask(name, PurgeQueue())}
 
-    async def _subscription_release(self, arguments: Options) -> Any:
+    async def subscription_release(self, arguments: Options) -> Any:
+        """Take a subscription's reservations from it."""
         queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
         return {"queue": queue, "name": name, "released": await self._ask(queue, ReleaseSubscription(name))}
 
-    async def _subscription_delete(self, arguments: Options) -> Any:
+    async def subscription_delete(self, arguments: Options) -> Any:
+        """Forget a subscription."""
         queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
         released = await self._ask(queue, ReleaseSubscription(name, delete=True))
         return {"queue": queue, "name": name, "released": released}
 
-    async def _transaction_abort(self, arguments: Options) -> Any:
+    async def transaction_abort(self, arguments: Options) -> Any:
+        """Discard what a writer's version has staged."""
         writer = check_name(string_of(arguments, "writer"), "writer")
         version = number_of(arguments, "version", least=0)
         async with asyncio.timeout(ANSWER_TIMEOUT):
             discarded = await self._of.queues.transactions.abort(writer, version)
         return {"writer": writer, "version": version, "discarded": discarded}
 
-    async def _stats(self, arguments: Options) -> bytes:
+    async def stats(self, arguments: Options) -> bytes:
         """All figures; with ``lists`` false without queues and connections, which have commands of their own."""
         facts = {
             "broker": self._describe(),
@@ -159,45 +145,6 @@ def refusal(error: Exception) -> tuple[str, str] | None:
     return None
 
 
-def _list(listing: Listing, *kinds: type) -> Handler:
+def lists(listing: Listing, *kinds: type) -> Handler:
+    """The handler of a command that gives a list, or a page of it."""
     return lambda commands, arguments: listings.answer_list(commands._of, listing, kinds, arguments)
-
-
-COMMANDS: dict[str, Handler] = {
-    "queue.list": _list(listings.queue_rows, str),
-    "queue.create": Commands._queue_create,
-    "queue.delete": Commands._queue_delete,
-    "queue.purge": Commands._queue_purge,
-    "subscription.list": _list(listings.subscription_rows, str, str),
-    "subscription.release": Commands._subscription_release,
-    "subscription.delete": Commands._subscription_delete,
-    "transaction.list": _list(listings.transaction_rows, str, int),
-    "transaction.abort": Commands._transaction_abort,
-    "connection.list": _list(listings.connection_rows, int),
-    "stats": Commands._stats,
-}
-LONG_COMMANDS = frozenset({"queue.list", "subscription.list", "transaction.list", "connection.list", "stats"})
-"""Those whose answer grows with what the broker has."""
-
-
-class AdministrationPort(Port):
-    """Role ``admin``: commands are the broker's own business, there is no actor."""
-
-    def __init__(self, commands: Commands, tasks: Tasks, client: Client, _hello: Hello) -> None:
-        super().__init__(client)
-        self._commands = commands
-        self._tasks = tasks
-        self._answering: asyncio.Task[None] | None = None
-        client.welcome({})
-
-    def received(self, frame: Frame) -> None:
-        """COMMAND: the next is not looked at before this one is answered."""
-        assert isinstance(frame, Command), "the protocol allows no other"
-        self._client.hold()
-        task = self._tasks.start(self._commands.answer(self._client, frame), f"command {frame.name:.40}")
-        self._answering = task if frame.name in LONG_COMMANDS else None
-
-    def ended(self) -> None:
-        """Nobody waits for a long answer any more; whatever else was asked for is done."""
-        if self._answering is not None:
-            self._answering.cancel()

@@ -7,15 +7,17 @@ and how they end with the broker is the same for all: it is in the shell (`trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from transport.broker.acceptor import Listen, Listening
-from transport.broker.port import Greeting, PortMaker
+from transport.broker.operations import Operations
+from transport.broker.port import Greeting
 from transport.broker.served import Connections, Served
 from transport.errors import LocalProtocolError
+from transport.security.principal import Principal
 from transport.shell.connection import Connection
 from transport.shell.partial_frames import PartialFrames, PartialRoom
 from transport.shell.turns import Turns
@@ -39,7 +41,7 @@ class Host:
         partial: what all of them keep of what is not complete.
         unsent: what waits for the sockets of all of them.
         listen: how it listens.
-        ports: what each native role's port is made by.
+        operations: the door, for a principal.
         greeting: makes WELCOME of what a role is told: every role is told more.
     """
 
@@ -50,7 +52,7 @@ class Host:
     partial: PartialFrames
     unsent: UnsentTotal
     listen: Listen
-    ports: Mapping[str, PortMaker]
+    operations: Callable[[Principal], Operations]
     greeting: Greeting
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:

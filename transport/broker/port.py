@@ -125,7 +125,3 @@ class Port:
 
     def ended(self) -> None:
         """The connection is over; the actor is told by itself."""
-
-
-PortMaker = Callable[[Client, wire.Hello], Port]
-"""Makes the port of a client that has said HELLO."""

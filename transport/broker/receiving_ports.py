@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 
-from actors import QueueDirectory, ReceiveFromQueuePublisher, SubscriptionOptions, SubscriptionPublisher
+from actors import SubscriptionOptions
 from actors.queue.vocabulary import commands, replies
+from transport.broker.operations import Operations
 from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
@@ -14,22 +14,14 @@ from transport.wire.cumulative import CumulativeDemand
 from transport.wire.field_checks import is_uint
 from transport.wire.names import check_name
 
-IdPrefix = Callable[[str], bytes]
-"""The first bytes of the ids generated for the messages of the queue with a name."""
-
 
 class ReceivingPort(Port):
     """Role ``receiver``."""
 
-    def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
+    def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
-        name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
-        queue = queues.get_or_create(name)
-        # Of the queue that is there now: when it answers, another may have its name, or none.
-        self._visibility_timeout = queues.settings_of(name).visibility_timeout
-        self._id_prefix = id_prefix(name)
-        self.actor = ReceiveFromQueuePublisher.start(queue, self)
+        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(hello.queue or "", self)
 
     def received(self, frame: wire.Frame) -> None:
         """REQUEST, ACK, NACK, EXTEND, CANCEL."""
@@ -66,17 +58,11 @@ class ReceivingPort(Port):
 class SubscribingPort(Port):
     """Role ``subscription``, and its mode ``browse``, which has none."""
 
-    def __init__(self, queues: QueueDirectory, id_prefix: IdPrefix, client: Client, hello: wire.Hello) -> None:
+    def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         name = check_name(hello.queue or "")
         self._demand = CumulativeDemand()
-        options = _subscription_options(hello)
-        self._created = name not in queues
-        if not options.may_make_queue:
-            queues.get(name)
-        queue = queues.get_or_create(name)
-        self._id_prefix = id_prefix(name)
-        self.actor = SubscriptionPublisher.start(queue, options, self)
+        self.actor, self._id_prefix, self._created = operations.subscription(name, _subscription_options(hello), self)
 
     def received(self, frame: wire.Frame) -> None:
         """RESERVE, COMMIT, FETCH, REQUEST, CANCEL."""

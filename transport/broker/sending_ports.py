@@ -1,36 +1,42 @@
-"""The ports of the sending address: role ``sender``, which may stage what it sends, and role ``transaction``, which ends transactions."""
+"""The ports of the sending address.
+
+Role ``sender`` may stage what it sends, role ``transaction`` ends transactions, and role ``admin`` has commands run.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from actors import OfferBatch, QueueDirectory, QueueError, SendToQueueSubscriber, StorageError, TransactionDirectory
+from actors import OfferBatch, QueueError, StorageError
 from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages
-from transport.broker.enlisted import EnlistedStages, EnlistedTotal
-from transport.broker.port import Client, Port, Tasks
+from transport.broker.commands import refusal
+from transport.broker.operations import OPERATIONS, Operations
+from transport.broker.port import Client, Port
 from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.names import check_name
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
+
+logger = logging.getLogger("penstock.broker")
 
 
 class SendingPort(Port):
     """Role ``sender``."""
 
-    def __init__(self, queues: QueueDirectory, client: Client, hello: wire.Hello) -> None:
+    def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         self._demand = GrantedDemand()
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
-        queue = queues.get_or_create(check_name(hello.queue or ""))
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
-        self.actor = SendToQueueSubscriber.start(queue, hello.client_id, self, self._stage, temporary)
+        self.actor = operations.sender(hello.queue or "", self, hello.client_id, self._stage, temporary=temporary)
 
     def received(self, frame: wire.Frame) -> None:
         """SEND."""
@@ -60,37 +66,29 @@ class SendingPort(Port):
 class TransactionPort(Port):
     """Role ``transaction``: there is no actor, for a commit concerns all queues; the broker's directory of transactions does it."""
 
-    def __init__(
-        self,
-        transactions: TransactionDirectory,
-        enlisted: EnlistedTotal,
-        tasks: Tasks,
-        client: Client,
-        hello: wire.Hello,
-    ) -> None:
+    def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
-        self._transactions = transactions
         # What is begun goes on, whatever becomes of the connection that asked.
-        self._tasks = tasks
-        self._writer, self._version = read_transaction(hello.options)
-        self._enlisted = EnlistedStages(enlisted, client.refused)
+        self._tasks = operations.tasks
+        self._transaction = operations.transaction(*read_transaction(hello.options))
+        self._enlisted = self._transaction.enlisting(client.refused)
         self._ending = False
-        client.welcome({"last_version": transactions.last_version(self._writer)})
+        client.welcome({"last_version": self._transaction.last_version})
 
     def received(self, frame: wire.Frame) -> None:
         """ENLIST, COMMIT_TRANSACTION, ABORT_TRANSACTION."""
         if self._ending:
             raise RemoteProtocolError("a transaction is being ended on this connection: wait for TRANSACTION_ENDED")
-        transactions = self._transactions
         match frame:
             case wire.Enlist():
+                self._transaction.check(frame.queue)
                 self._enlisted.add(frame.queue, frame.stage, frame.messages)
             case wire.CommitTransaction():
                 stages = self._enlisted.commit()
-                self._end(frame.request, partial(transactions.commit, self._writer, self._version, stages))
+                self._end(frame.request, partial(self._transaction.commit, stages))
             case wire.AbortTransaction():
                 self._enlisted.clear()
-                self._end(frame.request, partial(transactions.abort, self._writer, self._version))
+                self._end(frame.request, self._transaction.abort)
 
     def ended(self) -> None:
         """What was enlisted is of no use without the connection, unless it is being committed."""
@@ -116,3 +114,39 @@ class TransactionPort(Port):
         finally:
             self._enlisted.clear()
             self._ending = False
+
+
+class AdministrationPort(Port):
+    """Role ``admin``: commands are the broker's own business, there is no actor."""
+
+    def __init__(self, operations: Operations, client: Client, _hello: wire.Hello) -> None:
+        super().__init__(client)
+        self._operations = operations
+        self._answering: asyncio.Task[None] | None = None
+        client.welcome({})
+
+    def received(self, frame: wire.Frame) -> None:
+        """COMMAND: the next is not looked at before this one is answered."""
+        assert isinstance(frame, wire.Command), "the protocol allows no other"
+        self._client.hold()
+        task = self._operations.tasks.start(self._answer(frame), f"command {frame.name:.40}")
+        operation = OPERATIONS.get(frame.name)
+        self._answering = task if operation is not None and operation.long else None
+
+    def ended(self) -> None:
+        """Nobody waits for a long answer any more; whatever else was asked for is done."""
+        if self._answering is not None:
+            self._answering.cancel()
+
+    async def _answer(self, frame: wire.Command) -> None:
+        """Do what ``frame`` says, tell the client, and go on with what it says next."""
+        try:
+            self._client.send(wire.Result(frame.request, await self._operations.command(frame.name, frame.arguments)))
+        except Exception as error:
+            known = refusal(error)
+            if known is None:
+                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
+                known = ("internal-error", "the command failed; the broker's log has the reason")
+            self._client.send(wire.Error(*known, close=False))
+        finally:
+            self._client.go_on()

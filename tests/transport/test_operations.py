@@ -1,0 +1,241 @@
+"""The door: every operation is refused without its right, and allowed with exactly it; a refusal changes nothing and tells nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, SubscriptionOptions
+from actors.queue.queue_directory import QueueNotFoundError
+from streams.testkit import settle
+from transport import Broker, BrokerConfig
+from transport.broker.broker_connection import PORTS
+from transport.broker.operations import COMMANDS, OPERATIONS, Operations
+from transport.errors import ForbiddenError, InvalidNameError, RemoteProtocolError
+from transport.security.principal import ALL_RIGHTS, ANYONE, BROKER_RIGHTS, Grant, Grants, Principal, Right
+
+QUEUE = "orders"
+FREE_PORT = "127.0.0.1:0"
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "queue.create": {"name": QUEUE},
+    "queue.delete": {"name": QUEUE},
+    "queue.purge": {"name": QUEUE},
+    "subscription.release": {"queue": QUEUE, "name": "s"},
+    "subscription.delete": {"queue": QUEUE, "name": "s"},
+    "transaction.abort": {"writer": "w", "version": 1},
+}
+
+
+class Told:
+    """A port that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+
+    def tell(self, reply: Any) -> None:
+        self.replies.append(reply)
+
+    def caught_up(self) -> None: ...
+
+    def refused(self, code: str, text: str, close: bool) -> None:
+        self.replies.append((code, text, close))
+
+    def fetched(self, request: int, message: Any) -> None: ...
+
+    def fetch_ended(self, request: int, messages: int) -> None: ...
+
+
+def principal(rights: Right, on: str = QUEUE) -> Principal:
+    """One who has these rights: of the broker, and on the queue."""
+    of_broker = rights & (Right.MONITOR | Right.ADMINISTER)
+    on_queue = rights & ~of_broker
+    return Principal("alice", of_broker, Grants([Grant(on, on_queue)] if on_queue else []))
+
+
+@asynccontextmanager
+async def door(*, queue: bool = True) -> AsyncIterator[Any]:
+    """A broker's door, as its listeners are given it; with a queue behind it."""
+    async with Broker(BrokerConfig(send_address=FREE_PORT, receive_address=FREE_PORT)) as broker:
+        if queue:
+            broker.queues.get_or_create(QUEUE)
+        yield broker, broker._host().operations
+
+
+async def attempt(operations: Operations, name: str) -> None:
+    """Do what the row is for."""
+    port = Told()
+    if name == "sender":
+        await operations.sender(QUEUE, port, None).stop(block=False)
+    elif name == "receiver":
+        await operations.receiver(QUEUE, port).actor.stop(block=False)
+    elif name == "subscription":
+        options = SubscriptionOptions("s", "own", None, "earliest", None, False, "", False)
+        await operations.subscription(QUEUE, options, port).actor.stop(block=False)
+    elif name == "transaction":
+        operations.transaction("w", 1).check(QUEUE)
+    else:
+        with suppress(QueueError):  # nothing is there to be released, aborted and so on: it was allowed to be tried
+            await operations.command(name, ARGUMENTS.get(name, {}))
+
+
+RIGHTS = {name: operation.right for name, operation in OPERATIONS.items() if operation.right is not None} | {
+    "transaction": Right.WRITE
+}
+
+
+def test_every_role_and_every_command_has_a_row_and_every_row_is_one_of_them() -> None:
+    assert set(OPERATIONS) == set(PORTS) | set(COMMANDS)
+    assert not set(PORTS) & set(COMMANDS)
+    assert set(RIGHTS) == set(OPERATIONS) - {"admin"}, "each command takes its own right"
+    for name, operation in OPERATIONS.items():
+        of_broker = operation.right in BROKER_RIGHTS or operation.right is None
+        assert (operation.resource is None) == of_broker, name
+
+
+@pytest.mark.parametrize("name", sorted(RIGHTS))
+def test_with_exactly_its_right_an_operation_is_allowed(run: Any, name: str) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            await attempt(operations(principal(RIGHTS[name])), name)
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", sorted(RIGHTS))
+def test_with_every_right_but_its_own_it_is_refused_logged_and_changes_nothing(
+    run: Any, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    right = RIGHTS[name]
+    # Whoever administers sees statistics too.
+    others = ALL_RIGHTS & ~(right | Right.ADMINISTER if right is Right.MONITOR else right)
+
+    async def main() -> None:
+        async with door() as (broker, operations):
+            before = await operations(ANYONE).command("queue.list", {})
+            with (
+                caplog.at_level(logging.WARNING),
+                pytest.raises(ForbiddenError, match=f"alice may not {right.name}".lower()),
+            ):
+                await attempt(operations(principal(others)), name)
+            assert await operations(ANYONE).command("queue.list", {}) == before
+            assert QUEUE in broker.queues
+        (record,) = [record for record in caplog.records if "refused" in record.message]
+        assert f"alice may not {str(right.name).lower()}" in record.message
+        assert name in record.message
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", sorted(name for name, row in OPERATIONS.items() if row.resource is not None))
+def test_a_refusal_does_not_tell_whether_the_queue_is_there(run: Any, name: str) -> None:
+    texts: list[str] = []
+
+    async def main() -> None:
+        for queue in (True, False):
+            async with door(queue=queue) as (broker, operations):
+                with pytest.raises(ForbiddenError) as caught:
+                    await attempt(operations(principal(Right.NONE)), name)
+                texts.append(str(caught.value))
+                assert (QUEUE in broker.queues) == queue
+
+    run(main)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("name", ["sender", "receiver", "subscription"])
+def test_use_of_a_queue_that_is_not_there_takes_the_right_to_make_it(run: Any, name: str) -> None:
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations):
+            with pytest.raises(ForbiddenError, match="may not configure 'orders'"):
+                await attempt(operations(principal(RIGHTS[name])), name)
+            assert QUEUE not in broker.queues
+            await attempt(operations(principal(RIGHTS[name] | Right.CONFIGURE)), name)
+            assert QUEUE in broker.queues
+
+    run(main)
+
+
+def test_a_browser_makes_no_queue(run: Any) -> None:
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations):
+            options = SubscriptionOptions("", "browse", None, "earliest", None, False, "", False)
+            with pytest.raises(QueueNotFoundError):
+                operations(ANYONE).subscription(QUEUE, options, Told())
+            assert QUEUE not in broker.queues
+
+    run(main)
+
+
+def test_dead_letters_take_the_right_to_write_where_they_go(run: Any) -> None:
+    settings = {"name": QUEUE, "max_receives": 2, "dead_letter_queue": "elsewhere"}
+
+    async def main() -> None:
+        async with door(queue=False) as (broker, operations):
+            with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
+                await operations(principal(Right.CONFIGURE)).command("queue.create", settings)
+            assert QUEUE not in broker.queues
+            both = Principal("alice", grants=Grants([Grant(QUEUE, Right.CONFIGURE), Grant("elsewhere", Right.WRITE)]))
+            await operations(both).command("queue.create", settings)
+            assert QUEUE in broker.queues
+
+    run(main)
+
+
+def test_a_row_is_asked_for_the_queue_that_is_named_and_for_no_other(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            with pytest.raises(ForbiddenError):
+                await attempt(operations(principal(RIGHTS["receiver"], on="order")), "receiver")
+            await attempt(operations(principal(RIGHTS["receiver"], on="ord*")), "receiver")
+
+    run(main)
+
+
+def test_what_is_no_command_or_no_name_is_told_so(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            for name in ("sender", "queue.lost", ""):
+                with pytest.raises(RemoteProtocolError, match=r"there are connection\.list, queue\.create"):
+                    await operations(ANYONE).command(name, {})
+            with pytest.raises(InvalidNameError):
+                operations(ANYONE).sender("a b", Told(), None)
+
+    run(main)
+
+
+def test_what_is_sent_through_the_door_comes_out_of_it(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            sending, receiving = Told(), Told()
+            sender = operations(principal(Right.WRITE)).sender(QUEUE, sending, None)
+            receiver = operations(principal(Right.READ)).receiver(QUEUE, receiving)
+            assert receiver.visibility_timeout > 0
+            assert len(receiver.id_prefix) == 8
+            await settle()
+            sender.deliver(OfferBatch(0, MessageBatch.from_payloads([b"one"]), None, None, sender))
+            await settle()
+            assert any(type(reply).__name__ == "SentMessages" for reply in sending.replies)
+            for actor in (sender, receiver.actor):
+                await actor.stop(block=False)
+
+    run(main)
+
+
+def test_a_stage_of_a_queue_that_may_not_be_written_to_is_refused(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            transaction = operations(principal(Right.WRITE)).transaction("w", 1)
+            transaction.check(QUEUE)
+            with pytest.raises(ForbiddenError, match="may not write 'other'"):
+                transaction.check("other")
+            assert transaction.last_version is None
+            enlisted = transaction.enlisting(lambda code, text: None)
+            enlisted.add(QUEUE, "stage", 0)
+            assert list(enlisted.commit()) == [EnlistedStage(QUEUE, "stage", 0)]
+            enlisted.clear()
+
+    run(main)

@@ -1,0 +1,259 @@
+"""The door: everything that anybody may have a broker do, for whoever asks, over whatever protocol.
+
+A connection has an `Operations` of the one who asks, and sees nothing else of the broker. It starts the actors that send and receive, and
+runs the commands; each is a row of `OPERATIONS`, which says what right it takes. The right of a role is looked at when it attaches and
+that of a command when it runs; a message asks for none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from actors import (
+    EnlistedStage,
+    LoopActorRef,
+    QueueDirectory,
+    ReceiveFromQueuePublisher,
+    SendToQueueSubscriber,
+    StageKey,
+    SubscriptionOptions,
+    SubscriptionPublisher,
+)
+from transport.broker.commands import Commands, lists
+from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
+from transport.broker.listings import connection_rows, queue_rows, subscription_rows, transaction_rows
+from transport.broker.port import Tasks
+from transport.errors import ForbiddenError, RemoteProtocolError
+from transport.security.principal import Principal, Right, name_of
+from transport.wire.arguments import string_of
+from transport.wire.messages import Options
+from transport.wire.names import check_name
+
+if TYPE_CHECKING:
+    from actors.queue.connection_actor import Port
+    from actors.queue.subscription_publisher import SubscriptionPort
+
+logger = logging.getLogger("penstock.broker")
+
+Handler = Callable[[Commands, Options], Awaitable[Any]]
+Ref = LoopActorRef[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the door opens on: the same for everybody.
+
+    Attributes:
+        queues: all of them, with their transactions.
+        enlisted: what is enlisted for commits on all connections.
+        commands: what the commands do.
+        id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
+        tasks: work that outlives the connection that asked for it.
+    """
+
+    queues: QueueDirectory
+    enlisted: EnlistedTotal
+    commands: Commands
+    id_prefix: Callable[[str], bytes]
+    tasks: Tasks
+
+
+class Operation(NamedTuple):
+    """A row of `OPERATIONS`.
+
+    Attributes:
+        right: what whoever asks must have; None where it depends on what is said later.
+        resource: the argument that names the resource; None where the right is one of the broker.
+        handler: what a command does; None for what a connection attaches as.
+        long: whether a command's answer grows with what the broker has.
+        also: further rights that the arguments ask for, each with its resource.
+    """
+
+    right: Right | None
+    resource: str | None = None
+    handler: Handler | None = None
+    long: bool = False
+    also: Callable[[Options], Iterator[tuple[Right, str]]] = lambda _arguments: iter(())
+
+
+def _dead_letters(arguments: Options) -> Iterator[tuple[Right, str]]:
+    """A queue's dead letters are written to another: whoever has them go there might have done it."""
+    name = arguments.get("dead_letter_queue")
+    if isinstance(name, str):
+        yield Right.WRITE, name
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "sender": Operation(Right.WRITE, "queue"),
+    "receiver": Operation(Right.READ, "queue"),
+    "subscription": Operation(Right.READ, "queue"),
+    # Each stage that is enlisted takes the right to write to its queue.
+    "transaction": Operation(None),
+    # Each command takes its own.
+    "admin": Operation(None),
+    "queue.list": Operation(Right.MONITOR, None, lists(queue_rows, str), long=True),
+    "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
+    "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete),
+    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge),
+    "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
+    "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release),
+    "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete),
+    "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
+    # It discards what others have written, to whatever queue.
+    "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort),
+    "connection.list": Operation(Right.MONITOR, None, lists(connection_rows, int), long=True),
+    "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
+}
+"""What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
+
+COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
+
+
+class Receiving(NamedTuple):
+    """A receiver that is attached: its actor, the queue's visibility timeout in seconds, and the first bytes of its messages' ids."""
+
+    actor: Ref
+    visibility_timeout: float
+    id_prefix: bytes
+
+
+class Subscribing(NamedTuple):
+    """A subscription that is attached: its actor, the first bytes of its messages' ids, and whether it has made the queue."""
+
+    actor: Ref
+    id_prefix: bytes
+    created: bool
+
+
+class Operations:
+    """What one principal may have the broker do.
+
+    Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
+    """
+
+    __slots__ = ("_services", "principal")
+
+    def __init__(self, services: Services, principal: Principal) -> None:
+        self._services = services
+        self.principal = principal
+
+    @property
+    def tasks(self) -> Tasks:
+        """Work that outlives the connection that asked for it."""
+        return self._services.tasks
+
+    def sender(
+        self, queue: str, port: Port, producer: str | None, stage: StageKey | None = None, *, temporary: bool = False
+    ) -> Ref:
+        """Attach what sends to ``queue``; ``port`` is told the queue's replies.
+
+        Args:
+            queue: its name; it is made where there is none.
+            port: the way back.
+            producer: who sends, where the queue is to remember what it has of them.
+            stage: under which it is stored until a transaction's end, if any.
+            temporary: whether the producer is forgotten with the connection.
+        """
+        return SendToQueueSubscriber.start(self._queue("sender", queue), producer, port, stage, temporary)
+
+    def receiver(self, queue: str, port: Port) -> Receiving:
+        """Attach what receives from ``queue``, which is made where there is none."""
+        found = self._queue("receiver", queue)
+        # Of the queue that is there now: when it answers, another may have its name, or none.
+        visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout
+        id_prefix = self._services.id_prefix(queue)
+        return Receiving(ReceiveFromQueuePublisher.start(found, port), visibility_timeout, id_prefix)
+
+    def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
+        """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.
+
+        Raises:
+            QueueNotFoundError: there is no such queue, and none is to be made.
+        """
+        created = queue not in self._services.queues
+        found = self._queue("subscription", queue, make=options.may_make_queue)
+        actor = SubscriptionPublisher.start(found, options, port)
+        return Subscribing(actor, self._services.id_prefix(queue), created)
+
+    def transaction(self, writer: str, version: int) -> Transaction:
+        """The transaction of a writer and a version."""
+        self._check("transaction")
+        return Transaction(self, self._services, writer, version)
+
+    async def command(self, name: str, arguments: Options) -> bytes:
+        """Run a command; its answer, as JSON.
+
+        Raises:
+            RemoteProtocolError: an unknown command, or arguments of the wrong type.
+            LimitExceededError: the answer does not fit a frame.
+            QueueError: the queue's refusal.
+        """
+        operation = OPERATIONS.get(name)
+        if operation is None or operation.handler is None:
+            raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(COMMANDS)}")
+        self._check(name, None if operation.resource is None else string_of(arguments, operation.resource))
+        for right, resource in operation.also(arguments):
+            self._need(right, resource, name)
+        if operation.right is Right.CONFIGURE or operation.right is Right.ADMINISTER:
+            logger.info(
+                "%s: %s %s", self.principal, name, "" if operation.resource is None else arguments[operation.resource]
+            )
+        return await self._services.commands.run(operation.handler, arguments, operation.long)
+
+    # Inside
+
+    def _queue(self, role: str, name: str, *, make: bool = True) -> Any:
+        """The queue of that name, for a role that uses it; one that is not there takes the right to make it too."""
+        self._check(role, check_name(name))
+        queues = self._services.queues
+        if name in queues or not make:
+            return queues.get(name)
+        self._need(Right.CONFIGURE, name, role)
+        return queues.get_or_create(name)
+
+    def _check(self, name: str, resource: str | None = None) -> None:
+        right = OPERATIONS[name].right
+        if right is not None:
+            self._need(right, resource, name)
+
+    def _need(self, right: Right, resource: str | None, operation: str) -> None:
+        """Refuse, and log it, unless the principal has the right."""
+        if self.principal.may(right, resource):
+            return
+        what = "the broker" if resource is None else f"{resource!r:.255}"
+        logger.warning("refused: %s may not %s %s (%s)", self.principal, name_of(right), what, operation)
+        raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")
+
+
+class Transaction:
+    """The transaction of one writer and version, for one who may write to each queue that is enlisted."""
+
+    def __init__(self, operations: Operations, services: Services, writer: str, version: int) -> None:
+        self._operations = operations
+        self._transactions = services.queues.transactions
+        self._total = services.enlisted
+        self._writer, self._version = writer, version
+
+    @property
+    def last_version(self) -> int | None:
+        """The version that the writer has committed last."""
+        return self._transactions.last_version(self._writer)
+
+    def enlisting(self, refuse: Refuse) -> EnlistedStages:
+        """Where stages are enlisted for `commit`; ``refuse`` ends the connection that holds too many."""
+        return EnlistedStages(self._total, refuse)
+
+    def check(self, queue: str) -> None:
+        """Refuse a stage of a queue that may not be written to."""
+        self._operations._need(Right.WRITE, queue, "transaction")
+
+    def commit(self, stages: Sequence[EnlistedStage]) -> Awaitable[int]:
+        """Publish the stages in one instant; how many messages that were."""
+        return self._transactions.commit(self._writer, self._version, stages)
+
+    def abort(self) -> Awaitable[int]:
+        """Discard what the version has staged; how many messages that were."""
+        return self._transactions.abort(self._writer, self._version)
