@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
-from transport.broker.commands import COMMANDS
 from transport.broker.listings import MOST_ROWS
+from transport.broker.operations import COMMANDS
 from transport.clients.administration import Administration
 from transport.errors import RemoteProtocolError
 from transport.wire.messages import Command, Demand, Error, Result, Send, Sent

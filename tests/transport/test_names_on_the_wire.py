@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from actors import MAX_ENLISTED
-from transport.broker.commands import COMMANDS
 from transport.broker.enlisted import (
     MAX_ENLISTED_BYTES,
     MAX_ENLISTED_BYTES_OF_ALL,
@@ -16,6 +15,7 @@ from transport.broker.enlisted import (
     EnlistedStages,
     EnlistedTotal,
 )
+from transport.broker.operations import COMMANDS
 from transport.errors import LimitExceededError
 from transport.wire.arguments import SETTING_ARGUMENTS
 from transport.wire.messages import (
