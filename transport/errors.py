@@ -175,6 +175,18 @@ class StageLostError(TransportError):
         self.confirmed = confirmed
 
 
+class AuthenticationError(TransportError):
+    """One side did not prove who it is: the client gave a wrong proof, or the broker none. Trying again changes nothing."""
+
+    code = "authentication-failed"
+
+
+class AuthenticationRequiredError(TransportError):
+    """The broker has users, and the client says nothing of who it is."""
+
+    code = "authentication-required"
+
+
 class ForbiddenError(TransportError):
     """Whoever asks may not do this. Whether what they ask for is there is not told."""
 

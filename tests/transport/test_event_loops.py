@@ -31,6 +31,7 @@ from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.frames import MAX_FRAME_BYTES, MOST_RECEIVED_BYTES
+from transport.wire.messages import Hello
 from transport.wire.protocol import SENDING_ROLES, Protocol, Side
 from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import RECEIVED_BYTES_A_UNIT
@@ -104,7 +105,7 @@ async def accepted(handler: Handler) -> AsyncIterator[tuple[FrameConnection, soc
 
     def accept() -> FrameConnection:
         protocol = Protocol(Side.BROKER, SENDING_ROLES)
-        protocol.said_hello("sender")
+        protocol.said_hello(Hello(1, "sender", "q", "c", {}))
         protocol.said_welcome()
         return Connection(FrameProtocol(protocol), handler, loop)
 

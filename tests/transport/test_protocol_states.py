@@ -36,6 +36,7 @@ EVERY: list[wire.Frame] = [
     wire.Error("not-found", "no", close=False),
     wire.Ping(1),
     wire.Pong(1),
+    wire.Auth(b"x"),
     wire.Demand(1, 1),
     wire.Send(0, None, BATCH),
     wire.Sent(1, 0),
@@ -84,8 +85,19 @@ def open_broker(role: str) -> Protocol:
 
 def open_client(role: str) -> Protocol:
     protocol = Protocol(Side.CLIENT, frozenset({role}))
-    protocol.said_hello(role)
+    protocol.said_hello(hello(role))
     protocol.receive(raw(wire.Welcome(1, 1, {})))
+    return protocol
+
+
+def proving(side: Side) -> Protocol:
+    """Behind a HELLO that names a mechanism."""
+    said = hello(options={"mechanism": "SCRAM-SHA-256"})
+    protocol = Protocol(side, SENDING_ROLES)
+    if side is Side.BROKER:
+        protocol.receive(raw(said))
+    else:
+        protocol.said_hello(said)
     return protocol
 
 
@@ -146,10 +158,53 @@ def test_between_hello_and_welcome_no_request_is_taken(role: str) -> None:
 def test_before_welcome_a_client_takes_welcome_or_error_only() -> None:
     protocol = Protocol(Side.CLIENT, frozenset({"sender"}))
     assert allowed(protocol) == set()
-    protocol.said_hello("sender")
+    protocol.said_hello(hello())
     assert allowed(protocol) == {wire.Error}
     assert protocol.receive(raw(wire.Welcome(1, 9, {}))) == wire.Welcome(1, 9, {})
     assert protocol.state is State.OPEN
+
+
+@pytest.mark.parametrize("side", Side)
+def test_auth_comes_only_where_hello_names_a_mechanism(side: Side) -> None:
+    opening = Protocol(side, SENDING_ROLES)
+    if side is Side.BROKER:
+        opening.receive(raw(hello()))
+    else:
+        opening.said_hello(hello())
+    with pytest.raises(RemoteProtocolError, match="AUTH is not allowed while the connection is opening"):
+        opening.receive(raw(wire.Auth(b"x")))
+    assert proving(side).receive(raw(wire.Auth(b"x"))) == wire.Auth(b"x")
+
+
+@pytest.mark.parametrize("came", [0, 1])
+def test_a_client_takes_no_welcome_from_a_broker_that_has_not_proved_itself(came: int) -> None:
+    protocol = proving(Side.CLIENT)
+    for _ in range(came):
+        protocol.receive(raw(wire.Auth(b"x")))
+    with pytest.raises(RemoteProtocolError, match="WELCOME is not allowed while the connection is opening; AUTH comes"):
+        protocol.receive(raw(wire.Welcome(1, 1, {})))
+
+
+@pytest.mark.parametrize("came", [0, 1])
+def test_before_a_client_has_proved_itself_a_broker_takes_nothing_but_auth(came: int) -> None:
+    protocol = proving(Side.BROKER)
+    for _ in range(came):
+        protocol.receive(raw(wire.Auth(b"x")))
+    for frame in EVERY:
+        if not isinstance(frame, wire.Auth | wire.Error):
+            with pytest.raises(RemoteProtocolError, match="is not allowed"):
+                protocol.receive(raw(frame))
+
+
+@pytest.mark.parametrize("side", Side)
+def test_each_side_says_auth_twice(side: Side) -> None:
+    protocol = proving(side)
+    for _ in range(2):
+        protocol.receive(raw(wire.Auth(b"x")))
+    with pytest.raises(RemoteProtocolError, match="AUTH is not allowed while the connection is opening"):
+        protocol.receive(raw(wire.Auth(b"x")))
+    if side is Side.CLIENT:
+        assert protocol.receive(raw(wire.Welcome(1, 1, {}))) == wire.Welcome(1, 1, {})
 
 
 @pytest.mark.parametrize("role", ROLES)

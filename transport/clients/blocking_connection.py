@@ -65,7 +65,7 @@ class BlockingConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._liveness = Liveness(DEFAULT_HEARTBEAT, clock())
-            self._protocol.said_hello(hello.role)
+            self._protocol.said_hello(hello)
             self.send(hello)
             self._welcomed(self._next(clock() + HANDSHAKE_TIMEOUT))
         except BaseException:

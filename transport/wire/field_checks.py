@@ -32,6 +32,10 @@ def _string(value: object) -> bool:
     return type(value) is str
 
 
+def _bytes(value: object) -> bool:
+    return type(value) is bytes
+
+
 def _options(value: object) -> bool:
     return type(value) is dict and all(type(key) is str for key in value)
 
@@ -55,6 +59,7 @@ CHECKS: dict[str, Check] = {
     "int": is_uint,
     "bool": is_boolean,
     "str": _string,
+    "bytes": _bytes,
     "Options": _options,
     "Ranges": _flat_ranges,
 }

@@ -142,7 +142,7 @@ class FrameProtocol(CarriedProtocol[Frame]):
     def _opened(self, frame: Frame) -> None:
         """Heartbeat and full-size frames begin once HELLO is answered."""
         if isinstance(frame, Hello):
-            self.states.said_hello(frame.role)
+            self.states.said_hello(frame)
             return
         assert isinstance(frame, Welcome), "nothing else opens"
         if self.states.state is not State.OPEN:

@@ -119,6 +119,13 @@ class Pong(Frame):
     token: int
 
 
+@frame(6)
+class Auth(Frame):
+    """A step of the exchange in which client and broker prove themselves, as HELLO's ``mechanism`` has it; both ways."""
+
+    data: bytes
+
+
 @frame(16)
 class Demand(Frame):
     """What may have been sent in total since the connection opened."""

@@ -3,7 +3,7 @@
 Both sides run one `Protocol`. It is fed raw frames and answers values, or raises the error that ends the connection.
 docs/protocol.md is the specification.
 
-    CONNECTED --HELLO--> OPENING --WELCOME--> OPEN --ERROR(close), end of stream--> CLOSED
+    CONNECTED --HELLO--> OPENING --(AUTH four times)--WELCOME--> OPEN --ERROR(close), end of stream--> CLOSED
 """
 
 from __future__ import annotations
@@ -62,11 +62,15 @@ FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
 
 WITH_BODY: frozenset[type[wire.Frame]] = frozenset({wire.Send, wire.Deliver, wire.Fetched, wire.Result})
 """Frames with a body beside their header, which may be large."""
-CHANGING_STATE: frozenset[type[wire.Frame]] = frozenset({wire.Hello, wire.Welcome, wire.Error})
+CHANGING_STATE: frozenset[type[wire.Frame]] = frozenset({wire.Hello, wire.Auth, wire.Welcome, wire.Error})
 """Frames after which the connection is in another state, or may be."""
 SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
 RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
+MECHANISM = "mechanism"
+"""HELLO's option that names how the client proves itself in AUTH frames."""
+AUTHS_EACH = 2
+"""AUTH frames of each side, in turn, in SCRAM-SHA-256: the client's two messages and the broker's."""
 
 
 class Protocol:
@@ -81,7 +85,7 @@ class Protocol:
         takes_sends: whether the peer may send batches now.
     """
 
-    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state", "takes_sends")
+    __slots__ = ("_allowed", "_auths", "granted", "role", "roles", "side", "state", "takes_sends")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
@@ -90,6 +94,8 @@ class Protocol:
         self.state = State.CONNECTED
         self.granted: GrantedDemand | None = None
         self.takes_sends = False
+        # AUTH frames that the peer has still to send.
+        self._auths = 0
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
@@ -118,11 +124,10 @@ class Protocol:
             return HANDSHAKE_FRAME_BYTES
         return MAX_FRAME_BYTES if self._allowed & WITH_BODY else CONTROL_FRAME_BYTES
 
-    def said_hello(self, role: str) -> None:
-        """The client's shell has sent HELLO for ``role``."""
-        self.role = role
-        self.state = State.OPENING
-        self._allowed = frozenset({wire.Welcome, wire.Error})
+    def said_hello(self, hello: wire.Hello) -> None:
+        """The client's shell has sent HELLO. Where it names a mechanism, WELCOME is taken only from a broker that has said its part."""
+        self.role = hello.role
+        self._opening(hello, frozenset({wire.Welcome, wire.Error}))
 
     def said_welcome(self) -> None:
         """The broker's shell has sent WELCOME."""
@@ -131,6 +136,10 @@ class Protocol:
     def _change_state(self, frame: wire.Frame) -> None:
         if isinstance(frame, wire.Hello):
             self._hello(frame)
+        elif isinstance(frame, wire.Auth):
+            self._auths -= 1
+            if not self._auths:
+                self._allowed = ALWAYS if self.side is Side.BROKER else frozenset({wire.Welcome, wire.Error})
         elif isinstance(frame, wire.Welcome):
             self._opened()
         elif isinstance(frame, wire.Error) and frame.close:
@@ -152,8 +161,13 @@ class Protocol:
         if hello.client_id is None and hello.role == "sender":
             raise InvalidNameError("HELLO in the role sender has a client_id")
         self.role = hello.role
+        self._opening(hello, ALWAYS)
+
+    def _opening(self, hello: wire.Hello, allowed: frozenset[type[wire.Frame]]) -> None:
         self.state = State.OPENING
-        self._allowed = ALWAYS
+        proves = hello.options.get(MECHANISM) is not None
+        self._auths = AUTHS_EACH if proves else 0
+        self._allowed = frozenset({wire.Auth, wire.Error}) if proves else allowed
 
     def _opened(self) -> None:
         assert self.role is not None, "WELCOME answers HELLO"
@@ -165,6 +179,5 @@ class Protocol:
     def _where(self) -> str:
         if self.state is State.OPEN:
             return f"from the {'client' if self.side is Side.BROKER else 'broker'} in the role {self.role}"
-        return f"while the connection is {self.state.value}; " + (
-            "HELLO comes first" if self.state is State.CONNECTED else "WELCOME comes first"
-        )
+        first = "AUTH" if self._auths else "HELLO" if self.state is State.CONNECTED else "WELCOME"
+        return f"while the connection is {self.state.value}; {first} comes first"
