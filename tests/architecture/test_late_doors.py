@@ -124,4 +124,4 @@ def test_the_classes_of_the_wire_have_little_generated_when_they_are_loaded() ->
     made = run(f"{GENERATED}\nimport transport.wire.frame_protocol\nprint(json.dumps(made))")
     ours = {name: count for name, count in made.items() if name.startswith("transport.")}
     assert ours["transport.wire.messages"] == 28, "one __init__ a frame, and nothing else"
-    assert sum(ours.values()) <= 38, ours
+    assert sum(ours.values()) <= 39, ours
