@@ -50,7 +50,7 @@ def read_users(path: Path) -> Users:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise UsersFileError(
-            f"{path}: {error.strerror or error}: `penstock user add NAME --users FILE` makes a users file"
+            f"{path}: {error.strerror or error}: `penstock user add NAME --users-file FILE` makes a users file"
         ) from None
     if len(content) > MAX_FILE_BYTES:
         raise UsersFileError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no users file")

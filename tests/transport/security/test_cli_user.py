@@ -28,7 +28,7 @@ class Kept:
         self.path = folder / "users.toml"
 
     def __call__(self, *words: str, stdin: str | None = None, code: int = 0) -> tuple[str, str]:
-        result = CliRunner().invoke(app, ["user", *words, "--users", str(self.path)], input=stdin)
+        result = CliRunner().invoke(app, ["user", *words, "--users-file", str(self.path)], input=stdin)
         assert result.exit_code == code, result.output
         assert PASSWORD not in result.output
         return result.stdout, result.stderr
