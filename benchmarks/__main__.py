@@ -114,6 +114,27 @@ def durable(
     _finish(run(transfer, small_batch, large_size, large_messages, rounds, data), json)
 
 
+@app.command()
+def security(
+    messages: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Messages of a round; a tenth under TLS.")
+    ] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    clients: Annotated[int, typer.Option(min=1, metavar="N", help="Clients that come back at one time.")] = 5_000,
+    rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second of the pair beside them.")] = 500,
+    seconds: Annotated[float, typer.Option(min=1, metavar="S", help="Seconds of the pair.")] = 15.0,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """What users, TLS and the return of many clients cost."""
+    from benchmarks.security import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(Transfer(messages, size, batch, True, max_in_flight, uvloop), clients, rate, seconds, rounds), json)
+
+
 @app.command("group_commit")
 def group_commit(
     senders: Annotated[int, typer.Option(min=1, metavar="N", help="Senders with one message under way each.")] = 64,
