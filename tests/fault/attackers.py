@@ -17,6 +17,7 @@ import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,11 +25,16 @@ from rich.console import Console
 from rich.table import Table
 
 from streams.testkit import settle
-from tests.fault.attacks import KINDS
+from tests.fault.attacks import KINDS, TOKEN_VARIABLE
 from tests.fault.kill_process import ROOT, Broker
 from transport import Administration
 from transport.broker.commands import LONG_AT_ONCE
 from transport.broker.memory import memory_limit
+from transport.security.principal import Grant, Right
+from transport.security.proofs import TokenRecord, make_token, token_hash
+from transport.security.users import User, Users
+from transport.security.users_file import change_users
+from transport.security.verifier import Verifier
 from transport.shell.partial_frames import IN_TURN, partial_bytes_limit
 from transport.shell.unsent import WRITE_BUFFER_HIGH, unsent_bytes_limit
 from transport.wire.frames import MAX_FRAME_BYTES
@@ -69,6 +75,7 @@ class Outcome:
     undisturbed: dict[str, float] = field(default_factory=dict)
     disturbed: dict[str, float] = field(default_factory=dict)
     attacks: dict[str, dict[str, int]] = field(default_factory=dict)
+    defects: list[str] = field(default_factory=list)
 
     def failures(self, timings: bool = True) -> list[str]:
         """What does not hold."""
@@ -85,6 +92,8 @@ class Outcome:
                 found.append(f"the pair's p99 is {now} ms, {MOST_P99:g} times {before} ms is allowed")
             if self.disturbed["handshake_ms"] > MOST_HANDSHAKE_MS:
                 found.append(f"a handshake took {self.disturbed['handshake_ms']} ms")
+        if self.defects:
+            found.append(f"the broker's log tells of {len(self.defects)} defects: {self.defects[0]}")
         if math.isnan(self.disturbed["p99_ms"]):
             found.append("the pair got nothing")
         return found
@@ -178,13 +187,18 @@ async def run(
     queues: int,
     durable: bool,
     *,
+    users: bool = False,
     warm_up: float = WARM_UP,
     leaving: float = LEAVING,
 ) -> Outcome:
-    """One run."""
+    """One run; with ``users`` the broker knows one, whose token the pair has and every attacker that says who it is."""
     outcome = Outcome(bound=bound(each * len(kinds)))
     with tempfile.TemporaryDirectory(prefix="penstock-attackers-") as directory:
-        kept = ("--data", directory) if durable else ("--memory",)
+        kept = ("--data", f"{directory}/journal") if durable else ("--memory",)
+        if users:
+            path = Path(directory) / "users.toml"
+            os.environ[TOKEN_VARIABLE] = honest_user(path)
+            kept += ("--users-file", str(path))
         async with Broker((*kept, "--heartbeat", HEARTBEAT)) as broker:
             await broker.start()
             async with Administration(broker.send_address) as administration:
@@ -223,7 +237,18 @@ async def run(
             finally:
                 await asyncio.gather(pair.stop(), *(attacker.stop() for attacker in attackers))
             await broker.stop()
+            outcome.defects = broker.defects
     return outcome
+
+
+def honest_user(path: Path) -> str:
+    """Make a users file with one user, who may do everything; returns the token."""
+    token = make_token()
+    everything = Grant("*", Right.CONFIGURE | Right.WRITE | Right.READ)
+    record = TokenRecord(token_hash(token))
+    user = User("honest", Verifier.of("battery staple"), Right.MONITOR | Right.ADMINISTER, (everything,), (record,))
+    change_users(path, lambda _: Users([user]))
+    return token
 
 
 def show(console: Console, outcome: Outcome) -> None:
@@ -248,6 +273,7 @@ def main(
     seconds: Annotated[float, typer.Option(min=1, help="Seconds undisturbed, and attacked.")] = 60.0,
     queues: Annotated[int, typer.Option(min=0, help="Queues that stats has to tell of.")] = 3000,
     durable: Annotated[bool, typer.Option(help="With a journal, or in memory.")] = False,
+    users: Annotated[bool, typer.Option(help="A broker that knows its users, or one that takes everybody in.")] = False,
 ) -> None:
     """Attack a broker and print what it costs; the exit code is 1 when a bound does not hold."""
     console = Console(width=110, highlight=False)
@@ -255,7 +281,7 @@ def main(
     unknown = [name for name in kinds if name not in KINDS]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]} is none of {', '.join(KINDS)}")
-    outcome = asyncio.run(run(kinds, each, seconds, queues, durable))
+    outcome = asyncio.run(run(kinds, each, seconds, queues, durable, users=users))
     show(console, outcome)
     failures = outcome.failures()
     for failure in failures:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from actors.batch import MessageBatch
 from streams.testkit import settle
 from tests.decoding import FrameDecoder
+from tests.fault import strangers
 from transport import parse_address
 from transport.wire import messages as wire
 from transport.wire.codec import decode, encode
@@ -30,6 +32,7 @@ PIECE = 64 * 1024
 MIB = 1 << 20
 LARGE = 15 * MIB
 PARTIAL = 8 * MIB
+TOKEN_VARIABLE = "PENSTOCK_TOKEN"
 
 F = TypeVar("F", bound=Frame)
 
@@ -59,11 +62,19 @@ class Raw(asyncio.Protocol):
 
     @classmethod
     async def open(cls, address: str, role: str, queue: str | None, name: str, **options: Any) -> Raw:
-        """Connect and say HELLO."""
-        host, port = parse_address(address)
-        _, raw = await asyncio.get_running_loop().create_connection(cls, host, port)
+        """Connect and say HELLO, with the token that the environment may have."""
+        raw = await cls.knock(address)
+        if token := os.environ.get(TOKEN_VARIABLE):
+            options["token"] = token
         await raw.send(encoded(wire.Hello(wire.VERSION, role, queue, name, options)))
         await raw.next(wire.Welcome)
+        return raw
+
+    @classmethod
+    async def knock(cls, address: str) -> Raw:
+        """Connect, and say nothing yet."""
+        host, port = parse_address(address)
+        _, raw = await asyncio.get_running_loop().create_connection(cls, host, port)
         return raw
 
     def connection_made(self, transport: Any) -> None:
@@ -284,6 +295,7 @@ KINDS: dict[str, Callable[[Connect], Awaitable[None]]] = {
         f"partial-{role}": partial_frame(role)
         for role in ("sender", "receiver", "subscription", "admin", "transaction")
     },
+    **strangers.KINDS,
 }
 """Every kind by its name."""
 
@@ -322,7 +334,12 @@ class Attacker:
             self.written += raw.written
         self._open.clear()
 
-    async def _connect(self, role: str, **options: Any) -> Raw:
+    async def _connect(self, role: str | None, *, port: str = "", **options: Any) -> Raw:
+        """A connection that is open in ``role``, or that has said nothing yet on ``port``."""
+        if role is None:
+            raw = await Raw.knock(self._addresses[0 if port == "send" else 1])
+            self._open.append(raw)
+            return raw
         sending = role in ("sender", "transaction", "admin")
         queue = None if role in ("admin", "transaction") else f"attacked.{self._name}"
         name = f"{self._name}-{self.cuts}"

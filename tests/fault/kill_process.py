@@ -23,6 +23,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 """In which it must end after SIGTERM, its journal closed."""
 TAIL_LINES = 30
+DEFECT = "defect of ours"
 """Lines of its stderr that are reported when it ends by itself."""
 IN_CREATE, IN_DELETE, IN_MOVED_TO, IN_CLOSE_WRITE = 0x100, 0x200, 0x80, 0x8
 FILE_EVENTS = IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_CLOSE_WRITE
@@ -91,6 +92,7 @@ class Broker:
         send_address: where senders connect.
         receive_address: where receivers connect.
         starts: how often it was started.
+        defects: lines of its log that tell of a defect of ours.
     """
 
     def __init__(self, options: Sequence[str], program: str = "transport.cli") -> None:
@@ -103,6 +105,7 @@ class Broker:
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._listens = asyncio.Event()
         self.starts = 0
+        self.defects: list[str] = []
 
     async def __aenter__(self) -> Self:
         return self
@@ -193,6 +196,8 @@ class Broker:
         async for raw in process.stderr:
             line = raw.decode(errors="replace").rstrip()
             self._tail.append(line)
+            if DEFECT in line:
+                self.defects.append(line)
             if LISTENING.search(line):
                 self._listens.set()
 
