@@ -31,6 +31,7 @@ class SendingPort(Port):
     def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         self._demand = GrantedDemand()
+        self._grants = True
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         temporary = hello.options.get("temporary", False)
@@ -55,12 +56,17 @@ class SendingPort(Port):
                 rejected = None if reply.rejected is None else reply.rejected[: wire.MAX_ERROR_TEXT]
                 self._client.send(wire.Sent(reply.up_to, reply.first, rejected))
             case CapacityGranted():
-                self._client.send(wire.Demand(*self._demand.grow(*reply)))
+                if self._grants:
+                    self._client.send(wire.Demand(*self._demand.grow(*reply)))
             case SenderAttached():
                 options: wire.Options = {"last_sequence": reply.last_sequence}
                 if self._stage is not None:
                     options["committed"] = reply.committed
                 self._client.welcome(options)
+
+    def drain(self) -> None:
+        """Grant nothing more."""
+        self._grants = False
 
 
 class TransactionPort(Port):
@@ -72,12 +78,11 @@ class TransactionPort(Port):
         self._tasks = operations.tasks
         self._transaction = operations.transaction(*read_transaction(hello.options))
         self._enlisted = self._transaction.enlisting(client.refused)
-        self._ending = False
         client.welcome({"last_version": self._transaction.last_version})
 
     def received(self, frame: wire.Frame) -> None:
         """ENLIST, COMMIT_TRANSACTION, ABORT_TRANSACTION."""
-        if self._ending:
+        if self.owes:
             raise RemoteProtocolError("a transaction is being ended on this connection: wait for TRANSACTION_ENDED")
         match frame:
             case wire.Enlist():
@@ -92,11 +97,11 @@ class TransactionPort(Port):
 
     def ended(self) -> None:
         """What was enlisted is of no use without the connection, unless it is being committed."""
-        if not self._ending:
+        if not self.owes:
             self._enlisted.clear()
 
     def _end(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
-        self._ending = True
+        self.owes = True
         self._tasks.start(self._answer(request, work), "end a transaction")
 
     async def _answer(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
@@ -113,7 +118,8 @@ class TransactionPort(Port):
             self._client.send(wire.TransactionEnded(request, messages))
         finally:
             self._enlisted.clear()
-            self._ending = False
+            self.owes = False
+            self._client.settled()
 
 
 class AdministrationPort(Port):

@@ -79,9 +79,10 @@ class Protocol:
         state: where the connection is.
         granted: the demand that what a sender sends is held against; None where none has been granted.
         takes_sends: whether the peer may send batches now.
+        awaits_pong: the token of the PING whose PONG is to be told of; 0 for none.
     """
 
-    __slots__ = ("_allowed", "granted", "role", "roles", "side", "state", "takes_sends")
+    __slots__ = ("_allowed", "awaits_pong", "granted", "role", "roles", "side", "state", "takes_sends")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
@@ -90,6 +91,7 @@ class Protocol:
         self.state = State.CONNECTED
         self.granted: GrantedDemand | None = None
         self.takes_sends = False
+        self.awaits_pong = 0
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:
