@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -26,7 +27,7 @@ def test_each_thing_gets_the_settings_of_now_and_those_it_follows_are_in_force()
     reloads, seen = Reloads(), []
     reloads.add("log level", lambda config: seen.append(config.log_level), "broker.log_level")
     before = texts(settings(log_level="info"))
-    after = reloads.reload(before, settings(log_level="debug"))
+    after = asyncio.run(reloads.reload(before, settings(log_level="debug")))
     assert seen == ["debug"]
     assert after == before | {"broker.log_level": "debug"}
 
@@ -36,7 +37,7 @@ def test_what_nothing_follows_is_told_with_both_values_and_again_at_each_time(ca
     in_force = texts(settings(max_queues="5"))
     for _ in range(2):
         caplog.clear()
-        in_force = reloads.reload(in_force, settings(max_queues="6"))
+        in_force = asyncio.run(reloads.reload(in_force, settings(max_queues="6")))
         assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
             "limits.max_queues is 5 now and 6 after a restart: it cannot be changed while the broker runs"
         ]
@@ -47,13 +48,14 @@ def test_what_nothing_follows_is_told_with_both_values_and_again_at_each_time(ca
 def test_one_that_fails_is_as_before_and_the_others_are_read(error: Exception, caplog: Any) -> None:
     reloads, seen = Reloads(), []
 
-    def fail(_config: BrokerConfig) -> None:
+    async def fail(_config: BrokerConfig) -> None:
+        await asyncio.sleep(0)
         raise error
 
     reloads.add("users", fail, "limits.max_queues")
     reloads.add("log level", lambda config: seen.append(config.log_level), "broker.log_level")
     before = texts(settings())
-    after = reloads.reload(before, settings(log_level="debug", max_queues="6"))
+    after = asyncio.run(reloads.reload(before, settings(log_level="debug", max_queues="6")))
     assert seen == ["debug"]
     assert after["limits.max_queues"] == before["limits.max_queues"]
     told = [(record.levelname, record.getMessage()) for record in caplog.records]

@@ -23,6 +23,7 @@ from transport.security.principal import ANYONE
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
+from transport.wire.shown import shown
 
 logger = logging.getLogger("penstock.broker")
 
@@ -102,8 +103,12 @@ class BrokerConnection(Client):
         if isinstance(error, UnreadError):
             # Cut without a word to the client, which would not read it.
             peer = self.connection.peer if self.connection is not None else "?"
-            who = f"{self.role} {self.client_id!r} of queue {self.queue!r}" if self.queue else f"{self.role}"
-            logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
+            who = (
+                f"{self.role} {shown(self.client_id or '')!r} of queue {shown(self.queue)!r}"
+                if self.queue
+                else f"{self.role}"
+            )
+            logger.warning("the connection of the %s from %s is cut: %s", who, peer, error, extra={"peer": peer})
         super().connection_closed(error)
         self._port = None
 
@@ -131,6 +136,8 @@ class BrokerConnection(Client):
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
+        if self.connection is not None:
+            self._operations.peer = self.connection.peer
         self._port = PORTS[hello.role](self._operations, self, hello)
         self.actor = self._port.actor
 

@@ -7,7 +7,7 @@ the log says so. Nothing else of the broker is touched, so nobody is disturbed w
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from transport.errors import TransportError
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
     from transport.config.settings_sources import Resolved
 
-Reload = Callable[["BrokerConfig"], None]
-"""Takes in what the settings, as they are now, lead to: a level, or what a file has by now. Raises where that cannot be."""
+Reload = Callable[["BrokerConfig"], Awaitable[None] | None]
+"""Takes in what the settings, as they are now, lead to: a level, or what a file has by now. Raises where that cannot be.
+
+What takes long is awaited: the loop serves everybody meanwhile."""
 
 logger = logging.getLogger("penstock.broker")
 audit = logging.getLogger("penstock.audit")
@@ -47,7 +49,7 @@ class Reloads:
         """Have ``reload`` called from now on; as of `Reloadable`."""
         self._things.append(Reloadable(name, reload, frozenset(settings)))
 
-    def reload(self, in_force: Mapping[str, str], now: Resolved) -> dict[str, str]:
+    async def reload(self, in_force: Mapping[str, str], now: Resolved) -> dict[str, str]:
         """Read everything anew, and log what came of it.
 
         Args:
@@ -62,7 +64,9 @@ class Reloads:
         done: list[str] = []
         for thing in self._things:
             try:
-                thing.reload(now.config)
+                reading = thing.reload(now.config)
+                if reading is not None:
+                    await reading
             except (TransportError, OSError, ValueError) as error:
                 logger.warning("%s: not read again, and as before: %s", thing.name, error)
             else:

@@ -19,6 +19,7 @@ from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.shown import shown
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
@@ -151,7 +152,7 @@ class AdministrationPort(Port):
         except Exception as error:
             known = refusal(error)
             if known is None:
-                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
+                logger.error("command %s failed on a defect of ours", shown(frame.name), exc_info=error)
                 known = ("internal-error", "the command failed; the broker's log has the reason")
             self._client.send(wire.Error(*known, close=False))
         finally:

@@ -11,10 +11,8 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
-from transport.wire.shown import shown
+from transport.wire.shown import MAX_LINE_BYTES, shown
 
-MAX_MESSAGE_BYTES: Final = 8 * 1024
-"""Of one line's message; ours have some hundreds."""
 MAX_TRACE_LINES: Final = 200
 """Of one exception; the first ones are left out of more."""
 FIELDS: Final = ("who", "what", "resource", "peer")
@@ -33,13 +31,13 @@ class LogFormatter(logging.Formatter):
 
     def message(self, record: logging.LogRecord) -> str:
         """What is said."""
-        return shown(record.getMessage(), MAX_MESSAGE_BYTES)
+        return shown(record.getMessage(), MAX_LINE_BYTES)
 
     def trace(self, record: logging.LogRecord) -> list[str]:
         """The lines of the exception, if there is one."""
         if record.exc_info:
             lines = self.formatException(record.exc_info).split("\n")[-MAX_TRACE_LINES:]
-            return [shown(line, MAX_MESSAGE_BYTES) for line in lines]
+            return [shown(line, MAX_LINE_BYTES) for line in lines]
         return []
 
 

@@ -58,8 +58,10 @@ def _code(error: Exception) -> int:
 
 
 def tell(verb: str, text: str) -> None:
-    """One line on stderr."""
-    typer.echo(f"penstock {verb}: {' '.join(text.split())}", err=True)
+    """One line on stderr, whoever chose the words in it."""
+    from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
+
+    typer.echo(f"penstock {verb}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
 
 
 def explain(error: Exception) -> str:

@@ -43,9 +43,8 @@ class Serving:
     def __init__(self, settings: Resolved, again: Callable[[], Resolved]) -> None:
         self._settings = settings
         self._again = again
-        self._in_force: dict[str, str] = {}
-        self._broker: Broker | None = None
         self._supervisor = Supervisor()
+        self._asked = asyncio.Event()
 
     async def serve(self) -> int:
         """All of it; returns the exit code."""
@@ -54,9 +53,9 @@ class Serving:
         # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
         raise_soft_limit(config.max_connections)
         stopped = asyncio.Event()
-        with broker_signals(VERB, stopped.set, self._reload):
+        with broker_signals(VERB, stopped.set, self._asked.set):
             async with AsyncExitStack() as stack:
-                broker = self._broker = await _started(config, stack)
+                broker = await _started(config, stack)
                 broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
                 collect_rarely()
                 where = "in memory only" if config.directory is None else f"journal in {config.directory}"
@@ -64,22 +63,27 @@ class Serving:
                 self._supervisor.ready()
                 self._supervisor.watch(asyncio.get_running_loop())
                 stack.callback(self._supervisor.leave)
+                stack.callback(asyncio.create_task(self._reload_whenever_asked(broker)).cancel)
                 await _until_stopped(broker, stopped, self._supervisor, config.drain)
         return 0
 
-    def _reload(self) -> None:
-        """Read everything again that can be; one mistake in the settings leaves all of it as it is."""
-        if self._broker is None:
-            # It is about to start, on what was read a moment ago.
-            return
-        self._supervisor.reloading()
-        try:
-            self._in_force = self._broker.reloads.reload(self._in_force or texts(self._settings), self._again())
-        except SettingsError as error:
-            for problem in error.problems:
-                logger.error("nothing is read again, for the settings cannot be: %s", problem)
-        finally:
-            self._supervisor.ready()
+    async def _reload_whenever_asked(self, broker: Broker) -> None:
+        """Read everything again that can be; one mistake in the settings leaves all of it as it is.
+
+        Who asks while it is being read has it read once more.
+        """
+        in_force = texts(self._settings)
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            self._supervisor.reloading()
+            try:
+                in_force = await broker.reloads.reload(in_force, self._again())
+            except SettingsError as error:
+                for problem in error.problems:
+                    logger.error("nothing is read again, for the settings cannot be: %s", problem)
+            finally:
+                self._supervisor.ready()
 
 
 async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:

@@ -8,6 +8,8 @@ from transport.wire.names import MAX_NAME_BYTES
 
 MAX_SHOWN_BYTES: Final = MAX_NAME_BYTES
 """A name is shown whole."""
+MAX_LINE_BYTES: Final = 8 * 1024
+"""Of a whole message; ours have some hundreds."""
 CUT: Final = "..."
 
 
