@@ -48,10 +48,11 @@ def failures() -> tuple[type[Exception], ...]:
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
     tell(verb, explain(error))
-    raise typer.Exit(_code(error)) from error
+    raise typer.Exit(exit_code(error)) from error
 
 
-def _code(error: Exception) -> int:
+def exit_code(error: Exception) -> int:
+    """Of one of `failures`."""
     if isinstance(error, NoStorageError):
         return EXIT_USAGE
     return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED

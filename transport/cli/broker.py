@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
 
 from transport.cli._options import settings_command
-from transport.cli._run import run
+from transport.cli._run import exit_code, run, tell
+from transport.cli.exit_codes import EXIT_DONE
 
 if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
+CHECKING = f"{VERB} --check"
 
 
-def _broker(settings: Resolved, again: Callable[[], Resolved]) -> None:
+Check = Annotated[bool, typer.Option("--check", help="Start nothing: say what would be wrong, and exit.")]
+
+
+def _broker(settings: Resolved, again: Callable[[], Resolved], check: bool) -> None:
     """Run a broker until SIGINT or SIGTERM; SIGHUP has it read its settings again."""
+    if check:
+        _check(settings)
 
     def serve() -> Coroutine[Any, Any, int]:
         from transport.cli._serving import Serving  # noqa: PLC0415 - not needed for --help
@@ -25,4 +34,17 @@ def _broker(settings: Resolved, again: Callable[[], Resolved]) -> None:
     run(VERB, serve, uvloop=True)
 
 
-broker = settings_command(VERB, _broker, again=True)
+def _check(settings: Resolved) -> NoReturn:
+    """Say what would keep a broker from starting, each thing in a line; exits with the code that the first of them would have."""
+    from transport.broker.check import check  # noqa: PLC0415 - not needed for --help
+
+    problems = check(settings.config)
+    for problem in problems:
+        tell(CHECKING, problem.text if problem.error is not None else f"note: {problem.text}")
+    errors = [problem.error for problem in problems if problem.error is not None]
+    if not errors:
+        tell(CHECKING, "nothing is wrong")
+    raise typer.Exit(exit_code(errors[0]) if errors else EXIT_DONE)
+
+
+broker = settings_command(VERB, _broker, again=True, check=(Check, False))
