@@ -105,6 +105,7 @@ async def _until_stopped(broker: Broker, stopped: asyncio.Event, supervisor: Sup
         await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
             supervisor.stopping()
+        if not serving.done() and drain > 0:
             ending = asyncio.create_task(broker.drain(drain))
             await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -18,7 +18,7 @@ from tests.transport.programs import DEADLINE, BrokerProcess
 from transport.config.settings import QUEUE_OPTIONS
 from transport.wire.address import parse_address
 from transport.wire.codec import decode, encode
-from transport.wire.messages import VERSION, Frame, Hello, Ping, Welcome
+from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Welcome
 
 NEVER = "1h"
 """A time to drain that does not pass."""
@@ -77,6 +77,17 @@ def test_a_client_that_gives_no_sign_holds_up_the_end_for_the_time_that_was_set_
         client.asked()
         assert broker.end() == 0
         client.close()
+
+
+def test_without_time_to_drain_each_client_is_told_at_once() -> None:
+    with BrokerProcess("--drain", "0s") as broker:
+        client = Deaf(broker.receiving)
+        broker.process.send_signal(signal.SIGTERM)
+        told = client.next()
+        assert isinstance(told, Error)
+        assert told.code == "shutting-down"
+        client.close()
+        assert broker.end() == 0
 
 
 # SIGHUP
