@@ -38,7 +38,7 @@ from .runtime.loop_future import LoopFuture, ask
 from .runtime.loop_ref import LoopActorRef
 from .runtime.loop_registry import LoopActorRegistry
 from .runtime.supervision import Supervision
-from .storage import repair_storage, verify_storage
+from .storage import glance_storage, repair_storage, verify_storage
 
 __all__ = [
     "DEFAULT_MAX_QUEUES",
@@ -89,6 +89,7 @@ __all__ = [
     "TransactionDirectory",
     "Writable",
     "ask",
+    "glance_storage",
     "repair_storage",
     "verify_storage",
 ]

@@ -21,7 +21,7 @@ from .options import JournalOptions, JournalStatistics
 from .reader import Located, StoredItems
 from .recovery import Record
 from .repair import repair
-from .verify import verify
+from .verify import glance, verify
 
 __all__ = [
     "ITEMS_PREFIX_BYTES",
@@ -50,6 +50,7 @@ __all__ = [
     "StoredItems",
     "ThreadCommitter",
     "UnknownItemError",
+    "glance",
     "repair",
     "unpack_items_prefix",
     "unpack_several",

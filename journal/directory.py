@@ -70,6 +70,22 @@ def require_journal(directory: Path, files: Files) -> None:
         raise JournalMissingError(directory, "holds no journal: name the directory that is the broker's --data")
 
 
+def may_be_made(directory: Path, files: Files) -> bool:
+    """Whether there is no directory yet, and nothing that keeps one from being made there but the file system's permissions.
+
+    Raises:
+        JournalMissingError: it, or one above it, is a file.
+        OSError: it is there, and cannot be read.
+    """
+    try:
+        files.names(directory)
+    except FileNotFoundError:
+        return True
+    except NotADirectoryError:
+        raise JournalMissingError(_file_of(directory, files), IS_A_FILE) from None
+    return False
+
+
 def lock(directory: Path, files: Files, *, make: bool) -> int | None:
     """Take the directory's lock; None where it cannot be (it is read-only, for one), which keeps nobody from looking.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from journal.directory import lock, require_journal
+from journal.directory import lock, may_be_made, require_journal
 from journal.encountered import read_encountered
 from journal.errors import FormatError
 from journal.files import Files, OsFiles
@@ -13,7 +13,7 @@ from journal.format import FIRST_LSN, LOG
 from journal.judgement import Finding, expectations, judge
 from journal.names import ASIDE, ENCOUNTERED, NEWEST
 from journal.newest import left_open
-from journal.survey import Survey, look
+from journal.survey import SegmentFile, Survey, look
 
 
 def verify(directory: Path, files: Files | None = None) -> list[Finding]:
@@ -37,9 +37,40 @@ def verify(directory: Path, files: Files | None = None) -> list[Finding]:
             files.close(held)
 
 
+def glance(directory: Path, files: Files | None = None) -> list[Finding]:
+    """What of all that `verify` finds can be found without reading a record, and keeps a journal from being opened.
+
+    Names, checkpoints and the headers of segments are read, so a file of another version is found. Nothing is written. A directory
+    that is not there, or is empty, has nothing wrong: `Journal.open` makes it.
+
+    Raises:
+        JournalMissingError: it, or one above it, is a file.
+        JournalLockedError: a broker is at work in the directory.
+        OSError: it cannot be read.
+    """
+    files = OsFiles() if files is None else files
+    if may_be_made(directory, files):
+        return []
+    held = lock(directory, files, make=False)
+    try:
+        survey = look(directory, files)
+        headers = [_no_segment(file) for file in survey.in_use() if file.header is None]
+        return [finding for finding in (*_names(survey, files), *headers) if finding.fatal]
+    finally:
+        if held is not None:
+            files.close(held)
+
+
 def findings(directory: Path, files: Files) -> Iterator[Finding]:
     """What `verify` returns, one by one, for who holds the lock; OSError where the directory cannot be read."""
     survey = look(directory, files)
+    yield from _names(survey, files)
+    yield from _segments(survey, files)
+
+
+def _names(survey: Survey, files: Files) -> Iterator[Finding]:
+    """What is wrong beside the segments' own contents."""
+    directory = survey.directory
     yield from (
         Finding(directory / name, 0, "the rest of a write that was not finished", fatal=False)
         for name in files.names(directory)
@@ -57,7 +88,10 @@ def findings(directory: Path, files: Files) -> Iterator[Finding]:
         yield Finding(
             path, 0, "it was combined from others, and no checkpoint lists it: a later one is gone", fatal=True
         )
-    yield from _segments(survey, files)
+
+
+def _no_segment(file: SegmentFile) -> Finding:
+    return Finding(file.path, 0, f"this is no segment: {file.problem}", fatal=True)
 
 
 def _encountered(directory: Path, files: Files) -> Iterator[Finding]:
@@ -91,7 +125,7 @@ def _segments(survey: Survey, files: Files) -> Iterator[Finding]:
                 file.path, 0, f"it begins before record {covered - 1}, with which the one before it ends", fatal=True
             )
         if file.header is None:
-            yield Finding(file.path, 0, f"this is no segment: {file.problem}", fatal=True)
+            yield _no_segment(file)
             contents, said = None, True
         else:
             judgement = judge(file, expected, files)

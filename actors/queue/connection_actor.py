@@ -82,7 +82,7 @@ class ConnectionActor(LoopActor):
     def handle(self, kind: type, message: Any) -> None:
         """What every connection is told; those of a kind come before."""
         if kind is CaughtUp:
-            self._queue.tell(CaughtUp(self.marks_answers, self.actor_ref))
+            self._queue.tell(CaughtUp(self.marks_answers or message.answered, self.actor_ref))
         elif kind is MarkReached:
             self._port.caught_up()
         elif kind is Refused:

@@ -11,7 +11,7 @@ from collections import deque
 from typing import Any
 
 from actors.queue.connection_actor import ConnectionActor, Port
-from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
+from actors.queue.vocabulary.commands import AttachSender, CaughtUp, OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SenderAttached, SentMessages, Superseded
 from actors.queue.vocabulary.stages import StageKey
 from actors.runtime.loop_ref import LoopActorRef
@@ -109,6 +109,9 @@ class SendToQueueSubscriber(ConnectionActor):
         elif kind is Superseded:
             self._end("taken-over", "a newer connection carries this client id")
         else:
+            if kind is CaughtUp and message.answered:
+                # Which has the queue store what it has taken in: what is not stored has no event that a mark could wait for.
+                self._queue.tell(RequestCapacity(0, 0, self.actor_ref))
             super().handle(kind, message)
 
     def _offer(self, message: OfferBatch) -> None:

@@ -1,4 +1,4 @@
-from .after_repair import repair_storage, verify_storage
+from .after_repair import glance_storage, repair_storage, verify_storage
 from .options import DEFAULT_CACHE_BYTES, storage_options
 from .snapshot import StoredQueue
 from .storage import Storage
@@ -7,6 +7,7 @@ __all__ = [
     "DEFAULT_CACHE_BYTES",
     "Storage",
     "StoredQueue",
+    "glance_storage",
     "repair_storage",
     "storage_options",
     "verify_storage",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from actors.errors import StorageError
 from actors.queue.vocabulary.events import QueuePurged, StagesDiscarded
 from actors.storage.failures import storage_error
-from journal import JournalError, OsFiles, repair, verify
+from journal import JournalError, OsFiles, glance, repair, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,6 +99,21 @@ def _compared(journal: Journal, number: int, ranges: Iterable[Range]) -> tuple[l
         if position < stop:
             lost.append((position, stop))
     return lost, batches, size
+
+
+def glance_storage(directory: Path, files: Files | None = None) -> list[Finding]:
+    """What would keep a broker from opening a data directory, as far as names, checkpoints and headers show; nothing is changed.
+
+    Nothing of one that is not there, or is empty: a start makes it.
+
+    Raises:
+        NoStorageError: it is a file, or below one.
+        StorageError: it cannot be read, or a broker has it open.
+    """
+    try:
+        return glance(directory, files)
+    except (JournalError, OSError) as error:
+        raise storage_error(error, f"the data directory {directory} cannot be opened") from error
 
 
 def verify_storage(directory: Path, files: Files | None = None) -> list[Finding]:

@@ -11,7 +11,7 @@ import gzip
 import secrets
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +53,9 @@ WIDTH = 100
 
 Run = asyncio.Task[Any]
 """A client at work."""
-MOMENTS = ("confirmations", "deliveries", "listening", "files")
+FILES = "files"
+MOMENTS = ("confirmations", "deliveries", "listening", FILES)
+End = Callable[[Broker], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -82,6 +84,8 @@ class Killer:
         confirmations: counts them.
         deliveries: counts them.
         runs: the clients; one that fails ends the run.
+        end_life: how a life of the broker ends.
+        kinds: the moments to choose from; those of files only where there are any.
         kills: by the kind of moment.
     """
 
@@ -91,30 +95,32 @@ class Killer:
     confirmations: Counter
     deliveries: Counter
     runs: list[Run] = field(default_factory=list)
+    end_life: End = Broker.kill
+    kinds: Sequence[str] = MOMENTS
     kills: dict[str, int] = field(default_factory=lambda: dict.fromkeys(MOMENTS, 0))
     files: Counter = field(default_factory=Counter)
 
     async def life(self, most_events: int, over: Run | None = None) -> None:
         """One life: start, live to a moment that the random numbers pick, or until ``over`` is done, and be killed."""
-        kind = self.random.choice(MOMENTS if self.directory is not None else MOMENTS[:-1])
+        kind = self.random.choice([each for each in self.kinds if each != FILES or self.directory is not None])
         count = self.random.randint(1, most_events)
         moments: list[Coroutine[Any, Any, Any]] = []
         if kind != "listening":
             counter = self.deliveries if kind == "deliveries" else self.confirmations
             moments.append(counter.more(count))
-            if kind == "files":
+            if kind == FILES:
                 moments.append(self.files.more(self.random.randint(1, MOST_FILE_EVENTS)))
             if over is not None:
                 moments.append(_ended(over))
         reached = asyncio.ensure_future(_first(moments))
         try:
             await self.broker.spawn()
-            if kind != "files":
+            if kind != FILES:
                 await self.well(self.broker.listening())
             await self.well(reached)
         finally:
             reached.cancel()
-        await self.broker.kill()
+        await self.end_life(self.broker)
         self.kills[kind] += 1
 
     async def drained(self, done: Callable[[], bool]) -> None:
@@ -155,7 +161,16 @@ class Killer:
         await asyncio.gather(*runs, return_exceptions=True)
 
 
-async def kill_under_load(kills: int, seed: int, directory: Path | None, report: Callable[[str], None]) -> Outcome:
+async def kill_under_load(
+    kills: int,
+    seed: int,
+    directory: Path | None,
+    report: Callable[[str], None],
+    *,
+    end_life: End = Broker.kill,
+    kinds: Sequence[str] = MOMENTS,
+    options: Sequence[str] = (),
+) -> Outcome:
     """Eight senders with confirmations and four receivers live through ``kills`` kills; then everything is drained.
 
     Args:
@@ -163,6 +178,9 @@ async def kill_under_load(kills: int, seed: int, directory: Path | None, report:
         seed: of every random choice.
         directory: the broker's files; None for a broker that keeps nothing, which is to be found out.
         report: takes lines of progress.
+        end_life: how the broker is ended each time.
+        kinds: of moments at which it is.
+        options: of the broker, beside `broker_options`.
 
     Raises:
         BrokerDiedError: the broker ended by itself.
@@ -172,8 +190,8 @@ async def kill_under_load(kills: int, seed: int, directory: Path | None, report:
     random = Random(seed)
     load = Load(SENDERS)
     async with AsyncExitStack() as stack:
-        broker = await stack.enter_async_context(Broker(broker_options(directory)))
-        killer = Killer(broker, random, directory, load.confirmations, load.deliveries)
+        broker = await stack.enter_async_context(Broker([*broker_options(directory), *options]))
+        killer = Killer(broker, random, directory, load.confirmations, load.deliveries, end_life=end_life, kinds=kinds)
         _watch(stack, killer)
         senders = [LoadSender(load, index, Random(random.random())) for index in range(SENDERS)]
         receivers = [LoadReceiver(load, index, Random(random.random())) for index in range(RECEIVERS)]

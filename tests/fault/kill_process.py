@@ -17,6 +17,8 @@ from types import TracebackType
 from typing import Self
 
 ROOT = Path(__file__).resolve().parents[2]
+AGAIN = "read again: "
+"""In the line that it logs when it has read its settings again."""
 LISTENING = re.compile(r"sending \S+, receiving \S+")
 START_SECONDS = 30.0
 """In which a broker must listen: far more than any recovery here takes, on a machine with much else to do."""
@@ -93,6 +95,7 @@ class Broker:
         receive_address: where receivers connect.
         starts: how often it was started.
         defects: lines of its log that tell of a defect of ours.
+        reloads: how often it has read its settings again.
     """
 
     def __init__(self, options: Sequence[str], program: str = "transport.cli") -> None:
@@ -104,7 +107,7 @@ class Broker:
         self._stderr: asyncio.Task[None] | None = None
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._listens = asyncio.Event()
-        self.starts = 0
+        self.starts = self.reloads = 0
         self.defects: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -168,6 +171,11 @@ class Broker:
         if code != -signal.SIGKILL:
             raise self._died(f"had ended by itself, with {code}, before it was killed")
 
+    def hang_up(self) -> None:
+        """SIGHUP: it is to read its settings again."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+
     async def stop(self) -> None:
         """SIGTERM; returns when it has ended in good order."""
         assert self._process is not None
@@ -198,6 +206,8 @@ class Broker:
             self._tail.append(line)
             if DEFECT in line:
                 self.defects.append(line)
+            if AGAIN in line:
+                self.reloads += 1
             if LISTENING.search(line):
                 self._listens.set()
 

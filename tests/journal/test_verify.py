@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal import Journal, JournalLockedError, JournalMissingError, repair, verify
-from journal.format import SegmentHeader, StreamRows, pack_index
+from journal import Journal, JournalLockedError, JournalMissingError, glance, repair, verify
+from journal.format import SEGMENT_HEADER_BYTES, SegmentHeader, StreamRows, pack_index
 from journal.names import is_part
 from journal.scan import SegmentScan
 from tests.fault.disk import SimulatedDisk
@@ -55,6 +55,28 @@ def test_every_flipped_bit_is_found_where_its_record_begins() -> None:
         assert (written.segment, record.offset if record else 0, True) in {f[:2] + f[3:] for f in findings}, bit
         if record is not None:
             assert f"record {record.lsn} " in findings[0].text
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_glance_finds_nothing_wrong_with_a_journal_that_was_closed(seed: int) -> None:
+    assert glance(DIRECTORY, used(seed)) == []
+
+
+def test_what_a_glance_finds_verify_finds_and_a_header_that_cannot_be_read_is_among_it() -> None:
+    written = write_groups(GROUPS, closed=True)
+    for byte in range(SEGMENT_HEADER_BYTES + 40):
+        content = bytearray(written.content)
+        content[byte] ^= 1
+        disk = written.with_content(bytes(content))
+        found = glance(DIRECTORY, disk)
+        assert bool(found) is (byte < SEGMENT_HEADER_BYTES), byte
+        assert set(found) <= {finding for finding in verify(DIRECTORY, disk) if finding.fatal}
+
+
+def test_a_glance_at_nothing_finds_nothing_and_makes_nothing() -> None:
+    disk = SimulatedDisk()
+    assert glance(DIRECTORY, disk) == []
+    assert DIRECTORY.name not in disk.names(DIRECTORY.parent)
 
 
 def test_what_open_refuses_verify_calls_fatal_and_the_other_way_round() -> None:

@@ -12,9 +12,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from actors.errors import StorageError
-from transport.cli._run import EXIT_STORAGE, explain, run
+from transport.cli._run import explain, run
 from transport.cli.administration import show_statistics
 from transport.cli.app import app
+from transport.cli.exit_codes import EXIT_STORAGE
 from transport.errors import BrokerError
 
 ROOT = Path(__file__).resolve().parents[2]

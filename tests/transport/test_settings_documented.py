@@ -11,7 +11,15 @@ import pytest
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT
 from transport import Administration
-from transport.config.config import MAX_SEGMENT_BYTES, MAX_SYNC_INTERVAL, MIN_SEGMENT_BYTES, SYNC_POLICIES
+from transport.config.config import (
+    LOG_FORMATS,
+    LOG_LEVELS,
+    MAX_DRAIN,
+    MAX_SEGMENT_BYTES,
+    MAX_SYNC_INTERVAL,
+    MIN_SEGMENT_BYTES,
+    SYNC_POLICIES,
+)
 from transport.config.settings import FLAG, LEAST_SECONDS, OPTIONS, QUEUE_OPTIONS, Option, default_text
 from transport.config.settings_file import SettingsFile, parse_settings
 from transport.config.settings_sources import resolve
@@ -27,6 +35,9 @@ LIMITS = {
     "ttl": [f"at most {MAX_TTL_SECONDS / 86400:g} d"],
     "max_receives": [f"1 to {MAX_RECEIVES_LIMIT}"],
     "overflow": [f"`{BLOCK}`", f"`{REJECT}`"],
+    "drain": [f"at most {MAX_DRAIN / 3600:g}h"],
+    "log_level": [f"`{level}`" for level in LOG_LEVELS],
+    "log_format": [f"`{name}`" for name in LOG_FORMATS],
     "sync": [f"`{policy}`" for policy in SYNC_POLICIES],
 }
 """What a row says of a setting beside its default."""

@@ -134,6 +134,27 @@ def test_a_start_that_fails_is_one_line_and_a_documented_exit_code(case: str, tm
     assert f"\n| {code} | " in documented
 
 
+@pytest.mark.parametrize("case", sorted(CASES.keys() - {"a directory on a disk that is full"}))
+def test_what_a_start_fails_on_the_check_says_before_with_the_same_exit_code_and_changes_nothing(
+    case: str, tmp_path: Path
+) -> None:
+    make, code, text = CASES[case]
+    arguments = make(tmp_path)
+    before = contents(tmp_path)
+    result = CliRunner().invoke(app, [VERB, *arguments, "--check"])
+    after = contents(tmp_path)
+    for held in KEPT:
+        held.close()
+    KEPT.clear()
+    assert result.exit_code == code
+    assert re.search(text, result.stderr), result.stderr
+    assert after == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_declared_queues_are_made_though_clients_have_made_as_many_as_there_may_be(
     run: Any, peers: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

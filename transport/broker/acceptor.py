@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -150,6 +150,26 @@ async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes,
     except (OSError, UnicodeError) as error:
         # UnicodeError: what the resolver cannot even ask for.
         raise OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: {getattr(error, 'strerror', None) or error}") from None
+    listening = bind(found, host, port)
+    try:
+        for each in listening:
+            each.listen(BACKLOG)
+        return Acceptor(listening, factory, has_room, refusal)
+    except BaseException as error:
+        for each in listening:
+            each.close()
+        if isinstance(error, OSError):
+            # Somebody has begun to listen meanwhile.
+            raise OSError(error.errno, f"{host}:{port}: {error.strerror or error}") from None
+        raise
+
+
+Found = Sequence[tuple[int, int, int, str, Any]]
+"""What a resolver says of a name."""
+
+
+def bind(found: Found, host: str, port: int) -> list[socket.socket]:
+    """A socket for each address that was found for a host, bound and not listening; OSError where one cannot be."""
     listening: list[socket.socket] = []
     failure = OSError(errno.EADDRNOTAVAIL, f"{host}:{port}: it has no address here")
     try:
@@ -163,11 +183,11 @@ async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes,
                     raise failure from None
         if not listening:
             raise failure
-        return Acceptor(listening, factory, has_room, refusal)
     except BaseException:
         for each in listening:
             each.close()
         raise
+    return listening
 
 
 def _keep_alive(accepted: socket.socket) -> None:
@@ -191,7 +211,6 @@ def _bound(family: int, kind: int, protocol: int, address: object) -> socket.soc
             each.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         each.setblocking(False)
         each.bind(address)  # type: ignore[arg-type] # as the resolver gave it
-        each.listen(BACKLOG)
     except BaseException:
         each.close()
         raise

@@ -23,9 +23,11 @@ from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
+from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
+from transport.shell.connection import LINGER
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal, unsent_bytes_limit
@@ -36,6 +38,10 @@ from transport.wire.version import installed_version
 
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that connections have to take their last frame when the broker stops."""
+CUT_TIMEOUT = 1.0
+"""Seconds in which the loop must have ended those that had not; there is nothing in it to wait for."""
+LAST_WORDS_SHARE = 0.25
+"""Of the time that a drain has, at most: what is kept for those who have to be told though they had not been heard out."""
 EPOCH_START = 1_577_836_800
 """2020-01-01 in Unix time, where epochs are counted from."""
 EPOCHS_A_SECOND = 8
@@ -57,6 +63,7 @@ class Broker:
         watermarks: how it stands with memory and disk.
         partial: frames of all connections that are not complete, or wait to be handled.
         unsent: what waits for the sockets of all connections.
+        reloads: what it can read anew while it runs.
         enlisted: what transactions have enlisted and not committed.
         epoch: greater at each start.
         version: the distribution's version.
@@ -94,10 +101,12 @@ class Broker:
         self._served = False
         self._started_at = 0.0
         self.enlisted = EnlistedTotal()
+        self.reloads = Reloads()
         self._looking: asyncio.TimerHandle | None = None
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
+        self._ends_at: float | None = None
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
@@ -155,7 +164,12 @@ class Broker:
         self._tasks.cancel()
         for connection in list(self.connections.values()):
             connection.refused(*SHUTTING_DOWN)
-        await self._connections.drain(SHUTDOWN_TIMEOUT)
+        if not await self._connections.all_gone(
+            SHUTDOWN_TIMEOUT if self._ends_at is None else self._ends_at - self.now()
+        ):
+            for connection in list(self.connections.values()):
+                connection.cut()
+            await self._connections.all_gone(CUT_TIMEOUT)
         if self._looking is not None:
             self._looking.cancel()
         await self._stop_queues()
@@ -174,6 +188,18 @@ class Broker:
             await asyncio.shield(self._stopping)
         finally:
             self._served = False
+
+    async def drain(self, seconds: float) -> None:
+        """Come to an end in good order, within ``seconds`` with what leaving the broker takes; leave it then.
+
+        Nothing new is accepted, granted or delivered. What clients had sent is stored and confirmed, what they asked for is answered, what
+        receivers hold goes back without a failure, and each is told to connect again later.
+        """
+        self._ends_at = self.now() + seconds
+        deadline = self._ends_at - min(LINGER, seconds * LAST_WORDS_SHARE)
+        self._connections.ending = True
+        await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
+        await self._tasks.finished(deadline - self.now())
 
     @property
     def send_address(self) -> str:

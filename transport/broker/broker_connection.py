@@ -22,7 +22,8 @@ from transport.errors import LimitExceededError, RemoteProtocolError, UnreadErro
 from transport.security.principal import ANYONE
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
+from transport.wire.shown import shown
 
 logger = logging.getLogger("penstock.broker")
 
@@ -35,6 +36,9 @@ PORTS: dict[str, PortMaker] = {
     "admin": AdministrationPort,
 }
 """What each role's port is made by."""
+
+_OF_NO_ROLE = frozenset({wire.Error, wire.Pong})
+"""Frames of every role that mean the same in each."""
 
 
 class BrokerConnection(Client):
@@ -52,7 +56,7 @@ class BrokerConnection(Client):
     def event_received(self, event: wire.Frame, work: int) -> None:
         """HELLO opens; everything else is the role's."""
         port = self._port
-        if port is None or type(event) is wire.Error:
+        if port is None or type(event) in _OF_NO_ROLE:
             self._not_for_the_role(event)
             return
         try:
@@ -64,6 +68,24 @@ class BrokerConnection(Client):
         except ActorDeadError:
             # Its actor has failed and is about to say so, or the broker is closing.
             self.refused("internal-error", "this connection's actor has stopped; connect again")
+
+    def drain(self) -> None:
+        """Answer what the client has said, what is on its way included, and end."""
+        port = self._port
+        if port is None or self._states.state is not State.OPEN:
+            super().drain()
+            return
+        try:
+            port.drain()
+        except (ActorDeadError, InboxOverflowError):
+            # It ends already, or will never have a moment for it.
+            super().drain()
+        else:
+            self.ask_for_a_sign()
+
+    def owes_nothing(self) -> bool:
+        """As the port says."""
+        return self._port is None or not self._port.owes
 
     def writable_changed(self, writable: bool) -> None:
         """Back-pressure from the socket reaches the actor that publishes."""
@@ -81,8 +103,12 @@ class BrokerConnection(Client):
         if isinstance(error, UnreadError):
             # Cut without a word to the client, which would not read it.
             peer = self.connection.peer if self.connection is not None else "?"
-            who = f"{self.role} {self.client_id!r} of queue {self.queue!r}" if self.queue else f"{self.role}"
-            logger.warning("the connection of the %s from %s is cut: %s", who, peer, error)
+            who = (
+                f"{self.role} {shown(self.client_id or '')!r} of queue {shown(self.queue)!r}"
+                if self.queue
+                else f"{self.role}"
+            )
+            logger.warning("the connection of the %s from %s is cut: %s", who, peer, error, extra={"peer": peer})
         super().connection_closed(error)
         self._port = None
 
@@ -94,6 +120,8 @@ class BrokerConnection(Client):
                 self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
         elif isinstance(frame, wire.Error):
             self.finished()
+        elif isinstance(frame, wire.Pong):
+            self.heard_out()
         else:
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} came before WELCOME")
 
@@ -108,6 +136,8 @@ class BrokerConnection(Client):
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
+        if self.connection is not None:
+            self._operations.peer = self.connection.peer
         self._port = PORTS[hello.role](self._operations, self, hello)
         self.actor = self._port.actor
 

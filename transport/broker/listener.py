@@ -83,6 +83,7 @@ class Listener(Generic[P]):
         self._protocol = protocol
         self._handler = handler
         self._listening: Listening | None = None
+        self._host: Host | None = None
         self._bound: tuple[Address, ...] = ()
 
     @property
@@ -106,13 +107,24 @@ class Listener(Generic[P]):
         listening = await host.listen(
             partial(self.accept, host), host.connections.has_room, last_words, address.host, address.port
         )
-        self._listening = listening
+        self._listening, self._host = listening, host
         self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
 
     def accept(self, host: Host) -> Connection[Any]:
         """The shell of a connection that has come."""
         protocol = self._protocol()
-        return host.accept(protocol, self._handler(host, protocol))
+        handler = self._handler(host, protocol)
+        handler.listener = self.name
+        return host.accept(protocol, handler)
+
+    async def drain(self, deadline: float) -> None:
+        """Take no more connections, and have those that were taken end in good order; not beyond ``deadline``, the loop's time.
+
+        What a connection does for it is its handler's business: `Served.drain`.
+        """
+        self.close()
+        if self._host is not None:
+            await self._host.connections.drain(self.name, deadline - self._host.loop.time())
 
     def close(self) -> None:
         """Take no more connections; those that were taken stay."""

@@ -7,7 +7,6 @@ that of a command when it runs; a message asks for none.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,12 +21,13 @@ from actors import (
     SubscriptionOptions,
     SubscriptionPublisher,
 )
+from transport.broker import audit
 from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
 from transport.broker.listings import connection_rows, queue_rows, subscription_rows, transaction_rows
 from transport.broker.port import Tasks
 from transport.errors import ForbiddenError, RemoteProtocolError
-from transport.security.principal import Principal, Right, name_of
+from transport.security.principal import Principal, Proof, Right, name_of
 from transport.wire.arguments import string_of
 from transport.wire.messages import Options
 from transport.wire.names import check_name
@@ -35,8 +35,6 @@ from transport.wire.names import check_name
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
-
-logger = logging.getLogger("penstock.broker")
 
 Handler = Callable[[Commands, Options], Awaitable[Any]]
 Ref = LoopActorRef[Any]
@@ -109,6 +107,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
 
+MAKES: Final = "makes, as {}, the queue"
+"""What it is called in the log that a queue is made by being used."""
 COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
 
 
@@ -134,11 +134,13 @@ class Operations:
     Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
     """
 
-    __slots__ = ("_services", "principal")
+    __slots__ = ("_services", "peer", "principal")
 
     def __init__(self, services: Services, principal: Principal) -> None:
         self._services = services
         self.principal = principal
+        # From where, for the log: whoever takes the connection says it.
+        self.peer = "?"
 
     @property
     def tasks(self) -> Tasks:
@@ -198,9 +200,8 @@ class Operations:
         for right, resource in operation.also(arguments):
             self._need(right, resource, name)
         if operation.right is Right.CONFIGURE or operation.right is Right.ADMINISTER:
-            logger.info(
-                "%s: %s %s", self.principal, name, "" if operation.resource is None else arguments[operation.resource]
-            )
+            done_to = None if operation.resource is None else string_of(arguments, operation.resource)
+            audit.allowed(self.principal.name, name, done_to, self.peer)
         return await self._services.commands.run(operation.handler, arguments, operation.long)
 
     # Inside
@@ -212,7 +213,11 @@ class Operations:
         if name in queues or not make:
             return queues.get(name)
         self._need(Right.CONFIGURE, name, role)
-        return queues.get_or_create(name)
+        made = queues.get_or_create(name)
+        if self.principal.proof is not Proof.NOT_ASKED:
+            # Where nobody says who they are, a queue that is used for the first time is no news.
+            audit.allowed(self.principal.name, MAKES.format(role), name, self.peer)
+        return made
 
     def _check(self, name: str, resource: str | None = None) -> None:
         right = OPERATIONS[name].right
@@ -223,8 +228,8 @@ class Operations:
         """Refuse, and log it, unless the principal has the right."""
         if self.principal.may(right, resource):
             return
+        audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
         what = "the broker" if resource is None else f"{resource!r:.255}"
-        logger.warning("refused: %s may not %s %s (%s)", self.principal, name_of(right), what, operation)
         raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")
 
 

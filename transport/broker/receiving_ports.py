@@ -43,6 +43,12 @@ class ReceivingPort(Port):
                 self.actor.deliver(commands.Left(frame.failed))
                 self._client.finished()
 
+    def drain(self) -> None:
+        """Deliver nothing more. What the client holds goes back when its connection is over, and is no failure."""
+        assert self.actor is not None
+        self.actor.deliver(commands.DemandWithdrawn())
+        self.actor.deliver(commands.Left(failed=False))
+
     def tell(self, reply: replies.Reply) -> None:
         """DELIVER, and WELCOME once the queue knows the receiver."""
         match reply:

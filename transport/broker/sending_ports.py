@@ -19,6 +19,7 @@ from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.shown import shown
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
 
@@ -31,6 +32,7 @@ class SendingPort(Port):
     def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         self._demand = GrantedDemand()
+        self._grants = True
         client.hold_to(self._demand)
         self._stage = read_stage(hello.options)
         temporary = hello.options.get("temporary", False)
@@ -55,12 +57,17 @@ class SendingPort(Port):
                 rejected = None if reply.rejected is None else reply.rejected[: wire.MAX_ERROR_TEXT]
                 self._client.send(wire.Sent(reply.up_to, reply.first, rejected))
             case CapacityGranted():
-                self._client.send(wire.Demand(*self._demand.grow(*reply)))
+                if self._grants:
+                    self._client.send(wire.Demand(*self._demand.grow(*reply)))
             case SenderAttached():
                 options: wire.Options = {"last_sequence": reply.last_sequence}
                 if self._stage is not None:
                     options["committed"] = reply.committed
                 self._client.welcome(options)
+
+    def drain(self) -> None:
+        """Grant nothing more."""
+        self._grants = False
 
 
 class TransactionPort(Port):
@@ -72,12 +79,11 @@ class TransactionPort(Port):
         self._tasks = operations.tasks
         self._transaction = operations.transaction(*read_transaction(hello.options))
         self._enlisted = self._transaction.enlisting(client.refused)
-        self._ending = False
         client.welcome({"last_version": self._transaction.last_version})
 
     def received(self, frame: wire.Frame) -> None:
         """ENLIST, COMMIT_TRANSACTION, ABORT_TRANSACTION."""
-        if self._ending:
+        if self.owes:
             raise RemoteProtocolError("a transaction is being ended on this connection: wait for TRANSACTION_ENDED")
         match frame:
             case wire.Enlist():
@@ -92,11 +98,11 @@ class TransactionPort(Port):
 
     def ended(self) -> None:
         """What was enlisted is of no use without the connection, unless it is being committed."""
-        if not self._ending:
+        if not self.owes:
             self._enlisted.clear()
 
     def _end(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
-        self._ending = True
+        self.owes = True
         self._tasks.start(self._answer(request, work), "end a transaction")
 
     async def _answer(self, request: int, work: Callable[[], Awaitable[int]]) -> None:
@@ -113,7 +119,8 @@ class TransactionPort(Port):
             self._client.send(wire.TransactionEnded(request, messages))
         finally:
             self._enlisted.clear()
-            self._ending = False
+            self.owes = False
+            self._client.settled()
 
 
 class AdministrationPort(Port):
@@ -145,7 +152,7 @@ class AdministrationPort(Port):
         except Exception as error:
             known = refusal(error)
             if known is None:
-                logger.error("command %s failed on a defect of ours", frame.name, exc_info=error)
+                logger.error("command %s failed on a defect of ours", shown(frame.name), exc_info=error)
                 known = ("internal-error", "the command failed; the broker's log has the reason")
             self._client.send(wire.Error(*known, close=False))
         finally:

@@ -42,7 +42,7 @@ class Connections:
         self.numbers = 0
         self.ending = False
         self._accepted: set[int] = set()
-        self._drained: asyncio.Future[None] | None = None
+        self._awaited: list[tuple[set[int], asyncio.Future[None]]] = []
 
     def has_room(self) -> bool:
         """Whether one more may be accepted; some above the limit are, to be refused in good order."""
@@ -67,14 +67,36 @@ class Connections:
         """Forget one that is over."""
         self._accepted.discard(connection.number)
         self.standing.pop(connection.number, None)
-        if not self._accepted and self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
+        for numbers, gone in self._awaited:
+            numbers.discard(connection.number)
+            if not numbers and not gone.done():
+                gone.set_result(None)
 
-    async def drain(self, seconds: float) -> None:
-        """Wait until there are none, those too that are accepted and do not stand yet; not for longer than ``seconds``."""
-        if self._accepted:
-            self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.wait([self._drained], timeout=seconds)
+    async def drain(self, listener: str, seconds: float) -> None:
+        """Have each of one listener come to an end in good order, and wait until they have, but for ``seconds`` at most."""
+        leaving = [each for each in self.standing.values() if each.listener == listener]
+        for each in leaving:
+            try:
+                each.drain()
+            except Exception as error:  # noqa: BLE001 - a defect in one connection's end is no reason for another's
+                if each.connection is not None:
+                    each.connection.fail(error)
+        await self._gone({each.number for each in leaving} & self._accepted, seconds)
+
+    async def all_gone(self, seconds: float) -> bool:
+        """Wait until there are none, those too that are accepted and do not stand yet; whether that is so within ``seconds``."""
+        await self._gone(set(self._accepted), seconds)
+        return not self._accepted
+
+    async def _gone(self, numbers: set[int], seconds: float) -> None:
+        if not numbers:
+            return
+        awaited = numbers, asyncio.get_running_loop().create_future()
+        self._awaited.append(awaited)
+        try:
+            await asyncio.wait([awaited[1]], timeout=max(0.0, seconds))
+        finally:
+            self._awaited.remove(awaited)
 
     def too_many(self) -> str:
         """Why one more is refused, and what to do."""
@@ -92,6 +114,7 @@ class Served(ABC, Generic[E]):
 
     Attributes:
         number: this connection's number in the broker's life.
+        listener: the name of the one that took it.
         role: what it is for, once that is known.
         queue: the queue's name, once it has one.
         client_id: the client's name, if it gave one.
@@ -105,6 +128,7 @@ class Served(ABC, Generic[E]):
         self.number = connections.accept()
         self.opened_at = now
         self.role = role
+        self.listener = ""
         self.queue: str | None = None
         self.client_id: str | None = None
         self.connection: Connection[E] | None = None
@@ -122,6 +146,10 @@ class Served(ABC, Generic[E]):
     def writable_changed(self, writable: bool) -> None:
         """The client takes less, or again more, than is written to it. Meanwhile nothing more that it says is handled."""
 
+    def drain(self) -> None:
+        """The broker is about to end: begin nothing more, answer what is under way, and end. At once, unless a protocol has more to do."""
+        self.refused(*SHUTTING_DOWN)
+
     def connection_ending(self, error: Exception | None) -> None:  # noqa: ARG002 - it comes once more
         """Nothing more is taken or given. Its actor, if it has one, stops, which gives everything back to its queue."""
         if self.actor is not None:
@@ -135,6 +163,11 @@ class Served(ABC, Generic[E]):
             self._connections.remove(self)
             # Each of them knows this one; without a cycle all are free at once.
             self.connection = self.actor = None
+
+    def cut(self) -> None:
+        """End the connection at once: there was time enough for its last words."""
+        if self.connection is not None:
+            self.connection.abort(RefusalError(*SHUTTING_DOWN))
 
     def refused(self, code: str, text: str) -> None:
         """End the connection with its protocol's last words."""

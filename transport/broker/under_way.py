@@ -30,6 +30,11 @@ class UnderWay:
         """Whether nothing more may be handed on."""
         return self.units >= MAX_UNDER_WAY
 
+    @property
+    def marks(self) -> int:
+        """How many marks are on their way."""
+        return int(self._marked > 0)
+
     def add(self, units: int) -> bool:
         """So much more is handed on; returns whether it is much by now: a `mark` may be due, or nothing more may follow."""
         self.units += units

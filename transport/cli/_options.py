@@ -8,12 +8,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from transport.cli._run import EXIT_USAGE, run, tell
+from transport.cli._run import run, tell
+from transport.cli.exit_codes import EXIT_USAGE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.config.settings import (
     CONFIG_VARIABLE,
@@ -132,7 +134,9 @@ Queues = Annotated[
 ]
 
 
-def settings_command(verb: str, act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+def settings_command(
+    verb: str, act: Callable[..., None], *, again: bool = False, **own: Parameter
+) -> Callable[..., None]:
     """A typer command with an option for each setting, that calls ``act(resolved, ...)``.
 
     It exits with ``EXIT_USAGE`` where the settings cannot be.
@@ -140,12 +144,15 @@ def settings_command(verb: str, act: Callable[..., None], **own: Parameter) -> C
     Args:
         verb: for messages.
         act: what it does; its docstring is the command's help.
+        again: whether ``act`` gets ``again`` too, which resolves the same options anew, or raises `SettingsError`.
         own: annotation and default of further parameters, which ``act`` gets by name.
     """
 
     def command(**given: Any) -> None:
         arguments = {name: given.pop(name) for name in own}
-        act(_resolve(verb, **given), **arguments)
+        if again:
+            arguments["again"] = partial(_resolve, **given)
+        act(_resolve_or_exit(verb, **given), **arguments)
 
     parameters: dict[str, Parameter] = {"config": (ConfigFile, None)}
     for option in OPTIONS:
@@ -204,20 +211,26 @@ def _annotation(option: Option, flag: str, default: str, panel: str | None) -> A
     return Annotated[bool | None if is_flag else str | None, info]
 
 
-def _resolve(verb: str, config: Path | None, queue: list[str] | None, **given: str | bool | None) -> Resolved:
-    from transport.config.settings_file import SettingsError, read_settings_file  # noqa: PLC0415 - not needed for --help
+def _resolve_or_exit(verb: str, **given: Any) -> Resolved:
+    from transport.config.settings_file import SettingsError  # noqa: PLC0415 - not needed for --help
+
+    try:
+        return _resolve(**given)
+    except SettingsError as error:
+        for problem in error.problems:
+            tell(verb, problem)
+        raise typer.Exit(EXIT_USAGE) from None
+
+
+def _resolve(config: Path | None, queue: list[str] | None, **given: str | bool | None) -> Resolved:
+    from transport.config.settings_file import read_settings_file  # noqa: PLC0415 - not needed for --help
     from transport.config.settings_sources import resolve  # noqa: PLC0415
 
     if config is None and (named := os.environ.get(CONFIG_VARIABLE)):
         config = Path(named)
     command_line = {name: _as_text(value) for name, value in given.items() if value is not None}
-    try:
-        file = None if config is None else read_settings_file(config)
-        return resolve(command_line, os.environ, file, queue or ())
-    except SettingsError as error:
-        for problem in error.problems:
-            tell(verb, problem)
-        raise typer.Exit(EXIT_USAGE) from None
+    file = None if config is None else read_settings_file(config)
+    return resolve(command_line, os.environ, file, queue or ())
 
 
 def _as_text(value: str | bool) -> str:

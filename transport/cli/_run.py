@@ -10,19 +10,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from actors.errors import NoStorageError, StorageError
+from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
 from transport.errors import BrokerError, ConnectionLostError, TransportError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-
-EXIT_FAILED = 1
-"""The broker refused, or could not be reached in time, or the input could not be read."""
-EXIT_USAGE = 2
-"""Wrong usage, or a setting that cannot be; nothing was started, and nothing written."""
-EXIT_STORAGE = 74
-"""The journal failed, is damaged, or belongs to another broker; EX_IOERR of sysexits.h, so that a supervisor can tell it from a refusal."""
-SIGNAL_EXIT_BASE = 128
-"""A command that a signal ended before its work was done exits with this plus the signal's number, as shells have it."""
 
 HINTS = {
     "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
@@ -56,18 +48,21 @@ def failures() -> tuple[type[Exception], ...]:
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
     tell(verb, explain(error))
-    raise typer.Exit(_code(error)) from error
+    raise typer.Exit(exit_code(error)) from error
 
 
-def _code(error: Exception) -> int:
+def exit_code(error: Exception) -> int:
+    """Of one of `failures`."""
     if isinstance(error, NoStorageError):
         return EXIT_USAGE
     return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED
 
 
 def tell(verb: str, text: str) -> None:
-    """One line on stderr."""
-    typer.echo(f"penstock {verb}: {' '.join(text.split())}", err=True)
+    """One line on stderr, whoever chose the words in it."""
+    from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
+
+    typer.echo(f"penstock {verb}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
 
 
 def explain(error: Exception) -> str:

@@ -18,8 +18,9 @@ from transport.cli._options import (
     queue_settings_command,
     with_parameters,
 )
-from transport.cli._run import EXIT_USAGE, run, tell
+from transport.cli._run import run, tell
 from transport.cli._tables import Column, console, show
+from transport.cli.exit_codes import EXIT_USAGE
 from transport.errors import BrokerError, LocalProtocolError
 
 if TYPE_CHECKING:

@@ -2,64 +2,49 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
 
 from transport.cli._options import settings_command
-from transport.cli._run import on_signal, run, tell
-from transport.errors import TransportError
+from transport.cli._run import exit_code, run, tell
+from transport.cli.exit_codes import EXIT_DONE
 
 if TYPE_CHECKING:
-    from transport.config.config import BrokerConfig
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
+CHECKING = f"{VERB} --check"
 
 
-class ListenError(TransportError):
-    """An address cannot be bound."""
+Check = Annotated[bool, typer.Option("--check", help="Start nothing: say what would be wrong, and exit.")]
 
 
-def _broker(settings: Resolved) -> None:
-    """Run a broker until SIGINT or SIGTERM."""
-    run(VERB, lambda: _serve(settings.config), uvloop=True)
+def _broker(settings: Resolved, again: Callable[[], Resolved], check: bool) -> None:
+    """Run a broker until SIGINT or SIGTERM; SIGHUP has it read its settings again."""
+    if check:
+        _check(settings)
+
+    def serve() -> Coroutine[Any, Any, int]:
+        from transport.cli._serving import Serving  # noqa: PLC0415 - not needed for --help
+
+        return Serving(settings, again).serve()
+
+    run(VERB, serve, uvloop=True)
 
 
-broker = settings_command(VERB, _broker)
+def _check(settings: Resolved) -> NoReturn:
+    """Say what would keep a broker from starting, each thing in a line; exits with the code that the first of them would have."""
+    from transport.broker.check import check  # noqa: PLC0415 - not needed for --help
+
+    problems = check(settings.config)
+    for problem in problems:
+        tell(CHECKING, problem.text if problem.error is not None else f"note: {problem.text}")
+    errors = [problem.error for problem in problems if problem.error is not None]
+    if not errors:
+        tell(CHECKING, "nothing is wrong")
+    raise typer.Exit(exit_code(errors[0]) if errors else EXIT_DONE)
 
 
-async def _serve(config: BrokerConfig) -> int:
-    import asyncio  # noqa: PLC0415 - not needed for --help
-
-    from transport.broker.broker import Broker  # noqa: PLC0415
-    from transport.broker.descriptors import raise_soft_limit  # noqa: PLC0415
-    from transport.broker.memory import collect_rarely  # noqa: PLC0415
-
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
-    raise_soft_limit(config.max_connections)
-    stopped = asyncio.Event()
-    with on_signal(lambda _: stopped.set()):
-        async with AsyncExitStack() as stack:
-            try:
-                serving = await stack.enter_async_context(Broker(config))
-            except OSError as error:
-                raise ListenError(
-                    f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
-                    "choose others with --send-address and --receive-address"
-                ) from error
-            collect_rarely()
-            where = "in memory only" if config.directory is None else f"journal in {config.directory}"
-            tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")
-            # Until it is told to stop; a failure of the broker's own is raised.
-            tasks = [asyncio.create_task(serving.serve_forever()), asyncio.create_task(stopped.wait())]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.wait(tasks)
-            if not tasks[0].cancelled():
-                tasks[0].result()
-    return 0
+broker = settings_command(VERB, _broker, again=True, check=(Check, False))

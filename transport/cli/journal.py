@@ -8,7 +8,8 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from transport.cli._run import EXIT_FAILED, fail, failures, tell
+from transport.cli._run import fail, failures, tell
+from transport.cli.exit_codes import EXIT_FAILED
 
 T = TypeVar("T")
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transport.cli._options import STDIN, ConnectTimeout, QueueOption, SendAddress, verb_command
-from transport.cli._run import SIGNAL_EXIT_BASE, on_signal, tell
+from transport.cli._run import on_signal, tell
+from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS

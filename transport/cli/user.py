@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
-from transport.cli._run import EXIT_USAGE, tell
+from transport.cli._run import tell
 from transport.cli._tables import show
+from transport.cli.exit_codes import EXIT_USAGE
 
 if TYPE_CHECKING:
     from transport.security.principal import Right

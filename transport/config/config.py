@@ -57,6 +57,13 @@ DEFAULT_MEMORY_WATERMARK = 0.6
 DEFAULT_DISK_FLOOR = 2**30
 """Free bytes under which senders wait: compaction and checkpoints need room when the disk is nearly full."""
 
+DEFAULT_DRAIN = 10.0
+"""Seconds of an orderly end. Our own clients need a few milliseconds; a disk that is behind needs some of the rest."""
+MAX_DRAIN = 3600.0
+"""Seconds; no supervisor waits longer for an end."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMATS = ("text", "json")
+
 OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
 """Settings of queues that have a longer name among a broker's."""
 
@@ -95,6 +102,9 @@ class BrokerConfig:
         max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
+        drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
+        log_level: the least that is logged, one of ``LOG_LEVELS``.
+        log_format: one of ``LOG_FORMATS``.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -126,6 +136,9 @@ class BrokerConfig:
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
+    drain: float = DEFAULT_DRAIN
+    log_level: str = LOG_LEVELS[2]
+    log_format: str = LOG_FORMATS[0]
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -135,6 +148,11 @@ class BrokerConfig:
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
+        if not 0 <= self.drain <= MAX_DRAIN:
+            raise LocalProtocolError(f"drain is {self.drain} s, not between 0 and {MAX_DRAIN:g}")
+        for name, known in (("log_level", LOG_LEVELS), ("log_format", LOG_FORMATS)):
+            if getattr(self, name) not in known:
+                raise LocalProtocolError(f"{name} is {getattr(self, name)!r:.40}, not one of {', '.join(known)}")
         self._check_storage()
         self.queue_settings()
         if len(self.queues) > self.max_queues:

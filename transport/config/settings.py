@@ -15,6 +15,8 @@ from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Sett
 from transport.config.config import (
     DEFAULT_DIRECTORY,
     IN_MEMORY,
+    LOG_FORMATS,
+    LOG_LEVELS,
     OF_QUEUES,
     SYNC_POLICIES,
     WITH_JOURNAL,
@@ -102,6 +104,8 @@ FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(fl
 ADDRESS = _text("H:P")
 FOLDER = _text("DIR")
 SYNC = _text("|".join(SYNC_POLICIES))
+LEVEL = _text("|".join(LOG_LEVELS))
+FORMAT = _text("|".join(LOG_FORMATS))
 OVERFLOW = _text(f"{BLOCK}|{REJECT}")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
 KINDS = {
@@ -170,6 +174,9 @@ OPTIONS: tuple[Option, ...] = (
     DATA,
     MEMORY,
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
+    _option("broker", "drain", DURATION, "For an orderly end when told to stop; 0 for none."),
+    _option("broker", "log_level", LEVEL, "The least that is logged."),
+    _option("broker", "log_format", FORMAT, "How a line of the log is written."),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(

@@ -137,6 +137,9 @@ class FrameProtocol(CarriedProtocol[Frame]):
             return frame
         if isinstance(frame, Ping):
             self._answer = encode(Pong(frame.token))
+        elif isinstance(frame, Pong) and frame.token and frame.token == self.states.awaits_pong:
+            self.states.awaits_pong = 0
+            return frame
         return ANSWERED
 
     def _opened(self, frame: Frame) -> None:

@@ -83,9 +83,10 @@ class Protocol:
         state: where the connection is.
         granted: the demand that what a sender sends is held against; None where none has been granted.
         takes_sends: whether the peer may send batches now.
+        awaits_pong: the token of the PING whose PONG is to be told of; 0 for none.
     """
 
-    __slots__ = ("_allowed", "_auths", "granted", "role", "roles", "side", "state", "takes_sends")
+    __slots__ = ("_allowed", "_auths", "awaits_pong", "granted", "role", "roles", "side", "state", "takes_sends")
 
     def __init__(self, side: Side, roles: frozenset[str]) -> None:
         self.side = side
@@ -96,6 +97,7 @@ class Protocol:
         self.takes_sends = False
         # AUTH frames that the peer has still to send.
         self._auths = 0
+        self.awaits_pong = 0
         self._allowed: frozenset[type[wire.Frame]] = frozenset({wire.Hello}) if side is Side.BROKER else frozenset()
 
     def receive(self, raw: RawFrame) -> wire.Frame:

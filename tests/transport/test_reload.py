@@ -1,0 +1,66 @@
+"""What a broker reads anew: each thing by itself, and what cannot be is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from transport.broker.reload import Reloads, texts
+from transport.config.config import BrokerConfig
+from transport.config.settings_sources import Resolved, resolve
+from transport.errors import LocalProtocolError
+
+
+def settings(**said: str) -> Resolved:
+    return resolve(said, {})
+
+
+@pytest.fixture(autouse=True)
+def _heard(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+
+
+def test_each_thing_gets_the_settings_of_now_and_those_it_follows_are_in_force() -> None:
+    reloads, seen = Reloads(), []
+    reloads.add("log level", lambda config: seen.append(config.log_level), "broker.log_level")
+    before = texts(settings(log_level="info"))
+    after = asyncio.run(reloads.reload(before, settings(log_level="debug")))
+    assert seen == ["debug"]
+    assert after == before | {"broker.log_level": "debug"}
+
+
+def test_what_nothing_follows_is_told_with_both_values_and_again_at_each_time(caplog: Any) -> None:
+    reloads = Reloads()
+    in_force = texts(settings(max_queues="5"))
+    for _ in range(2):
+        caplog.clear()
+        in_force = asyncio.run(reloads.reload(in_force, settings(max_queues="6")))
+        assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+            "limits.max_queues is 5 now and 6 after a restart: it cannot be changed while the broker runs"
+        ]
+    assert in_force["limits.max_queues"] == "5"
+
+
+@pytest.mark.parametrize("error", [LocalProtocolError("no"), OSError("no"), ValueError("no")])
+def test_one_that_fails_is_as_before_and_the_others_are_read(error: Exception, caplog: Any) -> None:
+    reloads, seen = Reloads(), []
+
+    async def fail(_config: BrokerConfig) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    reloads.add("users", fail, "limits.max_queues")
+    reloads.add("log level", lambda config: seen.append(config.log_level), "broker.log_level")
+    before = texts(settings())
+    after = asyncio.run(reloads.reload(before, settings(log_level="debug", max_queues="6")))
+    assert seen == ["debug"]
+    assert after["limits.max_queues"] == before["limits.max_queues"]
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    # What it follows is not told as what takes a restart: the next time it may well be read.
+    assert told == [
+        ("WARNING", "users: not read again, and as before: no"),
+        ("INFO", "read again: log level"),
+    ]

@@ -1,0 +1,117 @@
+"""What would keep a broker from starting, and what it would warn of, found out without starting one.
+
+Nothing is written and nothing listens. The directory's lock is taken for the moment of the look, where its file is there, and each
+address is bound for a moment: a broker that starts in that very moment may find either taken.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from actors import StorageError, glance_storage
+from transport.broker.acceptor import bind
+from transport.broker.descriptors import connections_allowed, raise_soft_limit
+from transport.errors import LimitExceededError
+from transport.wire.address import parse_address
+
+if TYPE_CHECKING:
+    from transport.config.config import BrokerConfig
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, or worth a word.
+
+    Attributes:
+        text: what, and what to do.
+        error: what a start would end with; None where it would only warn.
+    """
+
+    text: str
+    error: Exception | None
+
+
+Check = Callable[["BrokerConfig"], Iterator[Problem]]
+
+
+def check(config: BrokerConfig) -> list[Problem]:
+    """Everything that is wrong, in the order in which a start would come to it."""
+    return [problem for each in CHECKS for problem in each(config)]
+
+
+def check_directory(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether the data directory can be made or opened, and is this program's to open."""
+    if config.directory is None:
+        return
+    directory = Path(config.directory)
+    try:
+        damaged = glance_storage(directory)
+    except StorageError as error:
+        yield Problem(str(error), error)
+        return
+    for finding in damaged:
+        text = (
+            f"the data directory {directory} cannot be opened: {finding.file.name}: {finding.text}; "
+            f"`penstock journal verify {directory}` says more"
+        )
+        yield Problem(text, StorageError(text))
+    if (problem := _not_writable(directory)) is not None:
+        yield Problem(problem, StorageError(problem))
+
+
+def check_open_files(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether this process may have as many files open as its connections take."""
+    raise_soft_limit(config.max_connections)
+    try:
+        allowed = connections_allowed(config.max_connections)
+    except LimitExceededError as error:
+        yield Problem(str(error), error)
+        return
+    if allowed < config.max_connections:
+        yield Problem(
+            f"the limit of open files (ulimit -n) allows {allowed} connections, not the {config.max_connections} of max_connections",
+            None,
+        )
+
+
+def check_addresses(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether each address can be bound."""
+    addresses = (config.send_address, config.receive_address)
+    for text in addresses:
+        try:
+            _bind(text)
+        except OSError as error:
+            yield Problem(f"cannot listen on {error.strerror or error}", error)
+    first, second = map(parse_address, addresses)
+    if first == second and first.port:
+        text = f"send_address and receive_address are both {first}: each needs a port of its own"
+        yield Problem(text, OSError(errno.EADDRINUSE, text))
+
+
+CHECKS: Final[tuple[Check, ...]] = (check_directory, check_open_files, check_addresses)
+"""All of them, in the order in which a start comes to what they look at."""
+
+
+def _not_writable(directory: Path) -> str | None:
+    """Why nothing can be written there, or the directory not be made."""
+    there = directory
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        return None
+    what = f"the data directory {directory} cannot be " + ("written" if there == directory else f"made in {there}")
+    return f"{what}: this process has no right to; give it to the user that the broker runs as"
+
+
+def _bind(text: str) -> None:
+    address = parse_address(text)
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise OSError(errno.EADDRNOTAVAIL, f"{text}: {getattr(error, 'strerror', None) or error}") from None
+    for each in bind(found, address.host, address.port):
+        each.close()

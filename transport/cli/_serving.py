@@ -1,0 +1,117 @@
+"""The process of ``penstock broker``: its log, its signals, its supervisor, and the broker between its start and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from transport.broker.broker import Broker
+from transport.broker.descriptors import raise_soft_limit
+from transport.broker.memory import collect_rarely
+from transport.broker.reload import texts
+from transport.cli._logs import set_level, start_logging
+from transport.cli._run import tell
+from transport.cli._signals import broker_signals
+from transport.cli._supervisor import Supervisor
+from transport.config.settings_file import SettingsError
+from transport.errors import TransportError
+
+if TYPE_CHECKING:
+    from transport.config.config import BrokerConfig
+    from transport.config.settings_sources import Resolved
+
+VERB = "broker"
+
+logger = logging.getLogger("penstock.broker")
+
+
+class ListenError(TransportError):
+    """An address cannot be bound."""
+
+
+class Serving:
+    """A broker's process.
+
+    Args:
+        settings: of its start.
+        again: the same, as their sources say by now.
+    """
+
+    def __init__(self, settings: Resolved, again: Callable[[], Resolved]) -> None:
+        self._settings = settings
+        self._again = again
+        self._supervisor = Supervisor()
+        self._asked = asyncio.Event()
+
+    async def serve(self) -> int:
+        """All of it; returns the exit code."""
+        config = self._settings.config
+        start_logging(config.log_format, config.log_level)
+        # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
+        raise_soft_limit(config.max_connections)
+        stopped = asyncio.Event()
+        with broker_signals(VERB, stopped.set, self._asked.set):
+            async with AsyncExitStack() as stack:
+                broker = await _started(config, stack)
+                broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
+                collect_rarely()
+                where = "in memory only" if config.directory is None else f"journal in {config.directory}"
+                tell(VERB, f"sending {broker.send_address}, receiving {broker.receive_address}, {where}")
+                self._supervisor.ready()
+                self._supervisor.watch(asyncio.get_running_loop())
+                stack.callback(self._supervisor.leave)
+                stack.callback(asyncio.create_task(self._reload_whenever_asked(broker)).cancel)
+                await _until_stopped(broker, stopped, self._supervisor, config.drain)
+        return 0
+
+    async def _reload_whenever_asked(self, broker: Broker) -> None:
+        """Read everything again that can be; one mistake in the settings leaves all of it as it is.
+
+        Who asks while it is being read has it read once more.
+        """
+        in_force = texts(self._settings)
+        while True:
+            await self._asked.wait()
+            self._asked.clear()
+            self._supervisor.reloading()
+            try:
+                in_force = await broker.reloads.reload(in_force, self._again())
+            except SettingsError as error:
+                for problem in error.problems:
+                    logger.error("nothing is read again, for the settings cannot be: %s", problem)
+            finally:
+                self._supervisor.ready()
+
+
+async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:
+    """The broker, which ends with ``stack``; ListenError where it cannot bind an address."""
+    try:
+        return await stack.enter_async_context(Broker(config))
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
+            "choose others with --send-address and --receive-address"
+        ) from error
+
+
+async def _until_stopped(broker: Broker, stopped: asyncio.Event, supervisor: Supervisor, drain: float) -> None:
+    """Serve until told to stop, and come to an end in good order; raises what the broker itself fails with."""
+    serving = asyncio.create_task(broker.serve_forever())
+    ending: asyncio.Task[object] = asyncio.create_task(stopped.wait())
+    try:
+        await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            supervisor.stopping()
+        if not serving.done() and drain > 0:
+            ending = asyncio.create_task(broker.drain(drain))
+            await asyncio.wait([serving, ending], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (serving, ending):
+            task.cancel()
+        await asyncio.wait([serving, ending])
+    for task in (ending, serving):
+        if not task.cancelled():
+            task.result()
