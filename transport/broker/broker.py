@@ -18,6 +18,7 @@ from transport.broker.broker_connection import native_listeners
 from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
+from transport.broker.entrance import Entrance
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
@@ -98,12 +99,14 @@ class Broker:
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
+        self._entrance: Entrance
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
         """Recover what is stored and bind every address.
 
         Raises:
+            LocalProtocolError: the users cannot be read.
             StorageError: what is stored cannot be opened.
             OSError: an address is taken.
             LimitExceededError: this process may have too few files open.
@@ -112,6 +115,8 @@ class Broker:
         self._started_at = self._loop.time()
         self._turns = Turns(self._loop)
         self._stopping = self._loop.create_future()
+        self._entrance = Entrance(self.config.users_file, self._connections)
+        self._entrance.open()
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
         storage = self._storage
@@ -119,6 +124,8 @@ class Broker:
             storage.start(self._storage_failed)
             self.epoch = storage.epoch
         async with AsyncExitStack() as undo:
+            undo.callback(self._entrance.close)
+            self._entrance.watch()
             if storage is not None:
                 undo.callback(storage.close)
             self.queues = QueueDirectory(
@@ -153,6 +160,7 @@ class Broker:
         self._close_listeners()
         self._connections.ending = True
         self._tasks.cancel()
+        self._entrance.close()
         for connection in list(self.connections.values()):
             connection.refused(*SHUTTING_DOWN)
         await self._connections.drain(SHUTDOWN_TIMEOUT)
@@ -174,6 +182,13 @@ class Broker:
             await asyncio.shield(self._stopping)
         finally:
             self._served = False
+
+    async def reload_users(self) -> bool:
+        """Read the users file anew; whether that was possible. Where it was not, the users stay as they were, and the log says why.
+
+        Connections that came in with what is good no longer, or do what they may no longer do, are ended; no others are disturbed.
+        """
+        return await self._entrance.reload()
 
     @property
     def send_address(self) -> str:
@@ -281,6 +296,7 @@ class Broker:
             self._listen_on,
             partial(Operations, self._services()),
             self._greet,
+            self._entrance,
         )
 
     def _look_later(self) -> None:

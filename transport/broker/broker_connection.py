@@ -1,4 +1,4 @@
-"""The broker's end of one connection: the handshake, then frames to its actor and the actor's words to frames.
+"""The broker's end of one connection: who it is, the handshake, then frames to its actor and the actor's words to frames.
 
 Each role has a port: it starts the connection's actor, translates what the client says for it, and writes what it answers.
 """
@@ -12,14 +12,14 @@ from typing import Any
 from pykka import ActorDeadError
 
 from actors import CaughtUp, InboxOverflowError, LoopActorRef, StorageError, Writable
+from transport.broker.authentication import Authentication
 from transport.broker.listener import Host, Listener
 from transport.broker.operations import Operations
-from transport.broker.port import Client, Greeting, Port
+from transport.broker.port import Client, Port
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import AdministrationPort, SendingPort, TransactionPort
-from transport.broker.served import Connections
-from transport.errors import LimitExceededError, RemoteProtocolError, UnreadError
-from transport.security.principal import ANYONE
+from transport.errors import AuthenticationError, LimitExceededError, RemoteProtocolError, UnreadError
+from transport.security.principal import Principal
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
@@ -38,13 +38,18 @@ PORTS: dict[str, PortMaker] = {
 
 
 class BrokerConnection(Client):
-    """Handler of one accepted connection that carries frames; ``operations`` is the door, the rest as of `Client`."""
+    """Handler of one accepted connection that carries frames.
 
-    def __init__(
-        self, operations: Operations, connections: Connections, greeting: Greeting, states: Protocol, now: float
-    ) -> None:
-        super().__init__(connections, greeting, states, now)
-        self._operations = operations
+    Args:
+        host: what the broker gives.
+        states: the connection's state machine.
+    """
+
+    def __init__(self, host: Host, states: Protocol) -> None:
+        super().__init__(host.connections, host.greeting, states, host.loop.time())
+        self._door = host.operations
+        self._authentication = Authentication(lambda: host.entrance.users, host.entrance.now)
+        self._hello: wire.Hello | None = None
         self._port: Port | None = None
 
     # ConnectionHandler
@@ -87,11 +92,8 @@ class BrokerConnection(Client):
         self._port = None
 
     def _not_for_the_role(self, frame: wire.Frame) -> None:
-        if isinstance(frame, wire.Hello):
-            try:
-                self._open(frame)
-            except StorageError as error:
-                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+        if isinstance(frame, wire.Hello | wire.Auth):
+            self._introduce(frame)
         elif isinstance(frame, wire.Error):
             self.finished()
         else:
@@ -103,12 +105,36 @@ class BrokerConnection(Client):
         if self._under_way.full:
             self.hold()
 
-    def _open(self, hello: wire.Hello) -> None:
-        assert self._states.role is not None, "the protocol has checked HELLO"
+    def _introduce(self, frame: wire.Hello | wire.Auth) -> None:
+        """Hear who it is; whoever has shown it is let in."""
+        proof = self._authentication
+        try:
+            if isinstance(frame, wire.Hello):
+                self._hello = frame
+                principal = proof.hello(frame.options, lambda: None)
+            else:
+                answer, principal = proof.answer(frame.data)
+                self.send(wire.Auth(answer))
+        except AuthenticationError:
+            peer = self.connection.peer if self.connection is not None else "?"
+            who = "somebody" if proof.name is None else f"{proof.name!r:.255}"
+            logger.warning("%s from %s has not shown who they are", who, peer)
+            raise
+        if principal is not None:
+            try:
+                self._open(principal)
+            except StorageError as error:
+                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+
+    def _open(self, principal: Principal) -> None:
+        hello = self._hello
+        assert hello is not None, "it comes first"
+        operations = self._door(principal)
+        self.operations = operations
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
-        self._port = PORTS[hello.role](self._operations, self, hello)
+        self._port = PORTS[hello.role](operations, self, hello)
         self.actor = self._port.actor
 
 
@@ -124,8 +150,6 @@ def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FramePro
         return FrameProtocol(Protocol(Side.BROKER, roles))
 
     def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
-        return BrokerConnection(
-            host.operations(ANYONE), host.connections, host.greeting, protocol.states, host.loop.time()
-        )
+        return BrokerConnection(host, protocol.states)
 
     return Listener(name, address, protocol, handler)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from transport.broker.acceptor import Listen, Listening
+from transport.broker.entrance import Entrance
 from transport.broker.operations import Operations
 from transport.broker.port import Greeting
 from transport.broker.served import Connections, Served
@@ -43,6 +44,7 @@ class Host:
         listen: how it listens.
         operations: the door, for a principal.
         greeting: makes WELCOME of what a role is told: every role is told more.
+        entrance: who may come in.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -54,6 +56,7 @@ class Host:
     listen: Listen
     operations: Callable[[Principal], Operations]
     greeting: Greeting
+    entrance: Entrance
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""

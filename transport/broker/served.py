@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from transport.broker.descriptors import POLITE_REFUSALS
 from transport.errors import BrokerError, LimitExceededError
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
+    from transport.security.principal import Principal
     from transport.shell.connection import Connection
 
 E = TypeVar("E")
@@ -23,6 +24,15 @@ class RefusalError(BrokerError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(code, text)
         self.args = (text,)
+
+
+class Rights(Protocol):
+    """What somebody may have the broker do, while they are connected: `transport.broker.operations.Operations`."""
+
+    principal: Principal
+
+    def renew(self, principal: Principal) -> bool:
+        """They may do something else from now on; whether that still allows what they do."""
 
 
 class Connections:
@@ -98,6 +108,7 @@ class Served(ABC, Generic[E]):
         opened_at: monotonic seconds.
         connection: its shell, while it stands.
         actor: its actor, if it has one; it ends with the connection.
+        operations: the door, for whoever it is; None as long as that is not known.
     """
 
     def __init__(self, connections: Connections, now: float, role: str | None = None) -> None:
@@ -109,6 +120,7 @@ class Served(ABC, Generic[E]):
         self.client_id: str | None = None
         self.connection: Connection[E] | None = None
         self.actor: LoopActorRef[Any] | None = None
+        self.operations: Rights | None = None
 
     def connection_opened(self, connection: Connection[E]) -> None:
         """Take the connection in, or say that there are too many."""

@@ -95,6 +95,7 @@ class BrokerConfig:
         max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
+        users_file: who may come in (`penstock user`); None lets everybody in.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -123,6 +124,7 @@ class BrokerConfig:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     memory_watermark: float = DEFAULT_MEMORY_WATERMARK
     disk_floor: int = DEFAULT_DISK_FLOOR
+    users_file: str | None = None
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT

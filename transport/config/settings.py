@@ -7,6 +7,7 @@ on the command line and ``PENSTOCK_SYNC_INTERVAL`` in the environment. docs/conf
 from __future__ import annotations
 
 import math
+import os.path
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -101,6 +102,9 @@ SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, floa
 FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
 FOLDER = _text("DIR")
+FILE = Kind(
+    "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
+)
 SYNC = _text("|".join(SYNC_POLICIES))
 OVERFLOW = _text(f"{BLOCK}|{REJECT}")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
@@ -170,6 +174,7 @@ OPTIONS: tuple[Option, ...] = (
     DATA,
     MEMORY,
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
+    _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(
