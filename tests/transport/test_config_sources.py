@@ -23,6 +23,7 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "heartbeat": ("1", 1, "2s", 2.0, "3", 3.0),
     "users_file": ('"a"', "folder/a", "b", "b", "/c", "/c"),
     "max_connections": ("1", 1, "2", 2, "3_0", 30),
+    "max_unauthenticated": ("1", 1, "2", 2, "3", 3),
     "max_queues": ("1", 1, "2", 2, "3", 3),
     "memory_watermark": ('"10%"', 0.1, "0.2", 0.2, "30%", 0.3),
     "disk_floor": ('"1GiB"', 2**30, "2GiB", 2**31, "0", 0),

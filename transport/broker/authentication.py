@@ -50,10 +50,11 @@ class Authentication:
         self._challenged = False
         self.name: str | None = None
 
-    @property
-    def decides(self) -> bool:
-        """Whether the next thing that the client says is its proof."""
-        return self._exchange is None or self._challenged
+    def decides(self, options: Options | None) -> bool:
+        """Whether what the client says now, HELLO with its options or AUTH, is a proof: right or wrong."""
+        if options is None:
+            return self._challenged
+        return self._users() is not None and options.get(MECHANISM) is None
 
     def hello(self, options: Options, subject: Callable[[], str | None]) -> Principal | None:
         """Who says HELLO with these options; None where an exchange begins.

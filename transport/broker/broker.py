@@ -115,7 +115,7 @@ class Broker:
         self._started_at = self._loop.time()
         self._turns = Turns(self._loop)
         self._stopping = self._loop.create_future()
-        self._entrance = Entrance(self.config.users_file, self._connections)
+        self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
         self._entrance.open()
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)

@@ -5,6 +5,7 @@ Each role has a port: it starts the connection's actor, translates what the clie
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,9 @@ from transport.security.principal import Principal
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
+
+ATTACH_SECONDS = 10.0
+"""Beside what the client has: for the queue to answer, which may have much to read from the disk first."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -48,7 +52,10 @@ class BrokerConnection(Client):
     def __init__(self, host: Host, states: Protocol) -> None:
         super().__init__(host.connections, host.greeting, states, host.loop.time())
         self._door = host.operations
+        self._loop = host.loop
+        self._entrance = host.entrance
         self._authentication = Authentication(lambda: host.entrance.users, host.entrance.now)
+        self._waits: asyncio.TimerHandle | None = None
         self._hello: wire.Hello | None = None
         self._port: Port | None = None
 
@@ -78,6 +85,9 @@ class BrokerConnection(Client):
     def connection_ending(self, error: Exception | None) -> None:
         """Stop the actor without waiting for the peer to take its leave, and tell the port."""
         super().connection_ending(error)
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
         if self._port is not None:
             self._port.ended()
 
@@ -106,7 +116,28 @@ class BrokerConnection(Client):
             self.hold()
 
     def _introduce(self, frame: wire.Hello | wire.Auth) -> None:
-        """Hear who it is; whoever has shown it is let in."""
+        """Hear who it is, at once or, where the peer's address has failed too often, after a while."""
+        assert self.connection is not None, "it stands"
+        options = frame.options if isinstance(frame, wire.Hello) else None
+        wait = self._entrance.wait(self.connection.peer) if self._authentication.decides(options) else 0.0
+        if not wait:
+            self._judge(frame)
+            return
+        self.hold()
+        self.connection.more_time(wait)
+        self._waits = self._loop.call_later(wait, self._waited, frame)
+
+    def _waited(self, frame: wire.Hello | wire.Auth) -> None:
+        self._waits = None
+        try:
+            self._judge(frame)
+        except Exception as error:  # noqa: BLE001 - as the shell does with what it hands over
+            self.failed(error)
+        else:
+            self.go_on()
+
+    def _judge(self, frame: wire.Hello | wire.Auth) -> None:
+        """Whoever has shown who they are is let in."""
         proof = self._authentication
         try:
             if isinstance(frame, wire.Hello):
@@ -116,9 +147,7 @@ class BrokerConnection(Client):
                 answer, principal = proof.answer(frame.data)
                 self.send(wire.Auth(answer))
         except AuthenticationError:
-            peer = self.connection.peer if self.connection is not None else "?"
-            who = "somebody" if proof.name is None else f"{proof.name!r:.255}"
-            logger.warning("%s from %s has not shown who they are", who, peer)
+            self._entrance.failed(self.connection.peer if self.connection is not None else "?", proof.name)
             raise
         if principal is not None:
             try:
@@ -129,6 +158,10 @@ class BrokerConnection(Client):
     def _open(self, principal: Principal) -> None:
         hello = self._hello
         assert hello is not None, "it comes first"
+        self.opened()
+        if self.connection is not None:
+            # The client has said what it has to: until WELCOME it is for the broker to be quick.
+            self.connection.more_time(ATTACH_SECONDS)
         operations = self._door(principal)
         self.operations = operations
         self.role = hello.role

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from transport.broker.passwords import PasswordChecker
+from transport.broker.strangers import MOST_FAILURES, Failures, Unopened
+from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
 from transport.errors import LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
 
@@ -30,21 +32,37 @@ def _utc() -> datetime:
     return datetime.now(UTC)
 
 
+def _host_of(peer: str) -> str:
+    return peer.rpartition(":")[0]
+
+
 class Entrance:
     """One broker's.
 
     Args:
         users_file: where the users are; None where everybody may come in.
         connections: those who are inside.
+        clock: monotonic seconds.
+        most_unopened: how many may be accepted and not let in yet.
         now: the clock that tokens end by.
 
     Attributes:
         users: those in force; None where everybody may come in.
+        unopened: those who are accepted and not let in yet.
         now: as given.
     """
 
-    def __init__(self, users_file: str | None, connections: Connections, now: Callable[[], datetime] = _utc) -> None:
+    def __init__(
+        self,
+        users_file: str | None,
+        connections: Connections,
+        clock: Callable[[], float],
+        most_unopened: int = DEFAULT_MAX_UNAUTHENTICATED,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
         self.users: Users | None = None
+        self.unopened = Unopened(most_unopened)
+        self._failures = Failures(clock)
         self.now = now
         self._file = None if users_file is None else Path(users_file)
         self._connections = connections
@@ -86,13 +104,35 @@ class Entrance:
             self._look()
         return True
 
-    async def authenticate(self, name: str, password: str) -> Principal | None:
+    def wait(self, peer: str) -> float:
+        """Seconds that this side has a peer wait for the answer to its proof, for its address has failed too often."""
+        return self._failures.wait(_host_of(peer))
+
+    def failed(self, peer: str, name: str | None) -> None:
+        """A peer, which says it is ``name``, has shown a proof that is none."""
+        times = self._failures.note(_host_of(peer))
+        if times <= MOST_FAILURES:
+            last = " (no more of this address is logged before a minute is over)" if times == MOST_FAILURES else ""
+            who = "somebody" if name is None else f"{name!r:.255}"
+            logger.warning("%s from %s has not shown who they are%s", who, peer, last)
+
+    async def authenticate(self, name: str, password: str, peer: str) -> Principal | None:
         """Who says this name and this password, which came as they are, as other protocols have it; None for nobody.
+
+        Args:
+            name: the user's.
+            password: theirs.
+            peer: who says so, host:port; one that has failed too often waits.
 
         Raises:
             LimitExceededError: too many passwords are being checked.
         """
-        return await self._passwords.check(name, password)
+        if wait := self.wait(peer):
+            await asyncio.sleep(wait)
+        found = await self._passwords.check(name, password)
+        if found is None:
+            self.failed(peer, name)
+        return found
 
     def close(self) -> None:
         """Look at nothing any more."""

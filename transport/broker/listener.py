@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from transport.broker.acceptor import Listen, Listening
+from transport.broker.acceptor import Intake, Listen, Listening
 from transport.broker.entrance import Entrance
 from transport.broker.operations import Operations
 from transport.broker.port import Greeting
 from transport.broker.served import Connections, Served
+from transport.broker.strangers import Entrant
 from transport.errors import LocalProtocolError
 from transport.security.principal import Principal
 from transport.shell.connection import Connection
@@ -105,20 +106,29 @@ class Listener(Generic[P]):
                 f"the listener {self.name!r} takes connections already: give each broker listeners of its own"
             )
         address = parse_address(self._address)
-        last_words = b"".join(self._protocol().last_words("limit-exceeded", host.connections.too_many()))
-        listening = await host.listen(
-            partial(self.accept, host), host.connections.has_room, last_words, address.host, address.port
+        intake = Intake(
+            partial(self.accept, host),
+            host.connections.has_room,
+            host.entrance.unopened,
+            self._refusal(host.connections.too_many()),
+            self._refusal(host.entrance.unopened.too_many_of_one),
         )
+        listening = await host.listen(intake, address.host, address.port)
         self._listening = listening
         self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
 
-    def accept(self, host: Host) -> Connection[Any]:
-        """The shell of a connection that has come."""
+    def accept(self, host: Host, entrant: Entrant | None = None) -> Connection[Any]:
+        """The shell of a connection that has come, with its place among those that are not let in yet."""
         protocol = self._protocol()
-        return host.accept(protocol, self._handler(host, protocol))
+        handler = self._handler(host, protocol)
+        handler.entrant = entrant
+        return host.accept(protocol, handler)
 
     def close(self) -> None:
         """Take no more connections; those that were taken stay."""
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.close()
+
+    def _refusal(self, text: str) -> bytes:
+        return b"".join(self._protocol().last_words("limit-exceeded", text))

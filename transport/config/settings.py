@@ -176,6 +176,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
     _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
+    _option("limits", "max_unauthenticated", COUNT, "Connections that have not shown who they are; more wait."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(
         "limits",
