@@ -128,9 +128,9 @@ class BrokerHost:
         self.process = None
 
 
-async def _listen(factory: Any, _has_room: Any, _refusal: bytes, host: str, port: int) -> Any:
+async def _listen(intake: Any, host: str, port: int) -> Any:
     """On the simulated network."""
-    return await asyncio.get_running_loop().create_server(factory, host, port)
+    return await asyncio.get_running_loop().create_server(intake.factory, host, port)
 
 
 async def _ask(ref: Any, message: Any) -> Any:

@@ -5,8 +5,13 @@ It imports nothing of the product, so that what the page does not say, or says w
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import hmac
 import json
+import os
 import socket
+import ssl
 import struct
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,7 +19,7 @@ from typing import Any
 
 import msgpack
 
-HELLO, WELCOME, ERROR, PING, PONG = 1, 2, 3, 4, 5
+HELLO, WELCOME, ERROR, PING, PONG, AUTH = 1, 2, 3, 4, 5, 6
 DEMAND, SEND, SENT = 16, 17, 18
 REQUEST, DELIVER, ACK, NACK, EXTEND, CANCEL = 32, 33, 34, 35, 36, 37
 RESERVE, RESERVED, COMMIT, COMMITTED, FETCH, FETCHED, FETCH_END = 48, 49, 50, 51, 52, 53, 54
@@ -118,8 +123,44 @@ def unpack_batch(
     return payloads, ids, keys, headers
 
 
+class Scram:
+    """One exchange of SCRAM-SHA-256, from RFC 5802 and RFC 7677 alone; for names of ASCII without `=` and `,`."""
+
+    def __init__(self, user: str, password: str, nonce: str | None = None) -> None:
+        self.nonce = nonce or base64.b64encode(os.urandom(18)).decode()
+        self._password = password.encode()
+        self._bare = f"n={user},r={self.nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """The client-first-message."""
+        return b"n,," + self._bare.encode()
+
+    def final(self, challenge: bytes) -> bytes:
+        """The client-final-message."""
+        fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        assert fields["r"].startswith(self.nonce)
+        assert len(fields["r"]) > len(self.nonce)
+        assert 4096 <= int(fields["i"]) <= 10_000_000
+        salted = hashlib.pbkdf2_hmac("sha256", self._password, base64.b64decode(fields["s"]), int(fields["i"]))
+        client_key = hmac.digest(salted, b"Client Key", "sha256")
+        bare = f"c=biws,r={fields['r']}"
+        message = f"{self._bare},{challenge.decode()},{bare}".encode()
+        signature = hmac.digest(hashlib.sha256(client_key).digest(), message, "sha256")
+        proof = bytes(one ^ other for one, other in zip(client_key, signature, strict=True))
+        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), message, "sha256")
+        return f"{bare},p={base64.b64encode(proof).decode()}".encode()
+
+    def check(self, final: bytes) -> None:
+        """The server-final-message is of a broker that knows the password's record."""
+        assert final == b"v=" + base64.b64encode(self._signature), "the broker cannot prove itself"
+
+
 class Connection:
-    """One connection in one role; PING is answered wherever it comes."""
+    """One connection in one role; PING is answered wherever it comes.
+
+    With a ``login``, a user and a password, both sides prove themselves. A ``context`` is of TLS.
+    """
 
     def __init__(
         self,
@@ -128,13 +169,22 @@ class Connection:
         queue: str | None,
         client_id: str | None = None,
         options: dict[str, Any] | None = None,
+        login: tuple[str, str] | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         try:
-            self.write([HELLO, VERSION, role, queue, client_id, options or {}])
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host.strip("[]"))
+            self.write([HELLO, VERSION, role, queue, client_id, (options or {}) | self._mechanism(login)])
+            if login is not None:
+                exchange = Scram(*login)
+                self.write([AUTH, exchange.first()])
+                self.write([AUTH, exchange.final(self.read(AUTH)[0][1])])
+                exchange.check(self.read(AUTH)[0][1])
             header, _ = self.read(WELCOME)
         except BaseException:
             self._socket.close()
@@ -142,6 +192,10 @@ class Connection:
         self.version: int = header[1]
         self.epoch: int = header[2]
         self.options: dict[str, Any] = header[3]
+
+    @staticmethod
+    def _mechanism(login: tuple[str, str] | None) -> dict[str, Any]:
+        return {} if login is None else {"mechanism": "SCRAM-SHA-256"}
 
     def __enter__(self) -> Any:
         return self
@@ -212,7 +266,7 @@ class Connection:
 class Sender(Connection):
     """Role ``sender``: sends within the demand that it was granted."""
 
-    def __init__(self, address: str, queue: str, client_id: str, **options: Any) -> None:
+    def __init__(self, address: str, queue: str, client_id: str, login: Any = None, **options: Any) -> None:
         self.messages = self.bytes = 0
         self.sent_messages = self.sent_bytes = 0
         self.confirmed: int | None = None
@@ -220,7 +274,7 @@ class Sender(Connection):
         self.rejections: list[str] = []
         self.under_way: list[int] = []
         self.rejected_at: int | None = None
-        super().__init__(address, "sender", queue, client_id, options)
+        super().__init__(address, "sender", queue, client_id, options, login)
         self.last_sequence: int | None = self.options["last_sequence"]
         self.sequence = self.last_sequence or 0
 
@@ -280,8 +334,10 @@ class Sender(Connection):
 class Receiver(Connection):
     """Role ``receiver``."""
 
-    def __init__(self, address: str, queue: str, client_id: str | None = None) -> None:
-        super().__init__(address, "receiver", queue, client_id)
+    def __init__(
+        self, address: str, queue: str, client_id: str | None = None, login: Any = None, **options: Any
+    ) -> None:
+        super().__init__(address, "receiver", queue, client_id, options, login)
         self.waits_in_line: bool = self.options["waiting"]
         self._waiting: list[Message] = []
         self._messages = self._bytes = 0
@@ -406,8 +462,8 @@ class Subscription(Receiver):
 class Transaction(Connection):
     """Role ``transaction``."""
 
-    def __init__(self, address: str, writer: str, version: int) -> None:
-        super().__init__(address, "transaction", None, None, {"writer": writer, "version": version})
+    def __init__(self, address: str, writer: str, version: int, login: Any = None, **options: Any) -> None:
+        super().__init__(address, "transaction", None, None, {"writer": writer, "version": version} | options, login)
         self.last_version: int | None = self.options["last_version"]
         self._request = 0
 
@@ -435,8 +491,8 @@ class Transaction(Connection):
 class Admin(Connection):
     """Role ``admin``."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(address, "admin", None)
+    def __init__(self, address: str, login: Any = None, **options: Any) -> None:
+        super().__init__(address, "admin", None, None, options, login)
         self._request = 0
 
     def command(self, command: str, /, **arguments: Any) -> Any:

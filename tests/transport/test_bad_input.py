@@ -159,7 +159,7 @@ def test_a_hello_that_cannot_be_is_refused_by_its_code(run: Any, serve: Any, pee
 def test_a_hello_that_never_comes_whole_is_a_timeout(
     run: Any, serve: Any, peers: Any, port: str, part: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.shell.connection.HANDSHAKE_TIMEOUT", 0.05)
+    monkeypatch.setattr("transport.wire.liveness.ENTRANCE_TIMEOUT", 0.05)
 
     async def main() -> None:
         async with serve() as broker, peers() as opened:

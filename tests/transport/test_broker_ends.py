@@ -62,9 +62,9 @@ def test_a_connection_that_was_accepted_when_the_broker_stopped_is_told_and_clos
         broker = Broker(BrokerConfig(send_address=ANY, receive_address=ANY))
         accepted, accept = asyncio.Event(), Listener.accept
 
-        def noticed(listener: Listener[Any], host: Host) -> Any:
+        def noticed(listener: Listener[Any], host: Host, entrant: Any) -> Any:
             accepted.set()
-            return accept(listener, host)
+            return accept(listener, host, entrant)
 
         monkeypatch.setattr(Listener, "accept", noticed)
         async with broker:

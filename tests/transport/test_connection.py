@@ -18,7 +18,7 @@ from transport.shell.connection import (
 from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.wire.codec import encode
 from transport.wire.frames import HANDSHAKE_FRAME_BYTES
-from transport.wire.liveness import HANDSHAKE_TIMEOUT
+from transport.wire.liveness import ENTRANCE_TIMEOUT, HANDSHAKE_TIMEOUT
 from transport.wire.messages import Demand, Error, Ping, Pong, Send, Sent, Welcome
 from transport.wire.protocol import Side
 
@@ -149,12 +149,41 @@ def test_a_frame_that_trickles_in_is_given_up_though_bytes_keep_coming() -> None
 
 
 @pytest.mark.parametrize("arrived", [b"", b"\x00\x00", b"\x00\x00\x00\x20\x00\x10\x96"])
-def test_hello_that_does_not_come_in_ten_seconds_is_a_timeout(arrived: bytes) -> None:
+def test_hello_that_does_not_come_in_five_seconds_is_a_timeout(arrived: bytes) -> None:
     async def main() -> None:
         bench = Bench()
         bench.connect()
         bench.receive_bytes(arrived)
+        await settle(ENTRANCE_TIMEOUT - 0.1)
+        assert bench.transport.frames == []
+        await settle(0.2)
+        assert bench.said().code == "timeout"
+        bench.lose()
+
+    run(main)
+
+
+def test_a_client_gives_its_broker_ten_seconds_to_answer() -> None:
+    async def main() -> None:
+        bench = Bench(side=Side.CLIENT)
+        bench.connect()
+        bench.connection.send(HELLO)
         await settle(HANDSHAKE_TIMEOUT - 0.1)
+        assert bench.transport.frames == [HELLO]
+        await settle(0.2)
+        assert bench.said().code == "timeout"
+        bench.lose()
+
+    run(main)
+
+
+def test_what_the_broker_has_a_client_wait_does_not_count_against_it() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.connect()
+        await settle(ENTRANCE_TIMEOUT - 1.0)
+        bench.connection.more_time(3.0)
+        await settle(3.9)
         assert bench.transport.frames == []
         await settle(0.2)
         assert bench.said().code == "timeout"

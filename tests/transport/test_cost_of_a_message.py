@@ -21,7 +21,7 @@ import pytest
 from actors.batch import MessageBatch
 from tests.decoding import FrameDecoder
 from transport import Broker, BrokerConfig
-from transport.broker.acceptor import Factory
+from transport.broker.acceptor import Factory, Intake
 from transport.shell.connection import Connection
 from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES
@@ -171,8 +171,8 @@ async def served() -> AsyncIterator[Bench]:
 
         def close(self) -> None: ...
 
-    async def listen(factory: Factory, *_: Any) -> Any:
-        factories.append(factory)
+    async def listen(intake: Intake, *_: Any) -> Any:
+        factories.append(intake.factory)
         return Listening()
 
     async with Broker(BrokerConfig(), listen=listen) as broker:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.wire.liveness import (
+    DEFAULT_HEARTBEAT,
+    ENTRANCE_TIMEOUT,
+    HANDSHAKE_TIMEOUT,
+    SILENT_INTERVALS,
+    Liveness,
+    Verdict,
+)
 
 times = st.floats(0, 1e6, allow_nan=False)
 
@@ -104,4 +111,4 @@ def test_a_peer_that_takes_a_little_is_slow_and_not_stuck() -> None:
 
 
 def test_the_protocols_times_are_the_constants() -> None:
-    assert (DEFAULT_HEARTBEAT, SILENT_INTERVALS, HANDSHAKE_TIMEOUT) == (5.0, 3, 10.0)
+    assert (DEFAULT_HEARTBEAT, SILENT_INTERVALS, HANDSHAKE_TIMEOUT, ENTRANCE_TIMEOUT) == (5.0, 3, 10.0, 5.0)

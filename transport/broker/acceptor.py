@@ -12,7 +12,11 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from transport.broker.strangers import Entrant, Unopened
 
 BACKLOG = 1024
 """Connections the kernel holds while they wait to be accepted."""
@@ -39,9 +43,34 @@ class Listening(Protocol):
         """Take no more."""
 
 
-Factory = Callable[[], asyncio.BaseProtocol]
-Listen = Callable[[Factory, Callable[[], bool], bytes, str, int], Awaitable[Listening]]
-"""Makes a listening address of: a protocol's factory, whether there is room, the last words for whom there is none, host, port."""
+class Factory(Protocol):
+    """Makes the protocol of a connection that has come."""
+
+    def __call__(self, entrant: Entrant | None = None) -> asyncio.BaseProtocol:
+        """``entrant`` is its place among those that are not let in yet, which it leaves; None where nobody counts them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Who is taken in at an address, and what the others are told.
+
+    Attributes:
+        factory: makes a new connection's protocol.
+        has_room: whether one more connection may be taken.
+        unopened: those of all addresses that are not let in yet.
+        too_many: what a connection is told for which there is no room.
+        too_many_of_one: what one is told of whose address there are too many.
+    """
+
+    factory: Factory
+    has_room: Callable[[], bool]
+    unopened: Unopened
+    too_many: bytes
+    too_many_of_one: bytes
+
+
+Listen = Callable[[Intake, str, int], Awaitable[Listening]]
+"""Makes a listening address of: who is taken in, host, port."""
 
 
 class Acceptor:
@@ -49,19 +78,13 @@ class Acceptor:
 
     Args:
         listening: its sockets, bound and listening.
-        factory: makes a new connection's protocol.
-        has_room: whether one more connection may be taken.
-        refusal: what a connection is told for which there is no room.
+        intake: who is taken in.
     """
 
-    def __init__(
-        self, listening: list[socket.socket], factory: Factory, has_room: Callable[[], bool], refusal: bytes
-    ) -> None:
+    def __init__(self, listening: list[socket.socket], intake: Intake) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
-        self._factory = factory
-        self._has_room = has_room
-        self._refusal = refusal
+        self._intake = intake
         self._tasks: set[asyncio.Task[None]] = set()
         self._again: asyncio.TimerHandle | None = None
         self._resume()
@@ -79,7 +102,9 @@ class Acceptor:
             each.close()
 
     def _resume(self) -> None:
-        self._again = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
         for each in self._listening:
             self._loop.add_reader(each.fileno(), self._accept, each)
 
@@ -91,9 +116,15 @@ class Acceptor:
             self._loop.remove_reader(each.fileno())
 
     def _accept(self, listening: socket.socket) -> None:
+        intake = self._intake
         for _ in range(ACCEPTS_A_TURN):
+            if intake.unopened.full:
+                # Whoever comes waits in the kernel's line, and costs nothing here.
+                self._pause()
+                intake.unopened.when_room(self._resume)
+                return
             try:
-                accepted, _peer = listening.accept()
+                accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except ConnectionError:
@@ -109,14 +140,22 @@ class Acceptor:
                 self._pause()
                 self._again = self._loop.call_later(ACCEPT_AGAIN, self._resume)
                 return
-            if self._has_room():
-                self._take(accepted)
+            if not intake.has_room():
+                self._turn_away(accepted, intake.too_many)
+            elif (entrant := intake.unopened.enter(peer[0])) is None:
+                self._turn_away(accepted, intake.too_many_of_one)
             else:
-                self._turn_away(accepted)
+                self._take(accepted, entrant)
 
-    def _take(self, accepted: socket.socket) -> None:
+    def _take(self, accepted: socket.socket, entrant: Entrant) -> None:
         # The protocol is there at once, so that whoever counts connections has counted this one before the next.
-        task = self._loop.create_task(self._attach(accepted, self._factory()), name="accept a connection")
+        try:
+            protocol = self._intake.factory(entrant)
+        except BaseException:
+            entrant.leave()
+            accepted.close()
+            raise
+        task = self._loop.create_task(self._attach(accepted, protocol), name="accept a connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -133,16 +172,16 @@ class Acceptor:
             if not isinstance(error, OSError):
                 raise
 
-    def _turn_away(self, accepted: socket.socket) -> None:
+    def _turn_away(self, accepted: socket.socket, refusal: bytes) -> None:
         """Say why, as far as that goes without waiting, and close: what the peer has said is taken, for else the kernel resets."""
         with accepted, suppress(OSError):
             accepted.setblocking(False)
-            accepted.send(self._refusal)
+            accepted.send(refusal)
             accepted.shutdown(socket.SHUT_WR)
             accepted.recv(4096)
 
 
-async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes, host: str, port: int) -> Acceptor:
+async def listen(intake: Intake, host: str, port: int) -> Acceptor:
     """Listen on every address that ``host`` stands for; OSError where one cannot be bound."""
     loop = asyncio.get_running_loop()
     try:
@@ -154,7 +193,7 @@ async def listen(factory: Factory, has_room: Callable[[], bool], refusal: bytes,
     try:
         for each in listening:
             each.listen(BACKLOG)
-        return Acceptor(listening, factory, has_room, refusal)
+        return Acceptor(listening, intake)
     except BaseException as error:
         for each in listening:
             each.close()

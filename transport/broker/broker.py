@@ -18,6 +18,7 @@ from transport.broker.broker_connection import native_listeners
 from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
+from transport.broker.entrance import Entrance
 from transport.broker.listener import Host, Listener
 from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
@@ -27,7 +28,7 @@ from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
-from transport.shell.connection import LINGER
+from transport.shell.ends import LINGER
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal, unsent_bytes_limit
@@ -107,12 +108,14 @@ class Broker:
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
         self._ends_at: float | None = None
+        self._entrance: Entrance
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
         """Recover what is stored and bind every address.
 
         Raises:
+            LocalProtocolError: the users cannot be read.
             StorageError: what is stored cannot be opened.
             OSError: an address is taken.
             LimitExceededError: this process may have too few files open.
@@ -121,6 +124,8 @@ class Broker:
         self._started_at = self._loop.time()
         self._turns = Turns(self._loop)
         self._stopping = self._loop.create_future()
+        self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
+        self._entrance.open()
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
         storage = self._storage
@@ -128,6 +133,8 @@ class Broker:
             storage.start(self._storage_failed)
             self.epoch = storage.epoch
         async with AsyncExitStack() as undo:
+            undo.callback(self._entrance.close)
+            self._entrance.watch()
             if storage is not None:
                 undo.callback(storage.close)
             self.queues = QueueDirectory(
@@ -162,6 +169,7 @@ class Broker:
         self._close_listeners()
         self._connections.ending = True
         self._tasks.cancel()
+        self._entrance.close()
         for connection in list(self.connections.values()):
             connection.refused(*SHUTTING_DOWN)
         if not await self._connections.all_gone(
@@ -200,6 +208,13 @@ class Broker:
         self._connections.ending = True
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
+
+    async def reload_users(self) -> bool:
+        """Read the users file anew; whether that was possible. Where it was not, the users stay as they were, and the log says why.
+
+        Connections that came in with what is good no longer, or do what they may no longer do, are ended; no others are disturbed.
+        """
+        return await self._entrance.reload()
 
     @property
     def send_address(self) -> str:
@@ -307,6 +322,7 @@ class Broker:
             self._listen_on,
             partial(Operations, self._services()),
             self._greet,
+            self._entrance,
         )
 
     def _look_later(self) -> None:

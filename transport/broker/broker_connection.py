@@ -1,10 +1,11 @@
-"""The broker's end of one connection: the handshake, then frames to its actor and the actor's words to frames.
+"""The broker's end of one connection: who it is, the handshake, then frames to its actor and the actor's words to frames.
 
 Each role has a port: it starts the connection's actor, translates what the client says for it, and writes what it answers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -12,18 +13,21 @@ from typing import Any
 from pykka import ActorDeadError
 
 from actors import CaughtUp, InboxOverflowError, LoopActorRef, StorageError, Writable
+from transport.broker.authentication import Authentication
 from transport.broker.listener import Host, Listener
 from transport.broker.operations import Operations
-from transport.broker.port import Client, Greeting, Port
+from transport.broker.port import Client, Port
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import AdministrationPort, SendingPort, TransactionPort
-from transport.broker.served import Connections
-from transport.errors import LimitExceededError, RemoteProtocolError, UnreadError
-from transport.security.principal import ANYONE
+from transport.errors import AuthenticationError, LimitExceededError, RemoteProtocolError, UnreadError
+from transport.security.principal import Principal
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
 from transport.wire.shown import shown
+
+ATTACH_SECONDS = 10.0
+"""Beside what the client has: for the queue to answer, which may have much to read from the disk first."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -42,13 +46,21 @@ _OF_NO_ROLE = frozenset({wire.Error, wire.Pong})
 
 
 class BrokerConnection(Client):
-    """Handler of one accepted connection that carries frames; ``operations`` is the door, the rest as of `Client`."""
+    """Handler of one accepted connection that carries frames.
 
-    def __init__(
-        self, operations: Operations, connections: Connections, greeting: Greeting, states: Protocol, now: float
-    ) -> None:
-        super().__init__(connections, greeting, states, now)
-        self._operations = operations
+    Args:
+        host: what the broker gives.
+        states: the connection's state machine.
+    """
+
+    def __init__(self, host: Host, states: Protocol) -> None:
+        super().__init__(host.connections, host.greeting, states, host.loop.time())
+        self._door = host.operations
+        self._loop = host.loop
+        self._entrance = host.entrance
+        self._authentication = Authentication(lambda: host.entrance.users, host.entrance.now)
+        self._waits: asyncio.TimerHandle | None = None
+        self._hello: wire.Hello | None = None
         self._port: Port | None = None
 
     # ConnectionHandler
@@ -95,6 +107,9 @@ class BrokerConnection(Client):
     def connection_ending(self, error: Exception | None) -> None:
         """Stop the actor without waiting for the peer to take its leave, and tell the port."""
         super().connection_ending(error)
+        if self._waits is not None:
+            self._waits.cancel()
+            self._waits = None
         if self._port is not None:
             self._port.ended()
 
@@ -113,11 +128,8 @@ class BrokerConnection(Client):
         self._port = None
 
     def _not_for_the_role(self, frame: wire.Frame) -> None:
-        if isinstance(frame, wire.Hello):
-            try:
-                self._open(frame)
-            except StorageError as error:
-                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+        if isinstance(frame, wire.Hello | wire.Auth):
+            self._introduce(frame)
         elif isinstance(frame, wire.Error):
             self.finished()
         elif isinstance(frame, wire.Pong):
@@ -131,14 +143,61 @@ class BrokerConnection(Client):
         if self._under_way.full:
             self.hold()
 
-    def _open(self, hello: wire.Hello) -> None:
-        assert self._states.role is not None, "the protocol has checked HELLO"
+    def _introduce(self, frame: wire.Hello | wire.Auth) -> None:
+        """Hear who it is, at once or, where the peer's address has failed too often, after a while."""
+        assert self.connection is not None, "it stands"
+        options = frame.options if isinstance(frame, wire.Hello) else None
+        wait = self._entrance.wait(self.connection.peer) if self._authentication.decides(options) else 0.0
+        if not wait:
+            self._judge(frame)
+            return
+        self.hold()
+        self.connection.more_time(wait)
+        self._waits = self._loop.call_later(wait, self._waited, frame)
+
+    def _waited(self, frame: wire.Hello | wire.Auth) -> None:
+        self._waits = None
+        try:
+            self._judge(frame)
+        except Exception as error:  # noqa: BLE001 - as the shell does with what it hands over
+            self.failed(error)
+        else:
+            self.go_on()
+
+    def _judge(self, frame: wire.Hello | wire.Auth) -> None:
+        """Whoever has shown who they are is let in."""
+        proof = self._authentication
+        try:
+            if isinstance(frame, wire.Hello):
+                self._hello = frame
+                principal = proof.hello(frame.options, lambda: None)
+            else:
+                answer, principal = proof.answer(frame.data)
+                self.send(wire.Auth(answer))
+        except AuthenticationError:
+            self._entrance.failed(self.connection.peer if self.connection is not None else "?", proof.name)
+            raise
+        if principal is not None:
+            try:
+                self._open(principal)
+            except StorageError as error:
+                self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+
+    def _open(self, principal: Principal) -> None:
+        hello = self._hello
+        assert hello is not None, "it comes first"
+        self.opened()
+        if self.connection is not None:
+            # The client has said what it has to: until WELCOME it is for the broker to be quick.
+            self.connection.more_time(ATTACH_SECONDS)
+        operations = self._door(principal)
+        self.operations = operations
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
         if self.connection is not None:
-            self._operations.peer = self.connection.peer
-        self._port = PORTS[hello.role](self._operations, self, hello)
+            operations.peer = self.connection.peer
+        self._port = PORTS[hello.role](operations, self, hello)
         self.actor = self._port.actor
 
 
@@ -154,8 +213,6 @@ def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FramePro
         return FrameProtocol(Protocol(Side.BROKER, roles))
 
     def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
-        return BrokerConnection(
-            host.operations(ANYONE), host.connections, host.greeting, protocol.states, host.loop.time()
-        )
+        return BrokerConnection(host, protocol.states)
 
     return Listener(name, address, protocol, handler)

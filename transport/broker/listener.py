@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from transport.broker.acceptor import Listen, Listening
+from transport.broker.acceptor import Intake, Listen, Listening
+from transport.broker.entrance import Entrance
 from transport.broker.operations import Operations
 from transport.broker.port import Greeting
 from transport.broker.served import Connections, Served
+from transport.broker.strangers import Entrant
 from transport.errors import LocalProtocolError
 from transport.security.principal import Principal
 from transport.shell.connection import Connection
@@ -43,6 +45,7 @@ class Host:
         listen: how it listens.
         operations: the door, for a principal.
         greeting: makes WELCOME of what a role is told: every role is told more.
+        entrance: who may come in.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -54,6 +57,7 @@ class Host:
     listen: Listen
     operations: Callable[[Principal], Operations]
     greeting: Greeting
+    entrance: Entrance
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""
@@ -103,18 +107,23 @@ class Listener(Generic[P]):
                 f"the listener {self.name!r} takes connections already: give each broker listeners of its own"
             )
         address = parse_address(self._address)
-        last_words = b"".join(self._protocol().last_words("limit-exceeded", host.connections.too_many()))
-        listening = await host.listen(
-            partial(self.accept, host), host.connections.has_room, last_words, address.host, address.port
+        intake = Intake(
+            partial(self.accept, host),
+            host.connections.has_room,
+            host.entrance.unopened,
+            self._refusal(host.connections.too_many()),
+            self._refusal(host.entrance.unopened.too_many_of_one),
         )
+        listening = await host.listen(intake, address.host, address.port)
         self._listening, self._host = listening, host
         self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
 
-    def accept(self, host: Host) -> Connection[Any]:
-        """The shell of a connection that has come."""
+    def accept(self, host: Host, entrant: Entrant | None = None) -> Connection[Any]:
+        """The shell of a connection that has come, with its place among those that are not let in yet."""
         protocol = self._protocol()
         handler = self._handler(host, protocol)
         handler.listener = self.name
+        handler.entrant = entrant
         return host.accept(protocol, handler)
 
     async def drain(self, deadline: float) -> None:
@@ -131,3 +140,6 @@ class Listener(Generic[P]):
         listening, self._listening = self._listening, None
         if listening is not None:
             listening.close()
+
+    def _refusal(self, text: str) -> bytes:
+        return b"".join(self._protocol().last_words("limit-exceeded", text))

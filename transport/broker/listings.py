@@ -18,6 +18,7 @@ from pykka import ActorDeadError
 
 from actors import GetStatistics, InboxOverflowError, QueueDirectory, ask
 from transport.errors import LimitExceededError, RemoteProtocolError
+from transport.security.principal import ANYONE
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
@@ -145,6 +146,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "role": connection.role,
                 "queue": queue,
                 "client_id": connection.client_id,
+                "user": _user_of(connection),
                 "peer": wire.peer if wire is not None else None,
                 "demand": facts.demand if facts is not None else 0,
                 "in_flight": facts.in_flight if facts is not None else 0,
@@ -153,6 +155,12 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "bytes_out": wire.bytes_out if wire is not None else 0,
             },
         )
+
+
+def _user_of(connection: Served[Any]) -> str | None:
+    """Who it is; None where nobody was asked, or has said so yet."""
+    operations = connection.operations
+    return None if operations is None or operations.principal is ANYONE else operations.principal.name
 
 
 async def subscription_rows(of: Listed, after: Key | None) -> Rows:

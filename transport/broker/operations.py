@@ -134,13 +134,20 @@ class Operations:
     Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
     """
 
-    __slots__ = ("_services", "peer", "principal")
+    __slots__ = ("_attached", "_services", "peer", "principal")
 
     def __init__(self, services: Services, principal: Principal) -> None:
         self._services = services
         self.principal = principal
         # From where, for the log: whoever takes the connection says it.
         self.peer = "?"
+        # What is attached now, or is to be committed, takes these.
+        self._attached: set[tuple[Right, str]] = set()
+
+    def renew(self, principal: Principal) -> bool:
+        """Whoever asks may do something else from now on; whether that still allows what is attached."""
+        self.principal = principal
+        return all(principal.may(right, resource) for right, resource in self._attached)
 
     @property
     def tasks(self) -> Tasks:
@@ -209,6 +216,9 @@ class Operations:
     def _queue(self, role: str, name: str, *, make: bool = True) -> Any:
         """The queue of that name, for a role that uses it; one that is not there takes the right to make it too."""
         self._check(role, check_name(name))
+        right = OPERATIONS[role].right
+        assert right is not None, "a role that uses a queue takes a right on it"
+        self._attached.add((right, name))
         queues = self._services.queues
         if name in queues or not make:
             return queues.get(name)
@@ -254,6 +264,7 @@ class Transaction:
     def check(self, queue: str) -> None:
         """Refuse a stage of a queue that may not be written to."""
         self._operations._need(Right.WRITE, queue, "transaction")
+        self._operations._attached.add((Right.WRITE, queue))
 
     def commit(self, stages: Sequence[EnlistedStage]) -> Awaitable[int]:
         """Publish the stages in one instant; how many messages that were."""

@@ -32,6 +32,8 @@ class Client(Served[wire.Frame]):
         now: monotonic seconds.
     """
 
+    opens_at_once = False
+
     def __init__(
         self, connections: Connections, greeting: Greeting, states: wire_protocol.Protocol, now: float
     ) -> None:

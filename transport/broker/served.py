@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from transport.broker.descriptors import POLITE_REFUSALS
 from transport.errors import BrokerError, LimitExceededError
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
+    from transport.broker.strangers import Entrant
+    from transport.security.principal import Principal
     from transport.shell.connection import Connection
 
 E = TypeVar("E")
@@ -23,6 +25,15 @@ class RefusalError(BrokerError):
     def __init__(self, code: str, text: str) -> None:
         super().__init__(code, text)
         self.args = (text,)
+
+
+class Rights(Protocol):
+    """What somebody may have the broker do, while they are connected: `transport.broker.operations.Operations`."""
+
+    principal: Principal
+
+    def renew(self, principal: Principal) -> bool:
+        """They may do something else from now on; whether that still allows what they do."""
 
 
 class Connections:
@@ -121,7 +132,12 @@ class Served(ABC, Generic[E]):
         opened_at: monotonic seconds.
         connection: its shell, while it stands.
         actor: its actor, if it has one; it ends with the connection.
+        operations: the door, for whoever it is; None as long as that is not known.
+        entrant: its place among those that are not let in yet, as long as it is one of them.
+        opens_at_once: whether it is let in as it comes, for its protocol asks nobody who they are. Where not, `opened` is to be called.
     """
+
+    opens_at_once: ClassVar[bool] = True
 
     def __init__(self, connections: Connections, now: float, role: str | None = None) -> None:
         self._connections = connections
@@ -133,11 +149,21 @@ class Served(ABC, Generic[E]):
         self.client_id: str | None = None
         self.connection: Connection[E] | None = None
         self.actor: LoopActorRef[Any] | None = None
+        self.operations: Rights | None = None
+        self.entrant: Entrant | None = None
 
     def connection_opened(self, connection: Connection[E]) -> None:
         """Take the connection in, or say that there are too many."""
         self.connection = connection
         self._connections.add(self)
+        if self.opens_at_once:
+            self.opened()
+
+    def opened(self) -> None:
+        """It is let in, and takes no place of those any more that are not."""
+        entrant, self.entrant = self.entrant, None
+        if entrant is not None:
+            entrant.leave()
 
     @abstractmethod
     def event_received(self, event: E, work: int) -> None:
@@ -161,6 +187,7 @@ class Served(ABC, Generic[E]):
             self.connection_ending(error)
         finally:
             self._connections.remove(self)
+            self.opened()
             # Each of them knows this one; without a cycle all are free at once.
             self.connection = self.actor = None
 

@@ -84,6 +84,7 @@ CONNECTION_COLUMNS: list[Column] = [
     ("role", "role"),
     ("queue", "queue"),
     ("client_id", "client"),
+    ("user", "user"),
     ("peer", "peer"),
     ("demand", "demand"),
     ("in_flight", "in flight"),

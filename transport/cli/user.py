@@ -32,7 +32,10 @@ MAX_TOKEN_DAYS = 3650
 MAX_PASSWORD_FILE = 4096
 
 File = Annotated[
-    Path, typer.Option("--users-file", metavar="FILE", help="The users file.", envvar="PENSTOCK_USERS_FILE", show_default=True)
+    Path,
+    typer.Option(
+        "--users-file", metavar="FILE", help="The users file.", envvar="PENSTOCK_USERS_FILE", show_default=True
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", show_default=False)]
 PasswordFile = Annotated[

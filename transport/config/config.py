@@ -24,6 +24,8 @@ from transport.wire.names import check_name
 
 DEFAULT_MAX_CONNECTIONS = 10_000
 """Connections on both addresses together; each costs about 10 KiB while idle, and a file descriptor."""
+DEFAULT_MAX_UNAUTHENTICATED = 256
+"""Connections that have not shown who they are; each may take a handshake of TLS and a frame of 4 KiB."""
 DURABLE_MAX_MESSAGES = 100_000_000
 """Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
 DURABLE_MAX_BYTES = 64 * 2**30
@@ -84,6 +86,7 @@ class BrokerConfig:
         visibility_timeout: seconds until a message not acknowledged is receivable again.
         heartbeat: seconds between signs of life on a quiet connection; three of silence end it.
         max_connections: connections at one time; fewer where the limit of open files (``ulimit -n``) allows fewer.
+        max_unauthenticated: connections that are accepted and have not shown yet who they are; the next wait to be accepted.
         max_queues: queues at one time.
         overflow: what a queue at its limit does, unless declared otherwise; as in `QueueSettings`, like the next five.
         max_receives: failures of a message until it goes to the dead-letter queue; None for no such limit.
@@ -105,6 +108,7 @@ class BrokerConfig:
         drain: seconds that a broker which is told to stop has for an end in good order; 0 tells its clients at once.
         log_level: the least that is logged, one of ``LOG_LEVELS``.
         log_format: one of ``LOG_FORMATS``.
+        users_file: who may come in (`penstock user`); None lets everybody in.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -133,6 +137,8 @@ class BrokerConfig:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     memory_watermark: float = DEFAULT_MEMORY_WATERMARK
     disk_floor: int = DEFAULT_DISK_FLOOR
+    users_file: str | None = None
+    max_unauthenticated: int = DEFAULT_MAX_UNAUTHENTICATED
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
@@ -144,7 +150,7 @@ class BrokerConfig:
     def __post_init__(self) -> None:
         parse_address(self.send_address)
         parse_address(self.receive_address)
-        for name in ("heartbeat", "max_connections", "max_queues", "transaction_timeout"):
+        for name in ("heartbeat", "max_connections", "max_unauthenticated", "max_queues", "transaction_timeout"):
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")

@@ -7,6 +7,7 @@ on the command line and ``PENSTOCK_SYNC_INTERVAL`` in the environment. docs/conf
 from __future__ import annotations
 
 import math
+import os.path
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -103,6 +104,9 @@ SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, floa
 FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
 FOLDER = _text("DIR")
+FILE = Kind(
+    "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
+)
 SYNC = _text("|".join(SYNC_POLICIES))
 LEVEL = _text("|".join(LOG_LEVELS))
 FORMAT = _text("|".join(LOG_FORMATS))
@@ -177,7 +181,9 @@ OPTIONS: tuple[Option, ...] = (
     _option("broker", "drain", DURATION, "For an orderly end when told to stop; 0 for none."),
     _option("broker", "log_level", LEVEL, "The least that is logged."),
     _option("broker", "log_format", FORMAT, "How a line of the log is written."),
+    _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
+    _option("limits", "max_unauthenticated", COUNT, "Connections that have not shown who they are; more wait."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(
         "limits",

@@ -18,6 +18,7 @@ from transport.config.settings import (
     CONFIG_VARIABLE,
     DATA,
     ENVIRONMENT_PREFIX,
+    FILE,
     MEMORY,
     OPTIONS,
     QUEUE_DEFAULTS,
@@ -175,7 +176,7 @@ def _file_layer(file: SettingsFile | None, problems: list[str]) -> dict[str, Giv
             continue
         value = _judged(option, option.kind.convert, item.value, origin, problems)
         if value is not None:
-            if option is DATA:
+            if option is DATA or (option.kind is FILE and value.value):
                 # Beside the file, wherever the broker is started from.
                 value = Given(os.path.join(os.path.dirname(origin.name), os.path.expanduser(value.value)), origin)
             layer[option.name] = value

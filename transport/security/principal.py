@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
-from typing import Final
+from typing import Any, Final
 
 from transport.wire.names import check_name
 
@@ -104,12 +104,14 @@ class Principal:
         rights: of the broker.
         grants: of resources.
         proof: how they came in.
+        shown: what they showed for it, as it is kept: with it they can be looked up again when the users have changed.
     """
 
     name: str
     rights: Right = Right.NONE
     grants: Grants = field(default_factory=Grants, repr=False)
     proof: Proof = Proof.NOT_ASKED
+    shown: Any = field(default=None, repr=False, compare=False)
 
     def may(self, right: Right, resource: str | None = None) -> bool:
         """Whether they have the right: on the resource of that name, or of the broker.

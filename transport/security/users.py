@@ -128,10 +128,11 @@ class Users:
         user = self._users.get(name)
         return Verifier.of_nobody(name, self._nobodys_key) if user is None or user.password is None else user.password
 
-    def principal(self, name: str, proof: Proof) -> Principal:
-        """The user of that name, who has proved it."""
+    def principal(self, name: str, proof: Proof, shown: object = None) -> Principal:
+        """The user of that name, who has proved it; ``shown`` is what with, unless it was the password."""
         plain = self._principals[name]
-        return Principal(plain.name, plain.rights, plain.grants, proof)
+        shown = self._users[name].password if shown is None else shown
+        return Principal(plain.name, plain.rights, plain.grants, proof, shown)
 
     def of_password(self, name: str, password: str) -> Principal | None:
         """Who says this name and this password; None for nobody. Takes a fifth of a second, for nobody too: not for an event loop."""
@@ -147,14 +148,42 @@ class Users:
         record, user = self._tokens.get(digest, (None, None))
         if record is None or user is None or not hmac.compare_digest(record.hash, digest) or not record.holds(now):
             return None
-        return self.principal(user.name, Proof.TOKEN)
+        return self.principal(user.name, Proof.TOKEN, digest)
 
     def of_access_key(self, key_id: str) -> Principal | None:
         """Whose access key it is: the signature is to be checked with its secret."""
         user = self._access_keys.get(key_id)
-        return None if user is None else self.principal(user.name, Proof.ACCESS_KEY)
+        return None if user is None else self.principal(user.name, Proof.ACCESS_KEY, key_id)
 
     def of_certificate(self, subject: str) -> Principal | None:
         """For whom a client certificate stands that TLS has verified."""
         user = self._certificates.get(subject)
-        return None if user is None else self.principal(user.name, Proof.CERTIFICATE)
+        return None if user is None else self.principal(user.name, Proof.CERTIFICATE, subject)
+
+    # Those who came in before
+
+    def again(self, before: Principal, now: datetime) -> Principal | None:
+        """Who they are now who came in as ``before``, perhaps under other users; None where their proof is none any more."""
+        if before.proof is Proof.NOT_ASKED:
+            return before
+        user: User | None
+        if before.proof is Proof.TOKEN:
+            record, user = self._tokens.get(before.shown, (None, None))
+            if record is None or not record.holds(now):
+                return None
+        elif before.proof is Proof.ACCESS_KEY:
+            user = self._access_keys.get(before.shown)
+        elif before.proof is Proof.CERTIFICATE:
+            user = self._certificates.get(before.shown)
+        else:
+            user = self._users.get(before.name)
+            if user is None or user.password is None or user.password != before.shown:
+                return None
+        return (
+            None if user is None or user.name != before.name else self.principal(user.name, before.proof, before.shown)
+        )
+
+    def next_end(self, now: datetime) -> datetime | None:
+        """When the next token's time is over; None where none has an end before it."""
+        ends = (record.until for record, _ in self._tokens.values() if record.until is not None and record.until > now)
+        return min(ends, default=None)

@@ -11,28 +11,22 @@ leaves too much unread; a broker also one whose peer takes nothing for too long.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Generic, TypeVar, cast
 
-from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError, forget_variables
+from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
 from transport.shell.connection_handler import ConnectionHandler
-from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, write_parts
+from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_writing, last_words
+from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, peer_of, write_parts
 from transport.shell.place import Place
 from transport.shell.turns import Turns
-from transport.shell.unsent import COUNTED_BYTES, MAX_UNSENT_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
+from transport.shell.unsent import COUNTED_BYTES, WRITE_BUFFER_HIGH, Unsent, UnsentTotal
 from transport.wire.carried import ANSWERED, ANY_SHARE, CarriedProtocol
-from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
+from transport.wire.liveness import DEFAULT_HEARTBEAT, SILENT_INTERVALS, Liveness, Verdict, handshake_seconds
 from transport.wire.receiving import Part
 
 FLUSH_BYTES = 256 * 1024
 """Bytes gathered in one turn of the loop after which they are written at once."""
-LINGER = 2.0
-"""Seconds that a refused peer has to read why; closing at once would reset the connection and destroy what tells it."""
-CLOSE_TIMEOUT = 5.0
-"""Seconds that what is written last has to leave; then the connection is aborted."""
-
-logger = logging.getLogger("penstock.transport")
 
 E = TypeVar("E")
 
@@ -95,9 +89,11 @@ class Connection(Connectable, Generic[E]):
         self._transport = cast("asyncio.Transport", transport)
         self.made = True
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH)
-        peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
-        self._timer = self._loop.call_later(HANDSHAKE_TIMEOUT, self._handshake_late)
+        self.peer = peer_of(transport)
+        serves = self._protocol.serves
+        # A client's time begins with its connection's acceptance, of which TLS has had a part.
+        began = self._liveness.heard if serves else self._loop.time()
+        self._arm(began + handshake_seconds(serves), self._handshake_late)
         try:
             self._handler.connection_opened(self)
         except TransportError as error:
@@ -257,16 +253,8 @@ class Connection(Connectable, Generic[E]):
         if self._closing:
             return
         self._error = error
-        code = getattr(error, "code", None)
-        if code is None:
-            logger.error("connection from %s ends on a defect of ours", self.peer, exc_info=error)
-            code = "internal-error"
-        # While the peer is waited for, nothing of what it said is kept: a traceback has every variable on the way.
-        forget_variables(error)
-        try:
-            self._write(self._protocol.last_words(code, str(error)))
-        except Exception:
-            logger.exception("there are no last words for the peer %s", self.peer)
+        told = last_words(self._protocol, error, self.peer)
+        self._write(told)
         self.flush()
         self._discard()
         self._protocol.closed = True
@@ -275,11 +263,7 @@ class Connection(Connectable, Generic[E]):
         if self._transport is not None and not self._transport.is_closing():
             if not self._place.in_line:
                 self._transport.resume_reading()
-            try:
-                self._transport.write_eof()
-            except OSError:
-                # The peer has reset the connection: there is nobody to linger for.
-                self._transport.abort()
+            end_writing(self._transport, told=len(told) > 0)
 
     def pause_reading(self) -> None:
         """Handle nothing more for now, those that have arrived included, and take no more from the socket."""
@@ -288,6 +272,11 @@ class Connection(Connectable, Generic[E]):
     def resume_reading(self) -> None:
         """Go on."""
         self._unblock(_BUSY)
+
+    def more_time(self, seconds: float) -> None:
+        """This side has the peer wait: the handshake may take so much longer."""
+        if self._opening and self._timer is not None and not self._closing:
+            self._arm(self._timer.when() + seconds, self._handshake_late)
 
     def give_way(self) -> None:
         """All connections have too much unsent together, and this one most: it goes on when it has nearly nothing."""
@@ -408,13 +397,7 @@ class Connection(Connectable, Generic[E]):
         if not transport.is_closing():
             unsent = write_parts(transport, parts, size, WRITE_BUFFER_HIGH)
             if unsent > COUNTED_BYTES:
-                self._bound_unsent(unsent)
-
-    def _bound_unsent(self, unsent: int) -> None:
-        self._unsent.count(unsent)
-        if unsent > MAX_UNSENT_BYTES and not self._closing:
-            why = f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}"
-            self.abort(UnreadError(why))
+                self._unsent.bound(unsent)
 
     def _check_liveness(self) -> None:
         now = self._loop.time()
@@ -437,7 +420,8 @@ class Connection(Connectable, Generic[E]):
         self._arm(self._liveness.next_check(), self._check_liveness)
 
     def _handshake_late(self) -> None:
-        self.fail(PeerTimeoutError(f"the handshake was not complete within {HANDSHAKE_TIMEOUT:.0f} s"))
+        seconds = handshake_seconds(self._protocol.serves)
+        self.fail(PeerTimeoutError(f"the handshake was not complete within {seconds:.0f} s"))
 
     def _arm(self, when: float, callback: object) -> None:
         if self._timer is not None:

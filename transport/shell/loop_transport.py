@@ -67,6 +67,12 @@ def write_parts(
     return unsent
 
 
+def peer_of(transport: asyncio.BaseTransport) -> str:
+    """The peer's address as text."""
+    peer = transport.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if peer else "?"
+
+
 def pause_reading(transport: asyncio.Transport) -> None:
     """Pause reading, also where it is said to be paused and is not (see `pause_from_the_start`)."""
     if not transport.is_reading():

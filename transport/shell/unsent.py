@@ -110,6 +110,13 @@ class Unsent:
         if size != self.bytes:
             self._total.changed(self, size)
 
+    def bound(self, unsent: int) -> None:
+        """It is so much now; above ``MAX_UNSENT_BYTES`` the connection is cut."""
+        self.count(unsent)
+        if unsent > MAX_UNSENT_BYTES and self.owner is not None:
+            why = f"{unsent} bytes wait for a peer that does not read; the limit is {MAX_UNSENT_BYTES}"
+            self.owner.abort(UnreadError(why))
+
     def drained(self) -> None:
         """The socket keeps up again."""
         self.gives_way = False

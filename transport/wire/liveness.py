@@ -15,7 +15,14 @@ DEFAULT_HEARTBEAT = 5.0
 """Seconds: a dead peer is noticed within three of them, and 10 000 idle connections cost 4 000 small frames a second."""
 SILENT_INTERVALS = 3
 HANDSHAKE_TIMEOUT = 10.0
-"""Seconds in which HELLO, and its answer, must come."""
+"""Seconds that a client gives the broker to answer HELLO."""
+ENTRANCE_TIMEOUT = 5.0
+"""Seconds that a broker gives a client to show who it is, from when it was accepted: TLS, HELLO and what authentication says."""
+
+
+def handshake_seconds(serves: bool) -> float:
+    """How long the peer of a broker, which ``serves``, or of a client has."""
+    return ENTRANCE_TIMEOUT if serves else HANDSHAKE_TIMEOUT
 
 
 class Verdict(Enum):

@@ -1,0 +1,172 @@
+"""Who may come in: the users that are in force, and what becomes of those inside when the users change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from transport.broker.passwords import PasswordChecker
+from transport.broker.strangers import MOST_FAILURES, Failures, Unopened
+from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
+from transport.errors import LocalProtocolError
+from transport.security.users_file import UsersFileError, read_users
+
+if TYPE_CHECKING:
+    from transport.broker.served import Connections
+    from transport.security.principal import Principal
+    from transport.security.users import Users
+
+LONGEST_LOOK: Final = 3600.0
+"""Seconds after which the clock is looked at anew where a token's time ends later: clocks are set, and the loop's is another."""
+SHRUNK: Final = ("forbidden", "the rights of this user have changed, and no longer allow what this connection does")
+GONE: Final = ("authentication-failed", "what this connection came in with is good no longer")
+
+logger = logging.getLogger("penstock.broker")
+
+
+def _utc() -> datetime:
+    return datetime.now(UTC)
+
+
+def _host_of(peer: str) -> str:
+    return peer.rpartition(":")[0]
+
+
+class Entrance:
+    """One broker's.
+
+    Args:
+        users_file: where the users are; None where everybody may come in.
+        connections: those who are inside.
+        clock: monotonic seconds.
+        most_unopened: how many may be accepted and not let in yet.
+        now: the clock that tokens end by.
+
+    Attributes:
+        users: those in force; None where everybody may come in.
+        unopened: those who are accepted and not let in yet.
+        now: as given.
+    """
+
+    def __init__(
+        self,
+        users_file: str | None,
+        connections: Connections,
+        clock: Callable[[], float],
+        most_unopened: int = DEFAULT_MAX_UNAUTHENTICATED,
+        now: Callable[[], datetime] = _utc,
+    ) -> None:
+        self.users: Users | None = None
+        self.unopened = Unopened(most_unopened)
+        self._failures = Failures(clock)
+        self.now = now
+        self._file = None if users_file is None else Path(users_file)
+        self._connections = connections
+        self._passwords = PasswordChecker(lambda: self.users, now)
+        self._reading = asyncio.Lock()
+        self._looking: asyncio.TimerHandle | None = None
+
+    def open(self) -> None:
+        """Read the users for the first time.
+
+        Raises:
+            LocalProtocolError: they cannot be read, or others might read them.
+        """
+        if self._file is not None:
+            try:
+                self.users = read_users(self._file)
+            except UsersFileError as error:
+                raise LocalProtocolError(f"users_file: {error}") from None
+
+    def watch(self) -> None:
+        """End connections from now on when the time of what they came in with is over."""
+        if self.users is not None:
+            self._look_later()
+
+    async def reload(self) -> bool:
+        """Read the users anew, and end the connections of those who may no longer do what they do; whether that was possible.
+
+        Where it was not, those before stay in force, and the log says why.
+        """
+        if self._file is None:
+            return True
+        async with self._reading:
+            try:
+                # A file of many users takes a second, and the loop has others to serve.
+                self.users = await asyncio.to_thread(read_users, self._file)
+            except UsersFileError as error:
+                logger.error("the users stay as they were: %s", error)
+                return False
+            self._look()
+        return True
+
+    def wait(self, peer: str) -> float:
+        """Seconds that this side has a peer wait for the answer to its proof, for its address has failed too often."""
+        return self._failures.wait(_host_of(peer))
+
+    def failed(self, peer: str, name: str | None) -> None:
+        """A peer, which says it is ``name``, has shown a proof that is none."""
+        times = self._failures.note(_host_of(peer))
+        if times <= MOST_FAILURES:
+            last = " (no more of this address is logged before a minute is over)" if times == MOST_FAILURES else ""
+            who = "somebody" if name is None else f"{name!r:.255}"
+            logger.warning("%s from %s has not shown who they are%s", who, peer, last)
+
+    async def authenticate(self, name: str, password: str, peer: str) -> Principal | None:
+        """Who says this name and this password, which came as they are, as other protocols have it; None for nobody.
+
+        Args:
+            name: the user's.
+            password: theirs.
+            peer: who says so, host:port; one that has failed too often waits.
+
+        Raises:
+            LimitExceededError: too many passwords are being checked.
+        """
+        if wait := self.wait(peer):
+            await asyncio.sleep(wait)
+        found = await self._passwords.check(name, password)
+        if found is None:
+            self.failed(peer, name)
+        return found
+
+    def close(self) -> None:
+        """Look at nothing any more."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._passwords.close()
+
+    # Inside
+
+    def _look(self) -> None:
+        """See that everybody inside may still be there."""
+        users = self.users
+        assert users is not None, "there is a file"
+        now = self.now()
+        self._passwords.forget()
+        for connection in list(self._connections.standing.values()):
+            rights = connection.operations
+            if rights is None:
+                continue
+            principal = users.again(rights.principal, now)
+            code, text = GONE if principal is None else SHRUNK
+            if principal is None or not rights.renew(principal):
+                logger.warning("the connection of %s is ended: %s", rights.principal, text)
+                connection.refused(code, text)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        """Look again when the next token's time is over."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        assert self.users is not None, "as above"
+        now = self.now()
+        end = self.users.next_end(now)
+        if end is not None:
+            seconds = min(LONGEST_LOOK, max(0.0, (end - now).total_seconds()))
+            self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
