@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,7 @@ async def _serve(config: BrokerConfig) -> int:
     from transport.broker.broker import Broker  # noqa: PLC0415
     from transport.broker.descriptors import raise_soft_limit  # noqa: PLC0415
     from transport.broker.memory import collect_rarely  # noqa: PLC0415
+    from transport.gateways.listeners import configured_listeners  # noqa: PLC0415
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
@@ -43,15 +45,26 @@ async def _serve(config: BrokerConfig) -> int:
     with on_signal(lambda _: stopped.set()):
         async with AsyncExitStack() as stack:
             try:
-                serving = await stack.enter_async_context(Broker(config))
+                broker = Broker(config, listeners=configured_listeners(config))
+                serving = await stack.enter_async_context(broker)
             except OSError as error:
+                gateways = {"--smq-source": config.smq_source, "--smq-sink": config.smq_sink}
+                asked = {"--send-address": config.send_address, "--receive-address": config.receive_address}
+                asked |= {option: address for option, address in gateways.items() if address is not None}
                 raise ListenError(
-                    f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
-                    "choose others with --send-address and --receive-address"
+                    f"cannot listen on {_and(asked.values())}: {error.strerror or error}; choose others with {_and(asked)}"
                 ) from error
             collect_rarely()
             where = "in memory only" if config.directory is None else f"journal in {config.directory}"
-            tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")
+            gateway = "".join(
+                f", {what} {serving.addresses(name)[0]}"
+                for name, what, asked_for in (
+                    ("smq-source", "SMQ sources", config.smq_source),
+                    ("smq-sink", "SMQ sinks", config.smq_sink),
+                )
+                if asked_for is not None
+            )
+            tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}{gateway}, {where}")
             # Until it is told to stop; a failure of the broker's own is raised.
             tasks = [asyncio.create_task(serving.serve_forever()), asyncio.create_task(stopped.wait())]
             try:
@@ -63,3 +76,8 @@ async def _serve(config: BrokerConfig) -> int:
             if not tasks[0].cancelled():
                 tasks[0].result()
     return 0
+
+
+def _and(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}"

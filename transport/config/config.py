@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors import QueueSettings
@@ -16,6 +16,7 @@ from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
     MEMORY_MAX_STAGED_BYTES,
     QUEUE_SETTINGS,
+    dead_letter_settings,
 )
 from transport.errors import LocalProtocolError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
@@ -57,6 +58,8 @@ DEFAULT_MEMORY_WATERMARK = 0.6
 DEFAULT_DISK_FLOOR = 2**30
 """Free bytes under which senders wait: compaction and checkpoints need room when the disk is nearly full."""
 
+DEFAULT_SMQ_QUEUE = "smq"
+
 OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
 """Settings of queues that have a longer name among a broker's."""
 
@@ -95,6 +98,10 @@ class BrokerConfig:
         max_staged_bytes: their bytes; None for ``MEMORY_MAX_STAGED_BYTES`` in memory, ``DEFAULT_MAX_STAGED_BYTES`` with a journal.
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
+        smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
+        smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
+        smq_queue: the queue that both use.
+        insecure: whether gateways that do not ask who comes may listen on addresses that other machines can reach.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -126,19 +133,25 @@ class BrokerConfig:
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
     transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT
+    smq_source: str | None = None
+    smq_sink: str | None = None
+    smq_queue: str = DEFAULT_SMQ_QUEUE
+    insecure: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        parse_address(self.send_address)
-        parse_address(self.receive_address)
+        for address in (self.send_address, self.receive_address, self.smq_source, self.smq_sink):
+            if address is not None:
+                parse_address(address)
+        check_name(self.smq_queue)
         for name in ("heartbeat", "max_connections", "max_queues", "transaction_timeout"):
             value = getattr(self, name)
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
         self._check_storage()
         self.queue_settings()
-        if len(self.queues) > self.max_queues:
-            raise LocalProtocolError(f"{len(self.queues)} queues are declared, and max_queues is {self.max_queues}")
+        if (declared := len(self.declared_queues())) > self.max_queues:
+            raise LocalProtocolError(f"{declared} queues are declared, and max_queues is {self.max_queues}")
         for name, settings in self.queues.items():
             check_name(name)
             if settings.dead_letter_queue == name:
@@ -156,6 +169,15 @@ class BrokerConfig:
             told = getattr(self, OF_QUEUES.get(each.name, each.name))
             settings[each.name] = unless_told.get(each.name) if told is None else told
         return QueueSettings(**settings)
+
+    def declared_queues(self) -> Mapping[str, QueueSettings]:
+        """As ``queues``; where sinks of the simple message queue connect, theirs is among them, and is exclusive."""
+        if self.smq_sink is None:
+            return self.queues
+        name, plain = self.smq_queue, self.queue_settings()
+        if name == self.dead_letter_queue:
+            plain = dead_letter_settings(plain)
+        return {**self.queues, name: replace(self.queues.get(name, plain), exclusive=True)}
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

@@ -100,6 +100,7 @@ DURATION = Kind(
 SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, float), True, parse_share, str)
 FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
+ADDRESS_OR_NONE = Kind("H:P", "a text in quotes", (), True, lambda text: text or None, lambda address: address or "")
 FOLDER = _text("DIR")
 SYNC = _text("|".join(SYNC_POLICIES))
 OVERFLOW = _text(f"{BLOCK}|{REJECT}")
@@ -170,6 +171,10 @@ OPTIONS: tuple[Option, ...] = (
     DATA,
     MEMORY,
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
+    _option("broker", "insecure", FLAG, "Let gateways that ask nobody who they are listen beyond loopback."),
+    _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
+    _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
+    _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
     _option(
