@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle fairness spark spark_latency \
-	spark_write spark_backpressure streams operators
+	spark_write spark_backpressure streams operators smq
 TESTS ?=
 LOCK ?=
 SOAK ?= suite properties simulation power_loss damages damages_real turns turns_queues attackers kill_broker strict_order many_clients \

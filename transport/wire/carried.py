@@ -167,7 +167,8 @@ class DataReceiver(Receiver):
         elif protocol.waiting or (whole := protocol.whole) <= kept:
             self._room.keep(kept)
         else:
-            size = min(whole, max(FIRST_PARTIAL_BYTES, 2 * kept))
+            # As much again, and so much at least beside a head that came alone.
+            size = min(whole, kept + max(FIRST_PARTIAL_BYTES, kept))
             self._rest = size - kept
             self.stalled = not self._room.take(size, whole)
             if self.stalled:

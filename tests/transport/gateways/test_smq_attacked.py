@@ -136,6 +136,7 @@ def test_who_does_not_go_on_with_a_large_message_makes_room_for_those_who_wait(r
             await until(lambda: broker.partial.waiting > 0)
             honest = await Source.connect(broker.addresses("smq-source")[0])
             await honest.send(bytes(size))
+            assert broker.partial.bytes <= broker.partial.limit + IN_TURN * size
             await honest.close()
             for source in stopped:
                 source.vanish()

@@ -185,11 +185,14 @@ def test_messages_that_come_a_byte_at_a_time_are_taken(run: Any, smq: Serve) -> 
     async def main() -> None:
         async with smq() as broker:
             (source,) = await sources(broker)
-            for byte in b"M\0\0\0\3abcI" + OWN + b"\0\0\0\0":
+            await until(lambda: bool(broker.connections))
+            (connection,) = (each.connection for each in broker.connections.values())
+            assert connection is not None
+            for number, byte in enumerate(b"M\0\0\0\3abcI" + OWN + b"\0\0\0\0", 1):
                 source.write(bytes([byte]))
-                await source.writer.drain()
-                await asyncio.sleep(0)
+                await until(lambda number=number: connection.bytes_in == number)
             await source.accepted(2)
+            assert (await queue_row(broker))["ready"] == 2
             await source.close()
 
     run(main)
