@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.kill_smq import KILLS, MESSAGES, Seen, kill_smq, payload
+from tests.fault.kill_smq import KILLS, Seen, kill_smq, payload
 from tests.transport.gateways.smq_client import Delivery
 
 SEED = 6211
@@ -31,13 +31,6 @@ def test_a_broker_that_is_killed_three_times_loses_and_reorders_nothing(tmp_path
     assert violations == []
     assert found.confirmed.value == FEW
     assert any(each.kind == b"R" for each in found.deliveries)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(600)
-def test_a_hundred_thousand_messages_come_through_three_kills(tmp_path: Path) -> None:
-    _, violations = asyncio.run(kill_smq(MESSAGES, KILLS, SEED, tmp_path / "data"))
-    assert violations == []
 
 
 def test_what_is_sent_or_delivered_again_after_a_kill_is_no_violation() -> None:
