@@ -152,6 +152,26 @@ def group_commit(
     _finish(run(senders, messages, size, rounds, uvloop, data, profile), json)
 
 
+@app.command()
+def smq(
+    size: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=1, metavar="BYTES", help="Bytes of a payload; may be given several times. [default: 100 to 65,536]"
+        ),
+    ] = None,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a size and round.")] = 2_000,
+    warm_up: Annotated[int, typer.Option(min=0, metavar="N", help="First ones that do not count.")] = 200,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """How long a source of the simple message queue waits for a confirmation, beside a native sender."""
+    from benchmarks.smq import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(size or [100, 1_000, 8_000, 8_192, 16_384, 65_536], messages, warm_up, rounds, uvloop), json)
+
+
 @app.command("durable_latency")
 def durable_latency(
     rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,

@@ -12,6 +12,7 @@ from benchmarks._links import raise_file_limit
 from benchmarks._processes import Worker
 from benchmarks._worker import Parent, run_loop
 from transport import Broker, BrokerConfig
+from transport.gateways.listeners import configured_listeners
 
 ANY_PORT = "127.0.0.1:0"
 HOTTEST = 40
@@ -24,6 +25,7 @@ class BrokerProcess(Worker):
     Attributes:
         send_address: where senders connect.
         receive_address: where receivers connect.
+        smq_source: where sources of the simple message queue connect, if the options say that they may.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class BrokerProcess(Worker):
             raise
         self.send_address: str = facts["send_address"]
         self.receive_address: str = facts["receive_address"]
+        self.smq_source: str | None = facts["smq_source"]
 
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
@@ -62,6 +65,7 @@ def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, 
 
 async def _serve(parent: Parent, options: dict[str, Any]) -> None:
     config = BrokerConfig(send_address=ANY_PORT, receive_address=ANY_PORT, **options)
-    async with Broker(config) as broker:
-        parent.say(send_address=broker.send_address, receive_address=broker.receive_address)
+    async with Broker(config, listeners=configured_listeners(config)) as broker:
+        source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])
+        parent.say(send_address=broker.send_address, receive_address=broker.receive_address, smq_source=source)
         await parent.told()

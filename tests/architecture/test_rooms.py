@@ -33,8 +33,8 @@ ROOMS = (
     "transport.tcp",
     "transport.clients",
     "transport.broker",
-    "transport.gateways",
     "transport.gateways.smq",
+    "transport.gateways",
     "transport.cli",
 )
 """From the ground up."""

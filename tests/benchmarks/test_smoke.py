@@ -150,6 +150,14 @@ def test_senders_that_wait_for_each_confirmation_share_syncs(benchmark: Benchmar
     assert value(outcome, "confirmed, durable") == pytest.approx(800 / rounds["durable"]["seconds"])
 
 
+def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benchmark: Benchmark) -> None:
+    outcome = benchmark("smq", "--size", "100", "--size", "8192", "--messages", "50", "--warm-up", "5", "--rounds", "1")
+    assert [one["size"] for one in outcome["rounds"]] == [100, 8192]
+    for size in (100, 8192):
+        assert value(outcome, f"times native, {size} bytes") > 0
+    assert value(outcome, "p50, 8192 bytes in two writes, SMQ") > 0
+
+
 def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benchmark: Benchmark, data: Path) -> None:
     arguments = ("--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
     outcome = benchmark("durable_latency", *arguments)

@@ -15,6 +15,7 @@ import pytest
 from streams import Source
 from transport import Broker, BrokerConfig, Message, MessageBatch, Sender
 from transport.clients.subscription_client import SubscriptionClient
+from transport.gateways.listeners import configured_listeners
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE = 30.0
@@ -34,7 +35,7 @@ class BrokerThread:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        async with Broker(self._config) as self.broker:
+        async with Broker(self._config, listeners=configured_listeners(self._config)) as self.broker:
             self.sending = self.broker.send_address
             self.receiving = self.broker.receive_address
             self._ready.set()

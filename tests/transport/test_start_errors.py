@@ -33,6 +33,10 @@ def taken(_folder: Path) -> list[str]:
     return ["--memory", "--send-address", "127.0.0.1:0", "--receive-address", f"127.0.0.1:{listening.getsockname()[1]}"]
 
 
+def taken_by_a_gateway(folder: Path) -> list[str]:
+    return ["--memory", *FREE, "--smq-sink", taken(folder)[-1]]
+
+
 def locked(folder: Path) -> list[str]:
     KEPT.append(Storage.open(folder / "d")._journal)
     return [*FREE, "--data", str(folder / "d")]
@@ -91,6 +95,14 @@ KEPT: list[Any] = []
 """What holds an address or a directory while a broker tries to have it."""
 CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "an address that is taken": (taken, 1, "cannot listen on .*in use"),
+    "a gateway's address that is taken": (
+        taken_by_a_gateway, 1, "cannot listen on .*in use; choose others with --send-address, --receive-address and --smq-sink",
+    ),
+    "a gateway that others can reach": (
+        always(*FREE, "--memory", "--smq-source", "0.0.0.0:0"), 1, r"0\.0\.0\.0:\d+, where smq-source .*other machines.*--insecure",
+    ),
+    "a gateway's address that is none": (always("--memory", "--smq-sink", "6212"), 2, "'6212' is not host:port"),
+    "a gateway's queue that cannot be": (always("--memory", "--smq-queue", "a b"), 2, "the queue name 'a b' has white space"),
     "an address of another machine": (
         always("--memory", "--send-address", "203.0.113.7:0"), 1, "203.0.113.7:0: Cannot assign",
     ),

@@ -28,6 +28,7 @@ from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
+from transport.errors import LocalProtocolError
 from transport.shell.ends import LINGER
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
@@ -74,7 +75,10 @@ class Broker:
         storage: where its queues are durable, instead of what the options say.
         listen: how it listens, instead of on the machine's network.
         listeners: where it takes connections, of which protocols, in place of `native_listeners` at the addresses of the options. A broker
-            that is to have those too is given ``[*native_listeners(send, receive), mine]``.
+            that is to have those too is given ``[*native_listeners(send, receive), mine]``, one with gateways `configured_listeners`.
+
+    Raises:
+        LocalProtocolError: the options ask for a gateway, and ``listeners`` are not given.
     """
 
     def __init__(
@@ -87,6 +91,10 @@ class Broker:
     ) -> None:
         self.config = config or BrokerConfig()
         config = self.config
+        if listeners is None and (config.smq_source or config.smq_sink):
+            raise LocalProtocolError(
+                "the options ask for a gateway: give the broker listeners=configured_listeners(config), of transport.gateways.listeners"
+            )
         self._listeners = (
             native_listeners(config.send_address, config.receive_address) if listeners is None else listeners
         )
@@ -142,7 +150,7 @@ class Broker:
                 time.time,
                 self.config.max_queues,
                 storage,
-                self.config.queues,
+                self.config.declared_queues(),
                 transaction_timeout=self.config.transaction_timeout,
             )
             undo.push_async_callback(self._stop_queues)

@@ -10,13 +10,15 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors import StorageError, glance_storage
 from transport.broker.acceptor import bind
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
-from transport.errors import LimitExceededError
+from transport.errors import LimitExceededError, LocalProtocolError
+from transport.security.users_file import UsersFileError, read_users
 from transport.wire.address import parse_address
 
 if TYPE_CHECKING:
@@ -80,19 +82,29 @@ def check_open_files(config: BrokerConfig) -> Iterator[Problem]:
 
 def check_addresses(config: BrokerConfig) -> Iterator[Problem]:
     """Whether each address can be bound."""
-    addresses = (config.send_address, config.receive_address)
-    for text in addresses:
+    addresses = config.addresses()
+    for text in addresses.values():
         try:
             _bind(text)
         except OSError as error:
             yield Problem(f"cannot listen on {error.strerror or error}", error)
-    first, second = map(parse_address, addresses)
-    if first == second and first.port:
-        text = f"send_address and receive_address are both {first}: each needs a port of its own"
-        yield Problem(text, OSError(errno.EADDRINUSE, text))
+    for (one, first), (other, second) in combinations(addresses.items(), 2):
+        address = parse_address(first)
+        if address == parse_address(second) and address.port:
+            text = f"{one} and {other} are both {first}: each needs a port of its own"
+            yield Problem(text, OSError(errno.EADDRINUSE, text))
 
 
-CHECKS: Final[tuple[Check, ...]] = (check_directory, check_open_files, check_addresses)
+def check_users(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether the users can be read, by the broker's user and by nobody else."""
+    if config.users_file is not None:
+        try:
+            read_users(Path(config.users_file))
+        except UsersFileError as error:
+            yield Problem(f"users_file: {error}", LocalProtocolError(str(error)))
+
+
+CHECKS: Final[tuple[Check, ...]] = (check_users, check_directory, check_open_files, check_addresses)
 """All of them, in the order in which a start comes to what they look at."""
 
 

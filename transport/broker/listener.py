@@ -7,7 +7,7 @@ and how they end with the broker is the same for all: it is in the shell (`trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -22,6 +22,7 @@ from transport.errors import LocalProtocolError
 from transport.security.principal import Principal
 from transport.shell.connection import Connection
 from transport.shell.partial_frames import PartialFrames, PartialRoom
+from transport.shell.prompt_connection import PromptConnection
 from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal
 from transport.wire.address import Address, parse_address
@@ -61,7 +62,8 @@ class Host:
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""
-        connection = Connection(protocol, handler, self.loop, self.heartbeat, self.turns, self.unsent)
+        shell = PromptConnection if protocol.splits else Connection
+        connection = shell(protocol, handler, self.loop, self.heartbeat, self.turns, self.unsent)
         protocol.receiver.keep_in(PartialRoom(self.partial, connection))
         return connection
 
@@ -74,15 +76,23 @@ class Listener(Generic[P]):
         address: host:port; port 0 for any that is free.
         protocol: makes the protocol of a connection.
         handler: makes its handler, of what the broker gives and the protocol.
+        insecure: whether others than this machine's own programs may reach it, though it does not ask who they are.
 
     Attributes:
         name: as given.
     """
 
     def __init__(
-        self, name: str, address: str, protocol: Callable[[], P], handler: Callable[[Host, P], Served[Any]]
+        self,
+        name: str,
+        address: str,
+        protocol: Callable[[], P],
+        handler: Callable[[Host, P], Served[Any]],
+        *,
+        insecure: bool = True,
     ) -> None:
         self.name = name
+        self._insecure = insecure
         self._address = address
         self._protocol = protocol
         self._handler = handler
@@ -100,7 +110,7 @@ class Listener(Generic[P]):
 
         Raises:
             OSError: the address cannot be bound.
-            LocalProtocolError: it does already; each broker needs listeners of its own.
+            LocalProtocolError: it does already, for each broker needs listeners of its own; or others could reach it, and may not.
         """
         if self._listening is not None:
             raise LocalProtocolError(
@@ -117,6 +127,13 @@ class Listener(Generic[P]):
         listening = await host.listen(intake, address.host, address.port)
         self._listening, self._host = listening, host
         self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
+        if not self._insecure:
+            # Nobody has been accepted yet: that takes a turn of the loop.
+            try:
+                refuse_strangers(self.name, self._bound)
+            except LocalProtocolError:
+                self.close()
+                raise
 
     def accept(self, host: Host, entrant: Entrant | None = None) -> Connection[Any]:
         """The shell of a connection that has come, with its place among those that are not let in yet."""
@@ -143,3 +160,12 @@ class Listener(Generic[P]):
 
     def _refusal(self, text: str) -> bytes:
         return b"".join(self._protocol().last_words("limit-exceeded", text))
+
+
+def refuse_strangers(name: str, bound: Iterable[Address]) -> None:
+    """Raise LocalProtocolError unless only this machine's own programs can reach the listener ``name``, which does not ask who they are."""
+    if reachable := [str(address) for address in bound if not address.is_loopback]:
+        raise LocalProtocolError(
+            f"{' and '.join(reachable)}, where {name} is to listen, can be reached from other machines, and whoever reaches it is not "
+            "asked who they are: listen on 127.0.0.1, or say --insecure if you trust them all"
+        )

@@ -15,6 +15,7 @@ from actors import (
     EnlistedStage,
     LoopActorRef,
     QueueDirectory,
+    QueueSettings,
     ReceiveFromQueuePublisher,
     SendToQueueSubscriber,
     StageKey,
@@ -155,7 +156,14 @@ class Operations:
         return self._services.tasks
 
     def sender(
-        self, queue: str, port: Port, producer: str | None, stage: StageKey | None = None, *, temporary: bool = False
+        self,
+        queue: str,
+        port: Port,
+        producer: str | None,
+        stage: StageKey | None = None,
+        *,
+        temporary: bool = False,
+        settings: QueueSettings | None = None,
     ) -> Ref:
         """Attach what sends to ``queue``; ``port`` is told the queue's replies.
 
@@ -165,12 +173,14 @@ class Operations:
             producer: who sends, where the queue is to remember what it has of them.
             stage: under which it is stored until a transaction's end, if any.
             temporary: whether the producer is forgotten with the connection.
+            settings: what it is made with; the broker's for queues that are not declared otherwise by default.
         """
-        return SendToQueueSubscriber.start(self._queue("sender", queue), producer, port, stage, temporary)
+        found = self._queue("sender", queue, settings=settings)
+        return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
-    def receiver(self, queue: str, port: Port) -> Receiving:
-        """Attach what receives from ``queue``, which is made where there is none."""
-        found = self._queue("receiver", queue)
+    def receiver(self, queue: str, port: Port, *, settings: QueueSettings | None = None) -> Receiving:
+        """Attach what receives from ``queue``, which is made where there is none, with ``settings`` as of `sender`."""
+        found = self._queue("receiver", queue, settings=settings)
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout
         id_prefix = self._services.id_prefix(queue)
@@ -213,7 +223,7 @@ class Operations:
 
     # Inside
 
-    def _queue(self, role: str, name: str, *, make: bool = True) -> Any:
+    def _queue(self, role: str, name: str, *, make: bool = True, settings: QueueSettings | None = None) -> Any:
         """The queue of that name, for a role that uses it; one that is not there takes the right to make it too."""
         self._check(role, check_name(name))
         right = OPERATIONS[role].right
@@ -223,7 +233,7 @@ class Operations:
         if name in queues or not make:
             return queues.get(name)
         self._need(Right.CONFIGURE, name, role)
-        made = queues.get_or_create(name)
+        made = queues.get_or_create(name) if settings is None else queues.declare(name, settings)
         if self.principal.proof is not Proof.NOT_ASKED:
             # Where nobody says who they are, a queue that is used for the first time is no news.
             audit.allowed(self.principal.name, MAKES.format(role), name, self.peer)

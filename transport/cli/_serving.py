@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,16 @@ from transport.cli._signals import broker_signals
 from transport.cli._supervisor import Supervisor
 from transport.config.settings_file import SettingsError
 from transport.errors import TransportError
+from transport.gateways.listeners import configured_listeners
+from transport.gateways.smq.connections import SINK, SOURCE
 
 if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
+GATEWAYS = {SOURCE: "SMQ sources", SINK: "SMQ sinks"}
+"""Listeners that options ask for, and what is said of them."""
 
 logger = logging.getLogger("penstock.broker")
 
@@ -58,8 +62,7 @@ class Serving:
                 broker = await _started(config, stack)
                 broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
                 collect_rarely()
-                where = "in memory only" if config.directory is None else f"journal in {config.directory}"
-                tell(VERB, f"sending {broker.send_address}, receiving {broker.receive_address}, {where}")
+                tell(VERB, _where(broker, config))
                 self._supervisor.ready()
                 self._supervisor.watch(asyncio.get_running_loop())
                 stack.callback(self._supervisor.leave)
@@ -89,12 +92,26 @@ class Serving:
 async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:
     """The broker, which ends with ``stack``; ListenError where it cannot bind an address."""
     try:
-        return await stack.enter_async_context(Broker(config))
+        return await stack.enter_async_context(Broker(config, listeners=configured_listeners(config)))
     except OSError as error:
+        asked = config.addresses()
+        options = [f"--{name.replace('_', '-')}" for name in asked]
         raise ListenError(
-            f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
-            "choose others with --send-address and --receive-address"
+            f"cannot listen on {_and(asked.values())}: {error.strerror or error}; choose others with {_and(options)}"
         ) from error
+
+
+def _and(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}"
+
+
+def _where(broker: Broker, config: BrokerConfig) -> str:
+    """Where it listens and keeps what it has, for the line that says that it stands."""
+    gateways = {name: broker.addresses(name)[0] for name in GATEWAYS if getattr(config, name.replace("-", "_"))}
+    also = "".join(f", {GATEWAYS[name]} {address}" for name, address in gateways.items())
+    kept = "in memory only" if config.directory is None else f"journal in {config.directory}"
+    return f"sending {broker.send_address}, receiving {broker.receive_address}{also}, {kept}"
 
 
 async def _until_stopped(broker: Broker, stopped: asyncio.Event, supervisor: Supervisor, drain: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from actors import QueueSettings
@@ -16,6 +16,7 @@ from actors.queue.vocabulary.settings import (
     DEFAULT_TRANSACTION_TIMEOUT,
     MEMORY_MAX_STAGED_BYTES,
     QUEUE_SETTINGS,
+    dead_letter_settings,
 )
 from transport.errors import LocalProtocolError
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
@@ -65,6 +66,7 @@ MAX_DRAIN = 3600.0
 """Seconds; no supervisor waits longer for an end."""
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("text", "json")
+DEFAULT_SMQ_QUEUE = "smq"
 
 OF_QUEUES = {"max_messages": "max_queue_messages", "max_bytes": "max_queue_bytes"}
 """Settings of queues that have a longer name among a broker's."""
@@ -109,6 +111,10 @@ class BrokerConfig:
         log_level: the least that is logged, one of ``LOG_LEVELS``.
         log_format: one of ``LOG_FORMATS``.
         users_file: who may come in (`penstock user`); None lets everybody in.
+        smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
+        smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
+        smq_queue: the queue that both use.
+        insecure: whether gateways that do not ask who comes may listen on addresses that other machines can reach.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -145,11 +151,16 @@ class BrokerConfig:
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]
     log_format: str = LOG_FORMATS[0]
+    smq_source: str | None = None
+    smq_sink: str | None = None
+    smq_queue: str = DEFAULT_SMQ_QUEUE
+    insecure: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        parse_address(self.send_address)
-        parse_address(self.receive_address)
+        for address in self.addresses().values():
+            parse_address(address)
+        check_name(self.smq_queue)
         for name in ("heartbeat", "max_connections", "max_unauthenticated", "max_queues", "transaction_timeout"):
             value = getattr(self, name)
             if not value > 0:
@@ -161,14 +172,19 @@ class BrokerConfig:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)!r:.40}, not one of {', '.join(known)}")
         self._check_storage()
         self.queue_settings()
-        if len(self.queues) > self.max_queues:
-            raise LocalProtocolError(f"{len(self.queues)} queues are declared, and max_queues is {self.max_queues}")
+        if (declared := len(self.declared_queues())) > self.max_queues:
+            raise LocalProtocolError(f"{declared} queues are declared, and max_queues is {self.max_queues}")
         for name, settings in self.queues.items():
             check_name(name)
             if settings.dead_letter_queue == name:
                 raise LocalProtocolError(f"queue {name!r} cannot be its own dead-letter queue: name another")
             if settings.dead_letter_queue is not None:
                 check_name(settings.dead_letter_queue, "dead-letter queue")
+
+    def addresses(self) -> dict[str, str]:
+        """Where the broker is to listen, by the name of the setting that says so."""
+        asked = {name: getattr(self, name) for name in ("send_address", "receive_address", "smq_source", "smq_sink")}
+        return {name: address for name, address in asked.items() if address is not None}
 
     def queue_settings(self) -> QueueSettings:
         """What a queue gets that is not declared otherwise."""
@@ -180,6 +196,15 @@ class BrokerConfig:
             told = getattr(self, OF_QUEUES.get(each.name, each.name))
             settings[each.name] = unless_told.get(each.name) if told is None else told
         return QueueSettings(**settings)
+
+    def declared_queues(self) -> Mapping[str, QueueSettings]:
+        """As ``queues``; where sinks of the simple message queue connect, theirs is among them, and is exclusive."""
+        if self.smq_sink is None:
+            return self.queues
+        name, plain = self.smq_queue, self.queue_settings()
+        if name == self.dead_letter_queue:
+            plain = dead_letter_settings(plain)
+        return {**self.queues, name: replace(self.queues.get(name, plain), exclusive=True)}
 
     def _check_storage(self) -> None:
         if self.directory is not None and not self.directory:

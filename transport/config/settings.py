@@ -103,6 +103,7 @@ DURATION = Kind(
 SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, float), True, parse_share, str)
 FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
+ADDRESS_OR_NONE = Kind("H:P", "a text in quotes", (), True, lambda text: text or None, lambda address: address or "")
 FOLDER = _text("DIR")
 FILE = Kind(
     "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
@@ -182,6 +183,10 @@ OPTIONS: tuple[Option, ...] = (
     _option("broker", "log_level", LEVEL, "The least that is logged."),
     _option("broker", "log_format", FORMAT, "How a line of the log is written."),
     _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
+    _option("security", "insecure", FLAG, "Let gateways that ask nobody who they are listen beyond loopback."),
+    _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
+    _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
+    _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_unauthenticated", COUNT, "Connections that have not shown who they are; more wait."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),

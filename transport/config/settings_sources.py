@@ -359,9 +359,9 @@ def _in_force(config: BrokerConfig, given: Mapping[str, Given], declared: _Decla
             value = getattr(config, option.field)
         text = "" if value is None and option is DATA else option.kind.show(value)
         yield InForce(option.path, value, text, said.origin if said else DEFAULT)
-    for name, settings in config.queues.items():
+    for name, settings in config.declared_queues().items():
         for key, option in QUEUE_OPTIONS.items():
             value = getattr(settings, key)
-            said = declared.queues[name].get(key) or given.get(option.name)
+            said = declared.queues.get(name, {}).get(key) or given.get(option.name)
             origin = said.origin if said and said.value == value else DEFAULT
             yield InForce(quoted((QUEUES, name, key)), value, option.kind.show(value), origin)

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, Generic, TypeVar
 
+from transport.wire.frames import FIRST_PARTIAL_BYTES
 from transport.wire.receiving import AMPLE, Part, Receiver, Room, shared_view
 
 E = TypeVar("E")
@@ -41,6 +42,8 @@ class CarriedProtocol(ABC, Generic[E]):
         serves: whether this side serves the other: it reads no more of a peer that does not read what it is told.
         closed: whether the peer has said its last word, or was told ours, which the shell notes here.
         noun: what its events are called, in what a peer is told.
+        splits: whether peers write the beginning of an event apart from its rest, and wait for the first to be acknowledged (Nagle's
+            algorithm). It is acknowledged at once then, and not after the system's 40 ms.
     """
 
     receiver: Receiver
@@ -51,6 +54,7 @@ class CarriedProtocol(ABC, Generic[E]):
     serves = True
     closed = False
     noun = "message"
+    splits = False
 
     @abstractmethod
     def next_event(self, share: int) -> E | Answered | None:
@@ -110,16 +114,26 @@ class DataProtocol(CarriedProtocol[E]):
     def kept(self) -> int:
         """Bytes that were received and are kept; where none of it is `waiting` it is the beginning of an event."""
 
+    @property
+    def whole(self) -> int:
+        """Bytes that the event which has begun will have, as far as that is known; 0 where it is not.
+
+        No more is received than is left of it, and nothing before there is room where all connections together keep too much.
+        """
+        return 0
+
 
 class DataReceiver(Receiver):
     """Passes on what it receives to a protocol, and counts what that keeps."""
 
-    __slots__ = ("_protocol", "_room", "_target")
+    __slots__ = ("_protocol", "_rest", "_room", "_target")
 
     def __init__(self, protocol: DataProtocol[E]) -> None:
         super().__init__()
         self._protocol: DataProtocol[E] | None = protocol
         self._room: Room = AMPLE
+        # Bytes that there is room for of the event that has begun; 0 where that is not known.
+        self._rest = 0
         self._target = memoryview(b"")
 
     def keep_in(self, room: Room) -> None:
@@ -128,7 +142,7 @@ class DataReceiver(Receiver):
 
     def get_buffer(self) -> memoryview:
         """As `Receiver.get_buffer`."""
-        self._target = shared_view()
+        self._target = shared_view()[: self._rest] if self._rest else shared_view()
         return self._target
 
     def received(self, nbytes: int) -> None:
@@ -143,12 +157,28 @@ class DataReceiver(Receiver):
 
     def handled(self) -> None:
         """As `Receiver.handled`."""
-        kept = 0 if self._protocol is None else self._protocol.kept
+        protocol = self._protocol
+        kept = 0 if protocol is None else protocol.kept
         self.idle = not kept
-        if kept:
+        self.stalled = False
+        self._rest = 0
+        if protocol is None or not kept:
+            self._room.leave()
+        elif protocol.waiting or (whole := protocol.whole) <= kept:
             self._room.keep(kept)
         else:
-            self._room.leave()
+            # As much again, and so much at least beside a head that came alone.
+            size = min(whole, kept + max(FIRST_PARTIAL_BYTES, kept))
+            self._rest = size - kept
+            self.stalled = not self._room.take(size, whole)
+            if self.stalled:
+                # What has come is kept, and no more is to come.
+                self._room.keep(kept)
+
+    def go_on(self) -> None:
+        """As `Receiver.go_on`."""
+        if self.stalled:
+            self.handled()
 
     @property
     def waiting(self) -> bool:
@@ -164,6 +194,8 @@ class DataReceiver(Receiver):
         """As `Receiver.drop`; without a cycle the protocol is free at once."""
         self._protocol = None
         self._target = memoryview(b"")
+        self._rest = 0
+        self.stalled = False
         self.idle = True
         self._room.leave()
 

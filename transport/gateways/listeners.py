@@ -1,0 +1,21 @@
+"""Every listener that a broker's options ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transport.broker.broker_connection import native_listeners
+from transport.gateways.smq.connections import Place
+
+if TYPE_CHECKING:
+    from transport.broker.listener import Listener
+    from transport.config.config import BrokerConfig
+
+
+def configured_listeners(config: BrokerConfig) -> list[Listener[Any]]:
+    """For Penstock's own clients, and for those of each gateway with an address: ``Broker(config, listeners=...)``."""
+    smq = Place(config.smq_queue, config.declared_queues().get(config.smq_queue))
+    return [
+        *native_listeners(config.send_address, config.receive_address),
+        *smq.listeners(config.smq_source, config.smq_sink, insecure=config.insecure),
+    ]
