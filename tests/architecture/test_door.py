@@ -20,10 +20,12 @@ BEHIND_IT = {DOOR, "transport.broker.broker", "transport.broker.commands", "tran
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}
-GATEWAYS_SEE = {DOOR, "transport.broker.listener", "transport.broker.served", "transport.broker.port"}
+GATEWAYS_SEE = {DOOR, "transport.broker.listener", "transport.broker.served", "transport.broker.attached"}
 """What a gateway may import of the broker: the door, and what a connection of whatever protocol is made of."""
 BROKERS = "transport.broker."
-GATEWAYS = "transport.gateways"
+GATEWAYS = "transport.gateways."
+NO_GATEWAY = "transport.gateways.listeners"
+"""Makes the listeners that a broker's options ask for, Penstock's own among them."""
 
 
 def past_the_door(sources: Iterable[Any]) -> list[str]:
@@ -41,7 +43,12 @@ def past_the_door(sources: Iterable[Any]) -> list[str]:
                 if name not in BEHIND_IT | {"transport.broker.watermarks"} and names & QUEUES:
                     found.append(f"{name} imports {sorted(names & QUEUES)}")
                 module = node.module or ""
-                if name.startswith(GATEWAYS) and module.startswith(BROKERS) and module not in GATEWAYS_SEE:
+                if (
+                    name.startswith(GATEWAYS)
+                    and name != NO_GATEWAY
+                    and module.startswith(BROKERS)
+                    and module not in GATEWAYS_SEE
+                ):
                     found.append(f"{name} imports {module}: a gateway sees {sorted(GATEWAYS_SEE)}")
             elif isinstance(node, ast.Attribute) and node.attr == "queues" and name not in BEHIND_IT:
                 found.append(f"{name}:{node.lineno} has queues")

@@ -76,7 +76,12 @@ class Source(Attached[SourceMessages | Yes]):
             self._bytes -= batch.nbytes
             sequence, self._sequence = self._sequence, self._sequence + count
             self.ask(OfferBatch(sequence, batch, None, None, self.actor))
-        self._ending = not count
+        self._ending |= not count
+        self._settle()
+
+    def drain(self) -> None:
+        """As `Served.drain`: what has come is stored and confirmed first."""
+        self._ending = True
         self._settle()
 
     def tell(self, reply: Reply) -> None:
@@ -111,8 +116,7 @@ class Sink(Attached[SinkMessage | Yes]):
 
     def __init__(self, place: Place, host: Host, _protocol: SinkProtocol) -> None:
         super().__init__(host, place.principal, SINK, place.queue)
-        self._place = place
-        self._accepted = 0
+        self._place, self._accepted = place, 0
         # Number and bytes of the message that is outstanding.
         self._held: tuple[int, int] | None = None
 
