@@ -17,6 +17,7 @@ from actors import StorageError, glance_storage
 from transport.broker.acceptor import bind
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
 from transport.errors import LimitExceededError
+from transport.security.users_file import UsersFileError, read_users
 from transport.wire.address import parse_address
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ def check_directory(config: BrokerConfig) -> Iterator[Problem]:
         yield Problem(text, StorageError(text))
     if (problem := _not_writable(directory)) is not None:
         yield Problem(problem, StorageError(problem))
+
+
+def check_users_file(path: Path) -> Iterator[Problem]:
+    """Whether the users can be read, and by nobody else."""
+    try:
+        read_users(path)
+    except UsersFileError as error:
+        yield Problem(f"users_file: {error}", error)
 
 
 def check_open_files(config: BrokerConfig) -> Iterator[Problem]:
