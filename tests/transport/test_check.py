@@ -14,7 +14,7 @@ from actors.storage import Storage
 from journal.format import SEGMENT_HEADER_BYTES, pack_segment_header, unpack_segment_header
 from journal.names import parse_segment
 from transport.broker import check as checking
-from transport.broker.check import check, check_addresses, check_directory, check_open_files
+from transport.broker.check import check, check_addresses, check_directory, check_open_files, check_users
 from transport.cli.app import app
 from transport.config.config import BrokerConfig
 
@@ -126,6 +126,18 @@ def test_too_few_files_are_told_and_fewer_than_asked_for_are_a_note(monkeypatch:
     assert code == 0
     assert said[0].startswith("penstock broker --check: note: the limit of open files")
     assert said[1:] == ["penstock broker --check: nothing is wrong"]
+
+
+def test_a_users_file_that_others_may_read_is_told_and_so_is_one_that_is_not_there(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    [missing] = check_users(BrokerConfig(users_file=str(users)))
+    assert "No such file" in missing.text
+    users.write_text("version = 1\n")
+    users.chmod(0o644)
+    [open_to_all] = check_users(BrokerConfig(users_file=str(users)))
+    assert "has mode 0644, and others might read it: chmod 600" in open_to_all.text
+    users.chmod(0o600)
+    assert list(check_users(BrokerConfig(users_file=str(users)))) == []
 
 
 def test_a_broker_in_memory_needs_no_directory() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from transport.cli._options import settings_command
 from transport.cli._run import exit_code, run, tell
-from transport.cli.exit_codes import EXIT_DONE
+from transport.cli.exit_codes import EXIT_DONE, EXIT_USAGE
 
 if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
@@ -37,6 +37,7 @@ def _broker(settings: Resolved, again: Callable[[], Resolved], check: bool) -> N
 def _check(settings: Resolved) -> NoReturn:
     """Say what would keep a broker from starting, each thing in a line; exits with the code that the first of them would have."""
     from transport.broker.check import check  # noqa: PLC0415 - not needed for --help
+    from transport.security.users_file import UsersFileError  # noqa: PLC0415
 
     problems = check(settings.config)
     for problem in problems:
@@ -44,7 +45,10 @@ def _check(settings: Resolved) -> NoReturn:
     errors = [problem.error for problem in problems if problem.error is not None]
     if not errors:
         tell(CHECKING, "nothing is wrong")
-    raise typer.Exit(exit_code(errors[0]) if errors else EXIT_DONE)
+    if not errors:
+        raise typer.Exit(EXIT_DONE)
+    # As `penstock user` has it.
+    raise typer.Exit(EXIT_USAGE if isinstance(errors[0], UsersFileError) else exit_code(errors[0]))
 
 
 broker = settings_command(VERB, _broker, again=True, check=(Check, False))
