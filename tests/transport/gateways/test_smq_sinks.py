@@ -327,8 +327,11 @@ def test_a_sink_that_accepts_beforehand_and_reads_nothing_is_given_no_more_than_
             (connection,) = (each.connection for each in broker.connections.values() if each.role == "smq-sink")
             assert connection is not None
             await until(lambda: connection._transport.get_write_buffer_size() > WRITE_BUFFER_HIGH)
-            row = await handled(broker)
-            assert row["ready"] > count // 2
+            before, ready = count, count - 1
+            while ready < before:
+                # Whatever is still given is given between two questions.
+                before, ready = ready, (await handled(broker))["ready"]
+            assert ready > count // 4
             sink.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
             for _ in range(count):
                 assert (await sink.delivered()).payload == payload
