@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -129,23 +130,22 @@ async def kill_smq(messages: int, kills: int, seed: int, directory: Path) -> tup
     """The clients go on through ``kills`` kills, at moments that the seed picks; what they saw, and what must not be."""
     random = Random(seed)
     seen = Seen()
-    ports = [ReservedPort(), ReservedPort()]
-    addresses = ["--smq-source", ports[0].address, "--smq-sink", ports[1].address]
-    async with Broker(["--data", str(directory), *addresses]) as broker, asyncio.TaskGroup() as group:
-        sending = group.create_task(send_all(ports[0].address, messages, seen, random))
-        group.create_task(take_all(ports[1].address, messages, seen))
-        for number in range(kills):
+    with closing(ReservedPort()) as source_port, closing(ReservedPort()) as sink_port:
+        addresses = ["--smq-source", source_port.address, "--smq-sink", sink_port.address]
+        async with Broker(["--data", str(directory), *addresses]) as broker, asyncio.TaskGroup() as group:
+            sending = group.create_task(send_all(source_port.address, messages, seen, random))
+            group.create_task(take_all(sink_port.address, messages, seen))
+            for number in range(kills):
+                await broker.start()
+                # A source that has been confirmed everything has no more moments to offer.
+                counter = random.choice([each for each in (seen.confirmed, seen.taken) if each.value < messages])
+                least = messages * (number + 1) // (kills + 1) - random.randint(0, messages // (2 * kills + 2))
+                async with asyncio.timeout(LIFE_SECONDS):
+                    await counter.more(max(1, least - counter.value))
+                await broker.kill()
             await broker.start()
-            counter = random.choice((seen.confirmed, seen.taken))
-            least = messages * (number + 1) // (kills + 1)
-            async with asyncio.timeout(LIFE_SECONDS):
-                await counter.more(max(1, least - counter.value - random.randint(0, messages // (2 * kills + 2))))
-            await broker.kill()
-        await broker.start()
-        async with asyncio.timeout(LIFE_SECONDS * 2):
-            await sending
-    for port in ports:
-        port.close()
+            async with asyncio.timeout(LIFE_SECONDS * 2):
+                await sending
     return seen, seen.violations(messages, kills)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -14,6 +15,7 @@ from tests.transport.gateways.smq_client import Sink, Source
 from tests.transport.programs import Program
 from transport import BrokerConfig
 from transport.cli.app import app
+from transport.gateways import smq
 from transport.wire.address import parse_address
 
 FREE = "127.0.0.1:0"
@@ -38,6 +40,14 @@ def test_the_broker_says_where_sources_and_sinks_connect_and_serves_them() -> No
         assert asyncio.run(exchange()) == b"through a process"
         broker.process.send_signal(signal.SIGTERM)
         assert broker.end() == 0
+
+
+def test_the_gateway_is_three_hundred_lines_and_its_protocol_half_of_them() -> None:
+    """If it needed more, the door would not be right."""
+    folder = Path(smq.__file__).parent
+    lines = {path.name: len(path.read_text("utf-8").splitlines()) for path in folder.glob("*.py")}
+    assert sum(lines.values()) <= 300
+    assert lines["protocol.py"] <= 150
 
 
 def test_nothing_of_it_is_on_unless_it_is_asked_for() -> None:

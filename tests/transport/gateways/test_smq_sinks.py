@@ -16,6 +16,7 @@ from tests.transport.gateways.conftest import Serve
 from tests.transport.gateways.smq_client import Sink, Source
 from transport import Administration, Broker, Message, Sender
 from transport.broker.acceptor import KEEPALIVE_IDLE
+from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.wire.liveness import HANDSHAKE_TIMEOUT, SILENT_INTERVALS
 
 pytestmark = pytest.mark.event_loop
@@ -309,5 +310,32 @@ def test_a_waiting_sink_that_leaves_is_gone_at_once(run: Any, smq: Serve) -> Non
             await filled(broker, 1)
             assert (await first.receive()).payload == b"0"
             await first.close()
+
+    run(main)
+
+
+def test_a_sink_that_accepts_beforehand_and_reads_nothing_is_given_no_more_than_fits(run: Any, smq: Serve) -> None:
+    async def main() -> None:
+        async with smq(max_queue_bytes=1 << 30) as broker:
+            payload, count = bytes(1 << 20), 40
+            filling = await source(broker)
+            for _ in range(count):
+                await filling.send(payload)
+            (sink,) = await sinks(broker)
+            sink.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a StreamWriter's transport is a whole one
+            sink.yes(count)
+            (connection,) = (each.connection for each in broker.connections.values() if each.role == "smq-sink")
+            assert connection is not None
+            await until(lambda: connection._transport.get_write_buffer_size() > WRITE_BUFFER_HIGH)
+            before, ready = count, count - 1
+            while ready < before:
+                # Whatever is still given is given between two questions.
+                before, ready = ready, (await handled(broker))["ready"]
+            assert ready > count // 4
+            sink.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
+            for _ in range(count):
+                assert (await sink.delivered()).payload == payload
+            await filling.close()
+            await sink.close()
 
     run(main)

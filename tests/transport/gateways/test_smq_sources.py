@@ -20,6 +20,7 @@ from transport import Administration, Broker, BrokerConfig, Receiver, Sender
 from transport.errors import LocalProtocolError
 from transport.gateways.listeners import configured_listeners
 from transport.gateways.smq.protocol import MAX_PAYLOAD_BYTES
+from transport.shell.prompt_connection import PromptConnection
 from transport.wire.liveness import SILENT_INTERVALS
 
 pytestmark = pytest.mark.event_loop
@@ -378,5 +379,40 @@ def test_a_sender_of_ours_beside_a_source_keeps_its_own_order(run: Any, smq: Ser
                 assert [each for each in found if each.startswith(kind)] == [b"%s%d" % (kind, at) for at in range(20)]
             await source.close()
             await taker.close()
+
+    run(main)
+
+
+class Options:
+    """In place of a socket: what is set."""
+
+    def __init__(self) -> None:
+        self.set: list[tuple[int, int, int]] = []
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        self.set.append((level, option, value))
+
+
+def test_the_beginning_of_a_message_is_acknowledged_at_once_and_a_whole_one_by_its_answer(run: Any, smq: Serve) -> None:
+    """The original's writer sends a head alone where its payload is large, and its system waits for that to be acknowledged."""
+
+    async def main() -> None:
+        async with smq() as broker:
+            (source,) = await sources(broker)
+            await source.send(b"whole")
+            (connection,) = (each.connection for each in broker.connections.values())
+            assert isinstance(connection, PromptConnection)
+            options = connection._socket = Options()
+            await source.send(b"whole")
+            assert options.set == []
+            source.write(b"M" + (9000).to_bytes(4, "big"))
+            await until(lambda: bool(options.set))
+            source.write(bytes(9000))
+            await source.accepted()
+            assert set(options.set) == {(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)}
+            taken = len(options.set)
+            await source.send(b"whole")
+            assert len(options.set) == taken
+            await source.close()
 
     run(main)

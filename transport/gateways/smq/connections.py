@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors import OfferBatch, QueueSettings
+from actors import OfferBatch, QueueSettings, Writable
 from actors.batch import BinaryColumn, MessageBatch
 from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled
 from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, ReceiverAttached, Reply, SentMessages
@@ -141,6 +141,10 @@ class Sink(Attached[SinkMessage | Yes]):
             self._held = number, batch.nbytes
             self.connection.send(SinkMessage(given, batch.payloads.data, replayed))
             self._accept()
+
+    def writable_changed(self, writable: bool) -> None:
+        """A sink that does not read is given no more, whatever it has accepted beforehand."""
+        self.ask(Writable(writable))
 
     def _accept(self) -> None:
         if self._accepted and self._held is not None:
