@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from transport.broker.acceptor import Intake, Listen, Listening
 from transport.broker.entrance import Entrance
@@ -26,6 +26,9 @@ from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal
 from transport.wire.address import Address, parse_address
 from transport.wire.carried import CarriedProtocol
+
+if TYPE_CHECKING:
+    import ssl
 
 E = TypeVar("E")
 P = TypeVar("P", bound=CarriedProtocol[Any])
@@ -46,6 +49,7 @@ class Host:
         operations: the door, for a principal.
         greeting: makes WELCOME of what a role is told: every role is told more.
         entrance: who may come in.
+        tls: gives what connections under TLS are made with; None where there is no TLS.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -58,6 +62,7 @@ class Host:
     operations: Callable[[Principal], Operations]
     greeting: Greeting
     entrance: Entrance
+    tls: Callable[[], ssl.SSLContext | None]
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""
@@ -74,20 +79,35 @@ class Listener(Generic[P]):
         address: host:port; port 0 for any that is free.
         protocol: makes the protocol of a connection.
         handler: makes its handler, of what the broker gives and the protocol.
+        protected: whether the protocol asks who somebody is, and is carried by TLS where the broker has a certificate. One that is not is
+            plain, and stays on this machine unless the broker is insecure.
 
     Attributes:
         name: as given.
+        protected: as given.
     """
 
     def __init__(
-        self, name: str, address: str, protocol: Callable[[], P], handler: Callable[[Host, P], Served[Any]]
+        self,
+        name: str,
+        address: str,
+        protocol: Callable[[], P],
+        handler: Callable[[Host, P], Served[Any]],
+        *,
+        protected: bool = False,
     ) -> None:
         self.name = name
+        self.protected = protected
         self._address = address
         self._protocol = protocol
         self._handler = handler
         self._listening: Listening | None = None
         self._bound: tuple[Address, ...] = ()
+
+    @property
+    def wanted(self) -> Address:
+        """Where it is to listen, as it was told."""
+        return parse_address(self._address)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -105,13 +125,14 @@ class Listener(Generic[P]):
             raise LocalProtocolError(
                 f"the listener {self.name!r} takes connections already: give each broker listeners of its own"
             )
-        address = parse_address(self._address)
+        address = self.wanted
         intake = Intake(
             partial(self.accept, host),
             host.connections.has_room,
             host.entrance.unopened,
             self._refusal(host.connections.too_many()),
             self._refusal(host.entrance.unopened.too_many_of_one),
+            host.tls if self.protected else lambda: None,
         )
         listening = await host.listen(intake, address.host, address.port)
         self._listening = listening

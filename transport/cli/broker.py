@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from transport.cli._options import settings_command
-from transport.cli._run import on_signal, run, tell
-from transport.errors import TransportError
+from transport.cli._run import EXIT_USAGE, on_signal, run, tell
+from transport.errors import LocalProtocolError, TransportError
 
 if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
@@ -49,6 +49,10 @@ async def _serve(config: BrokerConfig) -> int:
                     f"cannot listen on {config.send_address} and {config.receive_address}: {error.strerror or error}; "
                     "choose others with --send-address and --receive-address"
                 ) from error
+            except LocalProtocolError as error:
+                # What the settings name cannot be used: nothing was started.
+                tell(VERB, str(error))
+                return EXIT_USAGE
             collect_rarely()
             where = "in memory only" if config.directory is None else f"journal in {config.directory}"
             tell(VERB, f"sending {serving.send_address}, receiving {serving.receive_address}, {where}")

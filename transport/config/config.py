@@ -30,6 +30,8 @@ DURABLE_MAX_MESSAGES = 100_000_000
 """Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
 DURABLE_MAX_BYTES = 64 * 2**30
 """Bytes of a queue with a journal, unless told; as above."""
+OPTIONAL, REQUIRED = CLIENT_CERTIFICATES = ("optional", "required")
+"""Whether a client shows a certificate if it has one, or is refused without."""
 IN_MEMORY = {
     "max_messages": DEFAULT_MAX_MESSAGES,
     "max_bytes": DEFAULT_MAX_BYTES,
@@ -99,6 +101,11 @@ class BrokerConfig:
         transaction_timeout: seconds after which what was staged is discarded, without a connection that stages it and without a commit.
         disk_floor: free bytes of the journal's file system under which senders wait; 0 never lets them.
         users_file: who may come in (`penstock user`); None lets everybody in.
+        insecure: whether addresses that are not of this machine alone are allowed without users and TLS.
+        tls_certificate: file of the broker's certificate with its chain, PEM; None for connections without TLS.
+        tls_key: file of its key; None where the certificate's file has it too.
+        tls_client_ca: file of the certificates that sign those of clients; None where clients show none.
+        tls_client_certificates: one of ``CLIENT_CERTIFICATES``: whether each client has to show one.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -128,6 +135,11 @@ class BrokerConfig:
     memory_watermark: float = DEFAULT_MEMORY_WATERMARK
     disk_floor: int = DEFAULT_DISK_FLOOR
     users_file: str | None = None
+    insecure: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    tls_client_certificates: str = OPTIONAL
     max_unauthenticated: int = DEFAULT_MAX_UNAUTHENTICATED
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
@@ -142,6 +154,10 @@ class BrokerConfig:
             if not value > 0:
                 raise LocalProtocolError(f"{name} is {value}; it must be more than zero")
         self._check_storage()
+        if self.tls_client_certificates not in CLIENT_CERTIFICATES:
+            raise LocalProtocolError(
+                f"tls_client_certificates is {self.tls_client_certificates!r:.40}, not one of {', '.join(CLIENT_CERTIFICATES)}"
+            )
         self.queue_settings()
         if len(self.queues) > self.max_queues:
             raise LocalProtocolError(f"{len(self.queues)} queues are declared, and max_queues is {self.max_queues}")

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Setting, Unit
 from transport.config.config import (
+    CLIENT_CERTIFICATES,
     DEFAULT_DIRECTORY,
     IN_MEMORY,
     OF_QUEUES,
@@ -105,6 +106,7 @@ FOLDER = _text("DIR")
 FILE = Kind(
     "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
 )
+CLIENTS = _text("|".join(CLIENT_CERTIFICATES))
 SYNC = _text("|".join(SYNC_POLICIES))
 OVERFLOW = _text(f"{BLOCK}|{REJECT}")
 QUEUE_NAME = Kind("Q", "a text in quotes", (), True, lambda text: text or None, lambda name: name or "")
@@ -175,6 +177,11 @@ OPTIONS: tuple[Option, ...] = (
     MEMORY,
     _option("broker", "heartbeat", DURATION, "Between signs of life on a quiet connection."),
     _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
+    _option("security", "insecure", FLAG, "Let other machines in without users or TLS."),
+    _option("security", "tls_certificate", FILE, "The broker's certificate with its chain, PEM; none for no TLS."),
+    _option("security", "tls_key", FILE, "Its key, where the certificate's file does not have it."),
+    _option("security", "tls_client_ca", FILE, "What signs the certificates of clients; none to ask for none."),
+    _option("security", "tls_client_certificates", CLIENTS, "Whether each client has to show a certificate."),
     _option("limits", "max_connections", COUNT, "Connections at one time, as far as open files allow."),
     _option("limits", "max_unauthenticated", COUNT, "Connections that have not shown who they are; more wait."),
     _option("limits", "max_queues", COUNT, "Queues at one time."),
