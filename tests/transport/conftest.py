@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -127,12 +128,13 @@ class Peer:
 class Peers:
     """Opens peers, and closes them all at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self._peers: list[Peer] = []
+        self._context = context
 
     async def connect(self, address: str) -> Peer:
         host, port = parse_address(address)
-        peer = Peer(*await asyncio.open_connection(host, port))
+        peer = Peer(*await asyncio.open_connection(host, port, ssl=self._context))
         self._peers.append(peer)
         return peer
 

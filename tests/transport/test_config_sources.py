@@ -16,8 +16,8 @@ from transport.config.settings_sources import Resolved, resolve
 
 SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     # For each option three different values: as the file has them, the environment, the command line.
-    "send_address": ('"h:1"', "h:1", "h:2", "h:2", "h:3", "h:3"),
-    "receive_address": ('"h:1"', "h:1", "h:2", "h:2", "h:3", "h:3"),
+    "send_address": ('"[::1]:1"', "[::1]:1", "[::1]:2", "[::1]:2", "[::1]:3", "[::1]:3"),
+    "receive_address": ('"[::1]:1"', "[::1]:1", "[::1]:2", "[::1]:2", "[::1]:3", "[::1]:3"),
     "data": ('"a"', "folder/a", "b", "b", "c", "c"),
     "memory": ("true", True, "true", True, "true", True),
     "heartbeat": ("1", 1, "2s", 2.0, "3", 3.0),
@@ -25,10 +25,14 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "log_level": ('"info"', "info", "debug", "debug", "error", "error"),
     "log_format": ('"json"', "json", "text", "text", "json", "json"),
     "users_file": ('"a"', "folder/a", "b", "b", "/c", "/c"),
-    "insecure": ("true", True, "false", False, "true", True),
     "smq_source": ('"h:1"', "h:1", "h:2", "h:2", "", None),
     "smq_sink": ('"h:1"', "h:1", "h:2", "h:2", "", None),
     "smq_queue": ('"a"', "a", "b", "b", "c", "c"),
+    "insecure": ("true", True, "true", True, "true", True),
+    "tls_certificate": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "tls_key": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "tls_client_ca": ('"a"', "folder/a", "b", "b", "/c", "/c"),
+    "tls_client_certificates": ('"required"', "required", "optional", "optional", "required", "required"),
     "max_connections": ("1", 1, "2", 2, "3_0", 30),
     "max_unauthenticated": ("1", 1, "2", 2, "3", 3),
     "max_queues": ("1", 1, "2", 2, "3", 3),
@@ -51,6 +55,15 @@ SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
     "max_staged_messages": ("1", 1, "2", 2, "3", 3),
     "max_staged_bytes": ('"1kB"', 1000, "2kB", 2000, "3", 3),
 }
+
+BASES = {
+    # A dead-letter queue needs something that sends there.
+    "dead_letter_queue": "[queue_defaults]\nttl = 9\n",
+    "tls_key": '[security]\ntls_certificate = "c"\n',
+    "tls_client_ca": '[security]\ntls_certificate = "c"\n',
+    "tls_client_certificates": '[security]\ntls_certificate = "c"\ntls_client_ca = "d"\n',
+}
+"""What some need that cannot be alone."""
 
 
 def written(text: str, path: str = "folder/penstock.toml") -> SettingsFile:
@@ -82,8 +95,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file_a
     option: Option,
 ) -> None:
     in_file, filed, in_environment, environed, on_line, lined = SAMPLES[option.name]
-    # A dead-letter queue needs something that sends there.
-    base = "" if option.name != "dead_letter_queue" else "[queue_defaults]\nttl = 9\n"
+    base = BASES.get(option.name, "")
     header = "" if base else f"[{option.section}]\n"
     text = f"{base}{header}{option.key} = {in_file}\n"
     line = text.count("\n")
@@ -98,8 +110,7 @@ def test_the_command_line_goes_before_the_environment_and_that_before_the_file_a
 @pytest.mark.parametrize("option", [one for one in OPTIONS if one.name != "memory"], ids=lambda option: option.name)
 def test_what_is_in_force_is_what_the_broker_gets(option: Option) -> None:
     value = SAMPLES[option.name][3]
-    extra = {"PENSTOCK_TTL": "9s"} if option.name == "dead_letter_queue" else {}
-    found = resolved(environment={option.variable: SAMPLES[option.name][2]} | extra)
+    found = resolved(BASES.get(option.name, ""), environment={option.variable: SAMPLES[option.name][2]})
     assert getattr(found.config, option.field) == value
     if option.section == "queue_defaults":
         assert getattr(found.config.queue_settings(), option.key) == value

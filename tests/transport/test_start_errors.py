@@ -104,9 +104,16 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "a gateway's address that is none": (always("--memory", "--smq-sink", "6212"), 2, "'6212' is not host:port"),
     "a gateway's queue that cannot be": (always("--memory", "--smq-queue", "a b"), 2, "the queue name 'a b' has white space"),
     "an address of another machine": (
-        always("--memory", "--send-address", "203.0.113.7:0"), 1, "203.0.113.7:0: Cannot assign",
+        always("--memory", "--insecure", "--send-address", "203.0.113.7:0"), 1, "203.0.113.7:0: Cannot assign",
     ),
-    "a host that cannot be asked for": (always("--memory", "--send-address", "a..b:0"), 1, r"a\.\.b:0: .*label empty"),
+    "a host that cannot be asked for": (
+        always("--memory", "--insecure", "--send-address", "a..b:0"), 1, r"a\.\.b:0: .*label empty",
+    ),
+    "an address that strangers can reach": (
+        always("--memory", "--send-address", "0.0.0.0:0"), 2, "no users and no TLS: use `penstock user add",
+    ),
+    "no users file": (always(*FREE, "--memory", "--users-file", "/nowhere.toml"), 2, "users_file: /nowhere.toml: No such"),
+    "no certificate": (always(*FREE, "--memory", "--tls-certificate", "/nowhere.pem"), 2, "TLS cannot be set up with /nowhere.pem"),
     "no address": (always("--memory", "--send-address", "here"), 2, "'here' is not host:port"),
     "no settings file": (always("--config", "/nowhere.toml"), 2, "cannot be read: No such file"),
     "a folder for a settings file": (always("--config", "/"), 2, "cannot be read: Is a directory"),
@@ -230,7 +237,8 @@ def test_a_stored_queue_that_was_its_own_dead_letter_queue_starts_with_the_usual
 
 @pytest.mark.parametrize(
     ("host", "loopback"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker", False)],
+    [("127.0.0.1", True), ("127.8.8.8", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("broker", False),
+     ("localhost", True), ("LOCALHOST", True), ("a.localhost", True), ("localhost.example", False)],
 )  # fmt: skip
 def test_only_an_address_of_this_machine_is_loopback(host: str, loopback: bool) -> None:
     assert Address(host, 9182).is_loopback is loopback
@@ -242,7 +250,7 @@ def test_a_broker_that_strangers_can_reach_says_so_in_one_line(
 ) -> None:
     async def main() -> None:
         with caplog.at_level(logging.WARNING, "penstock.broker"):
-            async with serve(**dict.fromkeys(reachable, "0.0.0.0:0")) as broker:
+            async with serve(**dict.fromkeys(reachable, "0.0.0.0:0"), insecure=True) as broker:
                 loop_turned: list[None] = []
                 broker._loop.call_soon(loop_turned.append, None)
                 await until(lambda: loop_turned)
@@ -250,6 +258,6 @@ def test_a_broker_that_strangers_can_reach_says_so_in_one_line(
                 for address in reachable:
                     assert getattr(broker, address) in caplog.text
                 if reachable:
-                    assert "there is no authentication yet" in caplog.text
+                    assert "anybody who reaches" in caplog.text
 
     run(main)

@@ -15,7 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from transport.shell.ends import LINGER
+from transport.wire.liveness import ENTRANCE_TIMEOUT
+
 if TYPE_CHECKING:
+    import ssl
+
     from transport.broker.strangers import Entrant, Unopened
 
 BACKLOG = 1024
@@ -60,6 +65,7 @@ class Intake:
         unopened: those of all addresses that are not let in yet.
         too_many: what a connection is told for which there is no room.
         too_many_of_one: what one is told of whose address there are too many.
+        tls: gives what connections are made with; None for plain ones.
     """
 
     factory: Factory
@@ -67,6 +73,7 @@ class Intake:
     unopened: Unopened
     too_many: bytes
     too_many_of_one: bytes
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None
 
 
 Listen = Callable[[Intake, str, int], Awaitable[Listening]]
@@ -164,9 +171,20 @@ class Acceptor:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _keep_alive(accepted)
-            await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+            context = self._intake.tls()
+            if context is None:
+                await self._loop.connect_accepted_socket(lambda: protocol, accepted)
+            else:
+                await self._loop.connect_accepted_socket(
+                    lambda: protocol,
+                    accepted,
+                    ssl=context,
+                    ssl_handshake_timeout=ENTRANCE_TIMEOUT,
+                    ssl_shutdown_timeout=LINGER,
+                )
         except BaseException as error:
-            # It broke before it stood, or the loop is ending.
+            # It broke before it stood, TLS was not agreed upon, or the loop is ending.
+            logger.info("a connection ends before it stands: %s", error)
             accepted.close()
             protocol.connection_lost(error if isinstance(error, OSError) else None)
             if not isinstance(error, OSError):
@@ -176,7 +194,9 @@ class Acceptor:
         """Say why, as far as that goes without waiting, and close: what the peer has said is taken, for else the kernel resets."""
         with accepted, suppress(OSError):
             accepted.setblocking(False)
-            accepted.send(refusal)
+            if self._intake.tls() is None:
+                # Under TLS these would be no words.
+                accepted.send(refusal)
             accepted.shutdown(socket.SHUT_WR)
             accepted.recv(4096)
 

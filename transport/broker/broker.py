@@ -15,6 +15,7 @@ from actors import QueueDirectory, StorageError
 from actors.storage import Storage, storage_options
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
+from transport.broker.certificates import Certificates
 from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
@@ -28,7 +29,9 @@ from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
+from transport.config.exposure import check_listener, problems_together
 from transport.errors import LocalProtocolError
+from transport.security.users_file import UsersFileError
 from transport.shell.ends import LINGER
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
 from transport.shell.turns import Turns
@@ -117,13 +120,16 @@ class Broker:
         self._tasks = Tasks()
         self._ends_at: float | None = None
         self._entrance: Entrance
+        self._certificates = Certificates(config)
+        self.reloads.add("users", lambda _: self._entrance.reload())
+        self.reloads.add("certificates", lambda _: self._certificates.open())
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
         """Recover what is stored and bind every address.
 
         Raises:
-            LocalProtocolError: the users cannot be read.
+            LocalProtocolError: the users or the certificates cannot be read, or strangers could reach a listener and use it.
             StorageError: what is stored cannot be opened.
             OSError: an address is taken.
             LimitExceededError: this process may have too few files open.
@@ -133,7 +139,9 @@ class Broker:
         self._turns = Turns(self._loop)
         self._stopping = self._loop.create_future()
         self._entrance = Entrance(self.config.users_file, self._connections, self.now, self.config.max_unauthenticated)
+        self._check_settings()
         self._entrance.open()
+        self._certificates.open()
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
         storage = self._storage
@@ -167,7 +175,7 @@ class Broker:
             host = self._host()
             for listener in self._listeners:
                 await listener.start(host)
-            self._warn_of_strangers()
+            self._look_who_can_reach()
             undo.pop_all()
         return self
 
@@ -222,7 +230,21 @@ class Broker:
 
         Connections that came in with what is good no longer, or do what they may no longer do, are ended; no others are disturbed.
         """
-        return await self._entrance.reload()
+        try:
+            await self._entrance.reload()
+        except UsersFileError as error:
+            logger.error("the users stay as they were: %s", error)
+            return False
+        return True
+
+    async def reload_certificates(self) -> bool:
+        """Read the certificate, its key and the client CA anew, for those who connect from then on; as of `reload_users`."""
+        try:
+            self._certificates.open()
+        except LocalProtocolError as error:
+            logger.error("the certificates stay as they were: %s", error)
+            return False
+        return True
 
     @property
     def send_address(self) -> str:
@@ -306,12 +328,33 @@ class Broker:
                 f"{self.config.max_connections} of max_connections: raise it, or set fewer"
             )
 
-    def _warn_of_strangers(self) -> None:
-        bound = [address for listener in self._listeners for address in listener.addresses]
-        if reachable := [str(address) for address in bound if not address.is_loopback]:
+    def _check_settings(self) -> None:
+        for _, problem in problems_together(self.config):
+            raise LocalProtocolError(problem)
+        for listener in self._listeners:
+            check_listener(f"listener {listener.name}", listener.wanted, self.config, protected=listener.protected)
+
+    def _look_who_can_reach(self) -> None:
+        """Refuse what a name has turned out to stand for, as its address would have been; where it is allowed, say so."""
+        open_to_all, plain = [], []
+        for listener in self._listeners:
+            for address in listener.addresses:
+                check_listener(f"listener {listener.name}", address, self.config, protected=listener.protected)
+                if address.is_loopback:
+                    continue
+                if self.config.users_file is None or not listener.protected:
+                    open_to_all.append(str(address))
+                elif self.config.tls_certificate is None:
+                    plain.append(str(address))
+        if open_to_all:
             self._warn_once_started(
-                f"anybody who reaches {' or '.join(reachable)} may read, write and delete everything here: "
-                "there is no authentication yet; let only those reach it whom you trust"
+                f"anybody who reaches {' or '.join(open_to_all)} may read, write and delete everything here, "
+                "for this broker is told to be insecure: let only those reach it whom you trust"
+            )
+        if plain:
+            self._warn_once_started(
+                f"what goes to and from {' or '.join(plain)} can be read on its way, tokens too, "
+                "for this broker is told to be insecure, without TLS"
             )
 
     def _warn_once_started(self, text: str) -> None:
@@ -331,6 +374,7 @@ class Broker:
             partial(Operations, self._services()),
             self._greet,
             self._entrance,
+            lambda: self._certificates.context,
         )
 
     def _look_later(self) -> None:

@@ -21,6 +21,7 @@ from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import AdministrationPort, SendingPort, TransactionPort
 from transport.errors import AuthenticationError, LimitExceededError, RemoteProtocolError, UnreadError
 from transport.security.principal import Principal
+from transport.security.subject import subject_of
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
@@ -170,7 +171,7 @@ class BrokerConnection(Client):
         try:
             if isinstance(frame, wire.Hello):
                 self._hello = frame
-                principal = proof.hello(frame.options, lambda: None)
+                principal = proof.hello(frame.options, self._subject)
             else:
                 answer, principal = proof.answer(frame.data)
                 self.send(wire.Auth(answer))
@@ -182,6 +183,9 @@ class BrokerConnection(Client):
                 self._open(principal)
             except StorageError as error:
                 self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+
+    def _subject(self) -> str | None:
+        return None if self.connection is None else subject_of(self.connection.certificate)
 
     def _open(self, principal: Principal) -> None:
         hello = self._hello
@@ -215,4 +219,4 @@ def _native(name: str, address: str, roles: frozenset[str]) -> Listener[FramePro
     def handler(host: Host, protocol: FrameProtocol) -> BrokerConnection:
         return BrokerConnection(host, protocol.states)
 
-    return Listener(name, address, protocol, handler)
+    return Listener(name, address, protocol, handler, protected=True)

@@ -87,22 +87,18 @@ class Entrance:
         if self.users is not None:
             self._look_later()
 
-    async def reload(self) -> bool:
-        """Read the users anew, and end the connections of those who may no longer do what they do; whether that was possible.
+    async def reload(self) -> None:
+        """Read the users anew, and end the connections of those who may no longer do what they do.
 
-        Where it was not, those before stay in force, and the log says why.
+        Raises:
+            UsersFileError: that was not possible; those before stay in force.
         """
         if self._file is None:
-            return True
+            return
         async with self._reading:
-            try:
-                # A file of many users takes a second, and the loop has others to serve.
-                self.users = await asyncio.to_thread(read_users, self._file)
-            except UsersFileError as error:
-                logger.error("the users stay as they were: %s", error)
-                return False
+            # A file of many users takes a second, and the loop has others to serve.
+            self.users = await asyncio.to_thread(read_users, self._file)
             self._look()
-        return True
 
     def wait(self, peer: str) -> float:
         """Seconds that this side has a peer wait for the answer to its proof, for its address has failed too often."""

@@ -7,10 +7,10 @@ and how they end with the broker is the same for all: it is in the shell (`trans
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from transport.broker.acceptor import Intake, Listen, Listening
 from transport.broker.entrance import Entrance
@@ -27,6 +27,9 @@ from transport.shell.turns import Turns
 from transport.shell.unsent import UnsentTotal
 from transport.wire.address import Address, parse_address
 from transport.wire.carried import CarriedProtocol
+
+if TYPE_CHECKING:
+    import ssl
 
 E = TypeVar("E")
 P = TypeVar("P", bound=CarriedProtocol[Any])
@@ -47,6 +50,7 @@ class Host:
         operations: the door, for a principal.
         greeting: makes WELCOME of what a role is told: every role is told more.
         entrance: who may come in.
+        tls: gives what connections under TLS are made with; None where there is no TLS.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -59,6 +63,7 @@ class Host:
     operations: Callable[[Principal], Operations]
     greeting: Greeting
     entrance: Entrance
+    tls: Callable[[], ssl.SSLContext | None]
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""
@@ -76,10 +81,12 @@ class Listener(Generic[P]):
         address: host:port; port 0 for any that is free.
         protocol: makes the protocol of a connection.
         handler: makes its handler, of what the broker gives and the protocol.
-        insecure: whether others than this machine's own programs may reach it, though it does not ask who they are.
+        protected: whether the protocol asks who somebody is, and is carried by TLS where the broker has a certificate. One that is not is
+            plain, and stays on this machine unless the broker is insecure.
 
     Attributes:
         name: as given.
+        protected: as given.
     """
 
     def __init__(
@@ -89,16 +96,21 @@ class Listener(Generic[P]):
         protocol: Callable[[], P],
         handler: Callable[[Host, P], Served[Any]],
         *,
-        insecure: bool = True,
+        protected: bool = False,
     ) -> None:
         self.name = name
-        self._insecure = insecure
+        self.protected = protected
         self._address = address
         self._protocol = protocol
         self._handler = handler
         self._listening: Listening | None = None
         self._host: Host | None = None
         self._bound: tuple[Address, ...] = ()
+
+    @property
+    def wanted(self) -> Address:
+        """Where it is to listen, as it was told."""
+        return parse_address(self._address)
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -116,24 +128,18 @@ class Listener(Generic[P]):
             raise LocalProtocolError(
                 f"the listener {self.name!r} takes connections already: give each broker listeners of its own"
             )
-        address = parse_address(self._address)
+        address = self.wanted
         intake = Intake(
             partial(self.accept, host),
             host.connections.has_room,
             host.entrance.unopened,
             self._refusal(host.connections.too_many()),
             self._refusal(host.entrance.unopened.too_many_of_one),
+            host.tls if self.protected else lambda: None,
         )
         listening = await host.listen(intake, address.host, address.port)
         self._listening, self._host = listening, host
         self._bound = tuple(Address(*each.getsockname()[:2]) for each in listening.sockets)
-        if not self._insecure:
-            # Nobody has been accepted yet: that takes a turn of the loop.
-            try:
-                refuse_strangers(self.name, self._bound)
-            except LocalProtocolError:
-                self.close()
-                raise
 
     def accept(self, host: Host, entrant: Entrant | None = None) -> Connection[Any]:
         """The shell of a connection that has come, with its place among those that are not let in yet."""
@@ -160,12 +166,3 @@ class Listener(Generic[P]):
 
     def _refusal(self, text: str) -> bytes:
         return b"".join(self._protocol().last_words("limit-exceeded", text))
-
-
-def refuse_strangers(name: str, bound: Iterable[Address]) -> None:
-    """Raise LocalProtocolError unless only this machine's own programs can reach the listener ``name``, which does not ask who they are."""
-    if reachable := [str(address) for address in bound if not address.is_loopback]:
-        raise LocalProtocolError(
-            f"{' and '.join(reachable)}, where {name} is to listen, can be reached from other machines, and whoever reaches it is not "
-            "asked who they are: listen on 127.0.0.1, or say --insecure if you trust them all"
-        )

@@ -16,8 +16,9 @@ from transport.cli._logs import set_level, start_logging
 from transport.cli._run import tell
 from transport.cli._signals import broker_signals
 from transport.cli._supervisor import Supervisor
+from transport.cli.exit_codes import EXIT_USAGE
 from transport.config.settings_file import SettingsError
-from transport.errors import TransportError
+from transport.errors import LocalProtocolError, TransportError
 from transport.gateways.listeners import configured_listeners
 from transport.gateways.smq.connections import SINK, SOURCE
 
@@ -59,7 +60,12 @@ class Serving:
         stopped = asyncio.Event()
         with broker_signals(VERB, stopped.set, self._asked.set):
             async with AsyncExitStack() as stack:
-                broker = await _started(config, stack)
+                try:
+                    broker = await _started(config, stack)
+                except LocalProtocolError as error:
+                    # What the settings name cannot be used: nothing was started.
+                    tell(VERB, str(error))
+                    return EXIT_USAGE
                 broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
                 collect_rarely()
                 tell(VERB, _where(broker, config))

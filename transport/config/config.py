@@ -31,6 +31,8 @@ DURABLE_MAX_MESSAGES = 100_000_000
 """Messages of a queue with a journal, unless told: its backlog lies on disk, so the disk floor is the real bound."""
 DURABLE_MAX_BYTES = 64 * 2**30
 """Bytes of a queue with a journal, unless told; as above."""
+OPTIONAL, REQUIRED = CLIENT_CERTIFICATES = ("optional", "required")
+"""Whether a client shows a certificate if it has one, or is refused without."""
 IN_MEMORY = {
     "max_messages": DEFAULT_MAX_MESSAGES,
     "max_bytes": DEFAULT_MAX_BYTES,
@@ -114,7 +116,11 @@ class BrokerConfig:
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
-        insecure: whether gateways that do not ask who comes may listen on addresses that other machines can reach.
+        insecure: whether addresses that are not of this machine alone are allowed without users and TLS.
+        tls_certificate: file of the broker's certificate with its chain, PEM; None for connections without TLS.
+        tls_key: file of its key; None where the certificate's file has it too.
+        tls_client_ca: file of the certificates that sign those of clients; None where clients show none.
+        tls_client_certificates: one of ``CLIENT_CERTIFICATES``: whether each client has to show one.
         queues: queues that are there from the start, and what they are declared with.
 
     Raises:
@@ -144,6 +150,11 @@ class BrokerConfig:
     memory_watermark: float = DEFAULT_MEMORY_WATERMARK
     disk_floor: int = DEFAULT_DISK_FLOOR
     users_file: str | None = None
+    insecure: bool = False
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    tls_client_certificates: str = OPTIONAL
     max_unauthenticated: int = DEFAULT_MAX_UNAUTHENTICATED
     max_staged_messages: int = _QUEUE.max_staged_messages
     max_staged_bytes: int | None = None
@@ -154,7 +165,6 @@ class BrokerConfig:
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
-    insecure: bool = False
     queues: Mapping[str, QueueSettings] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -171,6 +181,10 @@ class BrokerConfig:
             if getattr(self, name) not in known:
                 raise LocalProtocolError(f"{name} is {getattr(self, name)!r:.40}, not one of {', '.join(known)}")
         self._check_storage()
+        if self.tls_client_certificates not in CLIENT_CERTIFICATES:
+            raise LocalProtocolError(
+                f"tls_client_certificates is {self.tls_client_certificates!r:.40}, not one of {', '.join(CLIENT_CERTIFICATES)}"
+            )
         self.queue_settings()
         if (declared := len(self.declared_queues())) > self.max_queues:
             raise LocalProtocolError(f"{declared} queues are declared, and max_queues is {self.max_queues}")

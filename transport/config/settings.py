@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Setting, Unit
 from transport.config.config import (
+    CLIENT_CERTIFICATES,
     DEFAULT_DIRECTORY,
     IN_MEMORY,
     LOG_FORMATS,
@@ -108,6 +109,7 @@ FOLDER = _text("DIR")
 FILE = Kind(
     "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
 )
+CLIENTS = _text("|".join(CLIENT_CERTIFICATES))
 SYNC = _text("|".join(SYNC_POLICIES))
 LEVEL = _text("|".join(LOG_LEVELS))
 FORMAT = _text("|".join(LOG_FORMATS))
@@ -183,7 +185,11 @@ OPTIONS: tuple[Option, ...] = (
     _option("broker", "log_level", LEVEL, "The least that is logged."),
     _option("broker", "log_format", FORMAT, "How a line of the log is written."),
     _option("security", "users_file", FILE, "Who may come in, as `penstock user` keeps it; none lets everybody in."),
-    _option("security", "insecure", FLAG, "Let gateways that ask nobody who they are listen beyond loopback."),
+    _option("security", "insecure", FLAG, "Let other machines in without users or TLS."),
+    _option("security", "tls_certificate", FILE, "The broker's certificate with its chain, PEM; none for no TLS."),
+    _option("security", "tls_key", FILE, "Its key, where the certificate's file does not have it."),
+    _option("security", "tls_client_ca", FILE, "What signs the certificates of clients; none to ask for none."),
+    _option("security", "tls_client_certificates", CLIENTS, "Whether each client has to show a certificate."),
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),

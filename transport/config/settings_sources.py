@@ -14,6 +14,7 @@ from typing import Any
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import dead_letter_settings
 from transport.config.config import DEFAULT_DIRECTORY, BrokerConfig
+from transport.config.exposure import problems_together
 from transport.config.settings import (
     CONFIG_VARIABLE,
     DATA,
@@ -328,6 +329,8 @@ def _build(given: Mapping[str, Given], declared: _Declared, problems: list[str])
         letter = given.get("dead_letter_queue", Given(None, DEFAULT))
         problems.append(f"{letter.origin}: {error}")
         return None
+    by_field = {option.field: given.get(option.name, Given(None, DEFAULT)) for option in OPTIONS}
+    problems += [f"{by_field[field].origin}: {problem}" for field, problem in problems_together(base)]
     defaults = base.queue_settings()
     queues: dict[str, QueueSettings] = {}
     for name, settings in declared.queues.items():

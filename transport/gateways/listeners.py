@@ -17,5 +17,5 @@ def configured_listeners(config: BrokerConfig) -> list[Listener[Any]]:
     smq = Place(config.smq_queue, config.declared_queues().get(config.smq_queue))
     return [
         *native_listeners(config.send_address, config.receive_address),
-        *smq.listeners(config.smq_source, config.smq_sink, insecure=config.insecure),
+        *smq.listeners(config.smq_source, config.smq_sink),
     ]

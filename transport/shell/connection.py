@@ -11,8 +11,8 @@ leaves too much unread; a broker also one whose peer takes nothing for too long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Generic, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar, cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
 from transport.shell.connection_handler import ConnectionHandler
@@ -187,6 +187,9 @@ class Connection(Connectable, Generic[E]):
         if self._over:
             return
         self._over = True
+        if exc is None:
+            # Under TLS the end of the stream may not be told by itself.
+            self.eof_received()
         self._discard()
         self._protocol.closed = True
         if self._timer is not None:
@@ -282,6 +285,11 @@ class Connection(Connectable, Generic[E]):
         """All connections have too much unsent together, and this one most: it goes on when it has nearly nothing."""
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=COUNTED_BYTES)
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What TLS has verified of the peer, as `ssl` tells it; None without TLS, and where the peer has shown nothing."""
+        return None if self._transport is None else self._transport.get_extra_info("peercert")
 
     @property
     def heard(self) -> float:

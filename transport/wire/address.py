@@ -24,7 +24,9 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it; a name may stand for anything."""
+        """Whether only this machine can reach it; a name may stand for anything, but for those of RFC 6761, section 6.3."""
+        if self.host.lower() == "localhost" or self.host.lower().endswith(".localhost"):
+            return True
         try:
             return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
         except ValueError:

@@ -39,13 +39,13 @@ class Place:
         """Who they are: nobody says."""
         return Principal("smq", grants=Grants([Grant(self.queue, Right.CONFIGURE | Right.WRITE | Right.READ)]))
 
-    def listeners(self, source: str | None, sink: str | None, *, insecure: bool = False) -> list[Listener[Any]]:
-        """Where sources and sinks connect; at addresses that others can reach only if ``insecure``."""
+    def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
+        """Where sources and sinks connect."""
         made: list[Listener[Any]] = []
         if source is not None:
-            made.append(Listener(SOURCE, source, SourceProtocol, lambda *of: Source(self, *of), insecure=insecure))
+            made.append(Listener(SOURCE, source, SourceProtocol, lambda *of: Source(self, *of)))
         if sink is not None:
-            made.append(Listener(SINK, sink, SinkProtocol, lambda *of: Sink(self, *of), insecure=insecure))
+            made.append(Listener(SINK, sink, SinkProtocol, lambda *of: Sink(self, *of)))
         return made
 
 
