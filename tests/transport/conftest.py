@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pytest
 
@@ -22,6 +22,9 @@ from transport import Broker, BrokerConfig, parse_address
 from transport.wire.codec import decode, encode
 from transport.wire.frames import MAX_FRAME_BYTES
 from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Pong, Welcome
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
 
 DEADLINE = 20.0
 """Seconds for a whole test: reached only when something that must come does not."""
@@ -290,6 +293,14 @@ def cutting_fixture() -> Any:
 @pytest.fixture(name="until")
 def until_fixture() -> Any:
     return until
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority of this run's, and a broker's certificate."""
+    from tests.transport.certificates import Certificates
+
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="session")
