@@ -277,9 +277,10 @@ class Connection(Connectable, Generic[E]):
                 self._transport.resume_reading()
             try:
                 self._transport.write_eof()
+            except NotImplementedError:
+                self._transport.close()  # TLS has no half of a connection
             except OSError:
-                # The peer has reset the connection: there is nobody to linger for.
-                self._transport.abort()
+                self._transport.abort()  # the peer has reset it: there is nobody to linger for
 
     def pause_reading(self) -> None:
         """Handle nothing more for now, those that have arrived included, and take no more from the socket."""
