@@ -85,8 +85,8 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
         ("from transport import Sender, MessageBatch", 145),
         ("from transport import Receiver", 141),
         ("from transport import StageClient, TransactionClient, Administration", 50),
-        ("import spark_bridge.reader, spark_bridge.writer", 58),
-        (HELP, 34),
+        ("import spark_bridge.reader, spark_bridge.writer", 59),
+        (HELP, 35),
     ],
     ids=["sender", "receiver", "blocking clients", "worker of Spark", "penstock --help"],
 )
