@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from spark_bridge.batch_reader import of_each_broker
 from spark_bridge.clients import connect
+from spark_bridge.errors import OptionError
 from spark_bridge.options import SourceOptions
-from transport import DEFAULT_RECEIVE_ADDRESS, Backoff, BrokerError
+from transport import DEFAULT_RECEIVE_ADDRESS, Access, Backoff, BrokerError
+from transport.security.access_sources import GivenAccess
 
 NO_EPOCH = 0
 """Epochs begin at one: whoever asks to read for this owner learns only whether there is a subscription, and creates none."""
 
 
 def acknowledge(
-    *, queue: str, subscription: str, brokers: str | Sequence[str] = DEFAULT_RECEIVE_ADDRESS, token: str | None = None
+    *,
+    queue: str,
+    subscription: str,
+    brokers: str | Sequence[str] = DEFAULT_RECEIVE_ADDRESS,
+    token: str | None = None,
+    access: Access | None = None,
 ) -> int:
     """Acknowledge everything that a subscription has reserved: what the last batch read of it planned, and what those before left.
 
@@ -25,7 +33,8 @@ def acknowledge(
         queue: the queue's name.
         subscription: the subscription's name.
         brokers: receiving addresses, ``host:port``, all those that were read; in one string separated by commas, or several.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        token: short for an access with a token alone.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
 
     Returns:
         how many messages were acknowledged, of all brokers together.
@@ -38,6 +47,10 @@ def acknowledge(
     addresses = brokers if isinstance(brokers, str) else ",".join(brokers)
     given = {"queue": queue, "subscription": subscription, "brokers": addresses}
     options = SourceOptions.parse(given if token is None else given | {"token": token})
+    if access is not None:
+        if token is not None:
+            raise OptionError("give the token within the access, not beside it")
+        options = replace(options, access=GivenAccess.of(access))
 
     def acknowledge_at(broker: str, retry: Backoff) -> int:
         with connect(options, broker, "browse", retry=retry) as client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 
+from spark_bridge.access_options import access_here
 from spark_bridge.options import SourceOptions
 from transport import Backoff
 from transport.clients.subscription_client import DEFAULT_RETRY, Mode, SubscriptionClient
@@ -40,6 +41,6 @@ def connect(
         owner_wait=options.owner_wait_ms / 1000,
         must_exist=options.missing_queue == "fail",
         client_id=client_id or this_program(),
-        token=options.token,
+        access=access_here(options.access),
         retry=retry,
     )

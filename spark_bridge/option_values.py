@@ -117,3 +117,10 @@ def nonempty(text: str) -> str:
     if not text:
         raise ValueError("it is empty")
     return text
+
+
+def flag(text: str) -> bool:
+    """True or false."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
 from spark_bridge.option_values import (
     UNITS_MS,
     Option,
     addresses,
     duration_ms,
+    flag,
     name,
-    nonempty,
     parse_options,
     quantity,
     whole_number,
 )
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
 from transport.clients.subscription_client import OWNER_WAIT
+from transport.security.access_sources import GivenAccess
 
 DEFAULT_MAX_ROWS_PER_BATCH = 500_000
 """Half of what a queue stores by default: one batch can be filled while the one before waits to be acknowledged."""
@@ -60,7 +62,7 @@ class SourceOptions:
         broker_down: ``wait`` for a broker that cannot be reached, or ``continue`` with the others meanwhile.
         starting_position: the first position that a batch read without a subscription reads; None for the oldest message.
         ending_position: where it stops, itself not read; None for the end of the queue as of the plan.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        access: who the query is, and how it knows its brokers; files are read where connections are made.
     """
 
     queue: str = ""
@@ -84,7 +86,7 @@ class SourceOptions:
     broker_down: str = "wait"
     starting_position: int | None = None
     ending_position: int | None = None
-    token: str | None = field(default=None, repr=False)
+    access: GivenAccess = field(default_factory=GivenAccess)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -94,7 +96,7 @@ class SourceOptions:
             OptionError: one is unknown, missing, given twice under two names, or has a value it cannot have.
         """
         _refuse_several_queues(given)
-        values = parse_options(_OPTIONS, given)
+        values = with_access(parse_options(_OPTIONS, given))
         if "queue" not in values:
             raise OptionError('option queue is missing: .option("queue", "orders")')
         return replace(cls(), **values)
@@ -186,12 +188,6 @@ def _duration(text: str) -> int | None:
     return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d")
 
 
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
-
-
 def _one_of(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.lower() not in allowed:
@@ -212,16 +208,16 @@ _OPTIONS = (
     Option("min_partitions", ("minPartitions",), _count),
     Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),
     Option("starting_offsets", ("startingOffsets",), _one_of("earliest", "latest")),
-    Option("include_headers", ("includeHeaders",), _flag),
+    Option("include_headers", ("includeHeaders",), flag),
     Option("bad_headers", ("badHeaders",), _one_of("null", "fail")),
-    Option("fail_on_data_loss", ("failOnDataLoss",), _flag),
+    Option("fail_on_data_loss", ("failOnDataLoss",), flag),
     Option("ack_on", ("ackOn",), _one_of("commit", "poll")),
     Option("owner_timeout_ms", ("ownerTimeout",), _duration),
-    Option("take_over", ("takeOver",), _flag),
+    Option("take_over", ("takeOver",), flag),
     Option("owner_wait_ms", ("ownerWait",), duration_ms),
     Option("missing_queue", ("missingQueue",), _one_of("create", "fail")),
     Option("broker_down", ("brokerDown",), _one_of("wait", "continue")),
     Option("starting_position", ("startingPosition",), whole_number),
     Option("ending_position", ("endingPosition",), whole_number),
-    Option("token", ("token",), nonempty, secret=True),
+    *ACCESS_OPTIONS,
 )

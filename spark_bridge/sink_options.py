@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
-from spark_bridge.option_values import Option, addresses, duration_ms, name, nonempty, parse_options, whole_number
+from spark_bridge.option_values import Option, addresses, duration_ms, name, parse_options, whole_number
 from transport import DEFAULT_SEND_ADDRESS
+from transport.security.access_sources import GivenAccess
 
 DEFAULT_DEMAND_TIMEOUT_MS = 300_000
 """How long a task waits for room: a receiver that is restarted is back by then, and a query that hangs is noticed."""
@@ -36,7 +38,7 @@ class SinkOptions:
         demand_timeout_ms: how long a task waits for room in a queue before it fails.
         writer: the name under which a batch write is done once; None for a new one each time.
         version: the version of what ``writer`` writes; None without one.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        access: who the query is, and how it knows its broker; files are read where connections are made.
     """
 
     queue: str | None = None
@@ -44,7 +46,7 @@ class SinkOptions:
     demand_timeout_ms: int = DEFAULT_DEMAND_TIMEOUT_MS
     writer: str | None = None
     version: int | None = None
-    token: str | None = field(default=None, repr=False)
+    access: GivenAccess = field(default_factory=GivenAccess)
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> SinkOptions:
@@ -60,7 +62,7 @@ class SinkOptions:
                 "asyncProgressTrackingEnabled cannot be used with this sink: a batch that runs again may then have other rows, "
                 "and they would be taken for those that are written already"
             )
-        options = replace(cls(), **parse_options(_OPTIONS, given, SPARKS_OWN))
+        options = replace(cls(), **with_access(parse_options(_OPTIONS, given, SPARKS_OWN)))
         if (options.writer is None) != (options.version is None):
             raise OptionError(
                 "options writer and version go together: the name of what writes, "
@@ -94,5 +96,5 @@ _OPTIONS = (
     Option("demand_timeout_ms", ("demandTimeout",), duration_ms),
     Option("writer", ("writer",), name),
     Option("version", ("version",), _version),
-    Option("token", ("token",), nonempty, secret=True),
+    *ACCESS_OPTIONS,
 )

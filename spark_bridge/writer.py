@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Self
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from spark_bridge.access_options import access_here
 from spark_bridge.errors import WriteError
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
@@ -194,13 +195,15 @@ class _TaskStages:
                 f"one task writes to more than {MAX_QUEUES_PER_TASK} queues, {queue!r} is the next; "
                 "repartition by column queue, or write fewer queues and put what is in the column into key"
             )
+        with explained(f"writing to queue {queue!r}"):
+            access = access_here(options.access)
         client = StageClient(
             options.brokers,
             queue=queue,
             writer=self._writer,
             version=self._version,
             stage=self._name,
-            token=options.token,
+            access=access,
             demand_timeout=options.demand_timeout_ms / 1000,
         )
         self._clients[queue] = self._open.enter_context(closing(client))
@@ -251,17 +254,25 @@ def _commit(options: SinkOptions, written: Sequence[TaskWritten]) -> None:
         return
     # Where some tasks staged and others found it committed, the broker answers that it is.
     writer, version = written[0].writer, written[0].version
-    client = TransactionClient(options.brokers, writer=writer, version=version, token=options.token)
-    with closing(client), explained(f"committing version {version} of writer {writer!r}"):
-        client.commit(stages)
+    with explained(f"committing version {version} of writer {writer!r}"):
+        client = TransactionClient(options.brokers, writer=writer, version=version, access=access_here(options.access))
+        with closing(client):
+            client.commit(stages)
 
 
 def _abort(options: SinkOptions, writer: str, version: int) -> None:
     doing = f"discarding version {version} of writer {writer!r}"
-    client = TransactionClient(options.brokers, writer=writer, version=version, token=options.token, retry=ABORT_RETRY)
     try:
-        with closing(client), explained(doing):
-            client.abort()
+        with explained(doing):
+            client = TransactionClient(
+                options.brokers,
+                writer=writer,
+                version=version,
+                access=access_here(options.access),
+                retry=ABORT_RETRY,
+            )
+            with closing(client):
+                client.abort()
     except WriteError as error:
         # What made the write fail is what its user is to read.
         logger.warning("%s The broker discards it in time.", error)

@@ -9,6 +9,7 @@ from .clients.stage_client import StageClient
 from .clients.transaction_client import TransactionClient
 from .config.config import BrokerConfig
 from .errors import (
+    AuthenticationError,
     BadHeadersError,
     BrokerError,
     ConfirmedLostError,
@@ -22,6 +23,7 @@ from .errors import (
     StageLostError,
     TransportError,
 )
+from .security.access import Access, Tls
 from .wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, Address, parse_address
 from .wire.timing import Timed
 from .wire.transaction_options import EnlistedStage
@@ -30,8 +32,10 @@ from .wire.values import BinaryColumn, Message, MessageBatch
 __all__ = [
     "DEFAULT_RECEIVE_ADDRESS",
     "DEFAULT_SEND_ADDRESS",
+    "Access",
     "Address",
     "Administration",
+    "AuthenticationError",
     "Backoff",
     "BadHeadersError",
     "BinaryColumn",
@@ -58,6 +62,7 @@ __all__ = [
     "StageClient",
     "StageLostError",
     "Timed",
+    "Tls",
     "TransactionClient",
     "TransportError",
     "parse_address",

@@ -181,6 +181,10 @@ class AuthenticationError(TransportError):
     code = "authentication-failed"
 
 
+class UnprovedBrokerError(AuthenticationError, RemoteProtocolError):
+    """The broker let this client in without the exchange that was asked for, in which it would have proved itself."""
+
+
 class AuthenticationRequiredError(TransportError):
     """The broker has users, and the client says nothing of who it is."""
 

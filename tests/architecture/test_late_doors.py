@@ -82,10 +82,10 @@ HELP = "import sys; sys.argv[1:] = ['--help']; from transport.cli import main\nt
 @pytest.mark.parametrize(
     ("program", "most"),
     [
-        ("from transport import Sender, MessageBatch", 141),
-        ("from transport import Receiver", 137),
-        ("from transport import StageClient, TransactionClient, Administration", 47),
-        ("import spark_bridge.reader, spark_bridge.writer", 55),
+        ("from transport import Sender, MessageBatch", 145),
+        ("from transport import Receiver", 141),
+        ("from transport import StageClient, TransactionClient, Administration", 50),
+        ("import spark_bridge.reader, spark_bridge.writer", 59),
         # One of them is the table of exit codes.
         (HELP, 35),
     ],
@@ -95,6 +95,13 @@ def test_a_client_loads_nothing_of_the_brokers(program: str, most: int) -> None:
     found = loaded(program)
     assert [name for name in found if name.startswith(BROKERS)] == []
     assert len(found) <= most, f"{len(found)} of our modules: {sorted(found)}"
+
+
+def test_a_client_without_tls_and_password_loads_neither() -> None:
+    # asyncio loads ssl by itself; a client that blocks is to do without.
+    found = set(all_loaded("from transport import Access, TransactionClient as C; C('h:1', writer='w', version=1)"))
+    needed = {"ssl", "stringprep", "transport.security.scram", "transport.clients.tls_errors"}
+    assert found & needed == set()
 
 
 def test_the_help_loads_nothing_that_only_a_connection_needs() -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bridge import OptionError
+from spark_bridge.access_options import access_here
 from spark_bridge.options import DEFAULT_MAX_BYTES_PER_BATCH, DEFAULT_MAX_ROWS_PER_BATCH, MAX_BROKERS, SourceOptions
-from transport import DEFAULT_RECEIVE_ADDRESS
+from transport import DEFAULT_RECEIVE_ADDRESS, Access, LocalProtocolError, Tls
+from transport.security.access_sources import GivenAccess
+from transport.security.proofs import make_token
+
+TOKEN = make_token()
 
 
 def parse(**given: str) -> SourceOptions:
@@ -45,7 +53,7 @@ def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> No
             "ackon": "poll",
             "brokerdown": "Continue",
             "ownertimeout": "90m",
-            "token": "secret",
+            "token": TOKEN,
         }
     )
     assert options == SourceOptions(
@@ -62,7 +70,7 @@ def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> No
         ack_on="poll",
         broker_down="continue",
         owner_timeout_ms=90 * 60_000,
-        token="secret",
+        access=GivenAccess(token=TOKEN),
     )
 
 
@@ -109,6 +117,9 @@ def test_two_names_for_one_option_are_refused() -> None:
         ("ownerTimeout", "soon"),
         ("ownerTimeout", "0s"),
         ("token", ""),
+        ("token", "no token of a broker's"),
+        ("password", ""),
+        ("tls", "1"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_its_option(name: str, value: str) -> None:
@@ -146,8 +157,9 @@ def test_positions_are_for_batch_reads_without_a_subscription() -> None:
         parse(subscription="s", startingPosition="5").for_streaming()
 
 
-def test_the_token_is_shown_nowhere() -> None:
-    assert "secret" not in repr(parse(token="secret"))
+def test_neither_token_nor_password_is_shown_anywhere() -> None:
+    assert TOKEN not in repr(parse(token=TOKEN))
+    assert "canary" not in repr(parse(user="ann", password="canary"))
 
 
 @given(st.dictionaries(st.text(max_size=12), st.text(max_size=12), max_size=4))
@@ -174,3 +186,35 @@ def test_a_queue_may_have_a_comma_in_its_name_where_it_is_named_as_a_queue() -> 
 def test_patterns_and_assignments_are_refused_in_their_own_words(name: str) -> None:
     with pytest.raises(OptionError, match=rf"option {name} is of no use here: a query reads one queue"):
         SourceOptions.parse({name: "a.*"})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"password": "p", "passwordFile": "f"},
+        {"token": TOKEN, "tokenFile": "f"},
+        {"token": TOKEN, "user": "ann"},
+        {"tokenFile": "f", "password": "p"},
+    ],
+)
+def test_one_proof_is_enough(given: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="exclude one another") as caught:
+        parse(**given)
+    assert TOKEN not in str(caught.value)
+
+
+def test_files_of_the_access_are_read_where_connections_are_made(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    options = pickle.loads(pickle.dumps(parse(user="ann", passwordFile=str(secret), tlsCa="ca.pem")))
+    with pytest.raises(LocalProtocolError, match="No such file"):
+        access_here(options.access)
+    secret.write_text("canary\n")
+    secret.chmod(0o600)
+    assert access_here(options.access) == Access("ann", "canary", tls=Tls(ca="ca.pem"))
+
+
+def test_options_go_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_USER", "bob")
+    monkeypatch.setenv("PENSTOCK_PASSWORD", "canary")
+    assert access_here(parse().access) == Access("bob", "canary")
+    assert access_here(parse(token=TOKEN).access) == Access(token=TOKEN)

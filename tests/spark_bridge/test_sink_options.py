@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, MapType, StringType, StructField, StructType
 
 from spark_bridge import OptionError, SchemaError
+from spark_bridge.access_options import ACCESS_OPTIONS
 from spark_bridge.sink_options import ASYNCHRONOUS, DEFAULT_DEMAND_TIMEOUT_MS, MAX_VERSION, SPARKS_OWN, SinkOptions
 from spark_bridge.sink_schema import check_sink_schema
 from transport import DEFAULT_SEND_ADDRESS
+from transport.security.access_sources import GivenAccess
+from transport.security.proofs import make_token
+
+TOKEN = make_token()
 
 
 def test_nothing_is_needed_where_the_rows_name_their_queue() -> None:
@@ -24,7 +29,7 @@ def test_nothing_is_needed_where_the_rows_name_their_queue() -> None:
 
 
 def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> None:
-    given = {"queue": "orders", "brokers": "a:1, [::1]:2", "demandtimeout": "90s", "token": "secret"}
+    given = {"queue": "orders", "brokers": "a:1, [::1]:2", "demandtimeout": "90s", "token": TOKEN}
     options = SinkOptions.parse(given | {"writer": "totals", "version": "7"})
     assert options == SinkOptions(
         queue="orders",
@@ -32,7 +37,7 @@ def test_every_option_is_understood_in_lower_case_as_spark_hands_it_over() -> No
         demand_timeout_ms=90_000,
         writer="totals",
         version=7,
-        token="secret",
+        access=GivenAccess(token=TOKEN),
     )
     assert "secret" not in repr(options)
 
@@ -45,7 +50,10 @@ def test_what_spark_adds_to_a_streaming_query_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"topic": "q"}, "unknown option 'topic'; known are queue, brokers, demandTimeout, writer, version, token"),
+        (
+            {"topic": "q"},
+            "unknown option 'topic'; known are queue, brokers, demandTimeout, writer, version, user, password, ",
+        ),
         ({"queue": "a b"}, "option queue has 'a b': a name is printable and without white space"),
         ({"queue": "ü" * 128}, "a name has at most 255 bytes"),
         ({"brokers": "nowhere"}, "option brokers has 'nowhere': the address 'nowhere' is not host:port"),
@@ -57,7 +65,7 @@ def test_what_spark_adds_to_a_streaming_query_is_passed_over() -> None:
         ({"writer": "w"}, "options writer and version go together"),
         ({"version": "1"}, "options writer and version go together"),
         ({"asyncProgressTrackingEnabled": "True"}, "asyncProgressTrackingEnabled cannot be used with this sink"),
-        ({"token": ""}, "option token has a value: it is empty"),
+        ({"token": "canary"}, "option token has a value: this is no token of a broker's"),
     ],
 )
 def test_a_wrong_option_is_named_with_what_was_expected(given: dict[str, str], said: str) -> None:
@@ -71,7 +79,9 @@ def test_a_streaming_query_has_no_writer_of_the_users() -> None:
         SinkOptions.parse({"queue": "q", "writer": "w", "version": "0"}).for_streaming()
 
 
-OURS = {"queue", "brokers", "demandtimeout", "writer", "version", "token"}
+OURS = {"queue", "brokers", "demandtimeout", "writer", "version"} | {
+    name.lower() for option in ACCESS_OPTIONS for name in option.names
+}
 NOT_OURS = st.text(max_size=10).filter(lambda name: name.lower() not in OURS) | st.sampled_from(sorted(SPARKS_OWN))
 
 

@@ -22,7 +22,8 @@ from spark_bridge.writer import (
     TaskWritten,
 )
 from tests.spark_bridge.sinks import Task
-from transport import BrokerError, ConnectionLostError, MessageBatch
+from transport import Access, BrokerError, ConnectionLostError, MessageBatch
+from transport.security.access_sources import GivenAccess
 
 
 class Broker:
@@ -123,7 +124,7 @@ def stream_writer(**options: Any) -> PenstockStreamWriter:
 
 
 def test_a_batch_is_published_with_what_its_tasks_staged_under_names_of_their_own(broker: Broker, task: Any) -> None:
-    options = {"brokers": ("a:1", "b:2"), "demand_timeout_ms": 1500, "token": "t"}
+    options = {"brokers": ("a:1", "b:2"), "demand_timeout_ms": 1500, "access": GivenAccess(user="ann", password="p")}
     sink = stream_writer(**options)
     first = task(sink, [records(b"a", b"b"), records(b"c")], partition=0, batch=4)
     second = task(sink, [records(b"d")], partition=1, attempt=2, batch=4)
@@ -137,7 +138,7 @@ def test_a_batch_is_published_with_what_its_tasks_staged_under_names_of_their_ow
         "writer": "spark-7e6f",
         "version": 4,
         "stage": "",
-        "token": "t",
+        "access": Access("ann", "p"),
         "demand_timeout": 1.5,
     }
     assert broker.published == []

@@ -223,9 +223,10 @@ class CutProxy:
 
 
 @asynccontextmanager
-async def cutting(target: str) -> AsyncIterator[CutProxy]:
+async def cutting(target: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[CutProxy]:
+    """With ``tls`` it speaks that with clients, and plainly with the broker."""
     proxy = CutProxy(target)
-    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=tls)
     proxy.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield proxy

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import queue
 import socket
+import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain, repeat
 from typing import Any, TypeVar
 
 from tests.decoding import FrameDecoder
@@ -62,10 +64,21 @@ class Peer:
 Script = Callable[[Peer], None]
 
 
-class ScriptedBroker:
-    """Plays one script a connection; what a script finds wrong is raised by `finish`."""
+def refused_within_tls(peer: Peer) -> None:
+    """A script for a connection whose handshake one of both ends breaks off: it is not played."""
+    raise AssertionError("the handshake was done")
 
-    def __init__(self, *scripts: Script) -> None:
+
+class ScriptedBroker:
+    """Plays one script a connection; what a script finds wrong is raised by `finish`.
+
+    With ``again`` the last one is played for each further connection as well.
+    """
+
+    def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None, again: bool = False) -> None:
+        self._tls = tls
+        self._again = again
+        self._finished = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(DEADLINE)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -75,16 +88,33 @@ class ScriptedBroker:
 
     def _play(self, scripts: tuple[Script, ...]) -> None:
         with self._listener:
-            for script in scripts:
+            for script in chain(scripts, repeat(scripts[-1]) if self._again else ()):
                 try:
-                    connection, _ = self._listener.accept()
-                    with connection:
-                        script(Peer(connection))
+                    accepted, _ = self._listener.accept()
+                    with accepted, self._under_tls(accepted) as connection:
+                        if connection.fileno() >= 0:
+                            script(Peer(connection))
                 except BaseException as error:  # noqa: BLE001 - raised again by `finish`, on the test's thread
+                    if self._finished:
+                        return
                     self._errors.put(error)
                     return
 
+    def _under_tls(self, accepted: socket.socket) -> socket.socket:
+        """The connection; a closed one where the handshake is broken off, which is then what the test is about."""
+        if self._tls is None:
+            return accepted
+        accepted.settimeout(DEADLINE)
+        try:
+            return self._tls.wrap_socket(accepted, server_side=True)
+        except OSError:
+            return accepted
+
     def finish(self) -> None:
+        if self._again:
+            self._finished = True
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(DEADLINE)
         assert not self._thread.is_alive(), "the script is not at its end"
         if not self._errors.empty():

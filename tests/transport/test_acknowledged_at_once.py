@@ -20,7 +20,9 @@ class Link:
 
     made: Link
 
-    def __init__(self, _addresses: object, _hello: object, user: ReceiverStage[Any], _reconnect: object) -> None:
+    def __init__(
+        self, _addresses: object, _hello: object, user: ReceiverStage[Any], _reconnect: object, **_: object
+    ) -> None:
         Link.made = self
         self.user = user
         self.is_open = False

@@ -272,7 +272,7 @@ def test_a_length_over_the_limit_is_refused_before_anything_is_allocated(length:
         (b"POST / HTTP/1.1\r\n", "an HTTP request"),
         (b"PRI * HTTP/2.0\r\n", "an HTTP request"),
         (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server's answer"),
-        (b"\x16\x03\x01\x02\x00\x01", "the hello of TLS: brokers do not speak TLS"),
+        (b"\x16\x03\x01\x02\x00\x01", "the hello of TLS, and this address is without it"),
         (b"\x15\x03\x03\x00\x02\x02", "an alert of TLS"),
         (b"SSH-2.0-OpenSSH\r\n", "the hello of SSH"),
     ],

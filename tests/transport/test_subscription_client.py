@@ -19,6 +19,7 @@ from transport.clients.subscription_client import (
     SubscriptionClient,
     SubscriptionState,
 )
+from transport.security.proofs import make_token
 from transport.wire.messages import (
     VERSION,
     Commit,
@@ -36,8 +37,8 @@ from transport.wire.messages import (
     Reserved,
     Welcome,
 )
-from transport.wire.tokens import TokenNotCheckedWarning
 
+TOKEN = make_token()
 PREFIX = bytes(range(8))
 
 
@@ -84,13 +85,12 @@ def fetched(fetch: Fetch, position: int, piece: MessageBatch) -> Fetched:
 
 def test_hello_names_the_subscription_and_welcome_is_its_state(play: Play) -> None:
     hellos: list[Hello] = []
-    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
-        client = play(
-            lambda peer: welcome(peer, hellos, base=2, high=4, high_water=9),
-            starting="latest",
-            owner_timeout_ms=60_000,
-            token="secret",
-        )
+    client = play(
+        lambda peer: welcome(peer, hellos, base=2, high=4, high_water=9),
+        starting="latest",
+        owner_timeout_ms=60_000,
+        token=TOKEN,
+    )
     assert client.open() == SubscriptionState(epoch=7, base=2, high=4, high_water=9, id_prefix=PREFIX)
     assert hellos[0].role == "subscription"
     assert hellos[0].queue == "orders"
@@ -99,7 +99,7 @@ def test_hello_names_the_subscription_and_welcome_is_its_state(play: Play) -> No
         "mode": "own",
         "starting": "latest",
         "owner_timeout_ms": 60_000,
-        "token": "secret",
+        "token": TOKEN,
     }
 
 

@@ -13,6 +13,7 @@ from transport import BrokerError, ConnectionLostError, LocalProtocolError, Remo
 from transport.clients.backoff import Backoff
 from transport.clients.transaction_client import TransactionClient
 from transport.errors import InvalidNameError
+from transport.security.proofs import make_token
 from transport.wire.messages import (
     AbortTransaction,
     CommitTransaction,
@@ -23,8 +24,8 @@ from transport.wire.messages import (
     Pong,
     TransactionEnded,
 )
-from transport.wire.tokens import TokenNotCheckedWarning
 
+TOKEN = make_token()
 Play = Callable[..., TransactionClient]
 STAGES = [EnlistedStage("a", "0-0", 5), EnlistedStage("b", "0-0", 2)]
 
@@ -63,11 +64,10 @@ def test_a_commit_enlists_its_stages_and_returns_what_was_published(play: Play) 
         assert [peer.read(Enlist), peer.read(Enlist)] == [Enlist("a", "0-0", 5), Enlist("b", "0-0", 2)]
         peer.send(TransactionEnded(peer.read(CommitTransaction).request, 7))
 
-    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
-        client = play(script, token="secret")
+    client = play(script, token=TOKEN)
     assert client.commit(STAGES) == 7
     assert (hellos[0].role, hellos[0].queue) == ("transaction", None)
-    assert hellos[0].options == {"writer": "w", "version": 3, "token": "secret"}
+    assert hellos[0].options == {"writer": "w", "version": 3, "token": TOKEN}
 
 
 def test_a_commit_whose_answer_was_lost_is_asked_for_again_with_its_stages(play: Play) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from transport.cli._access import ACCESS, take_access
 from transport.cli._run import run, tell
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
@@ -80,6 +81,7 @@ ConnectTimeout = Annotated[
 CONNECTING: dict[str, Parameter] = {
     "address": (SendAddress, DEFAULT_SEND_ADDRESS),
     "connect_timeout": (ConnectTimeout, DEFAULT_CONNECT_TIMEOUT),
+    **ACCESS,
 }
 """The parameters of every administrative command."""
 
@@ -98,22 +100,27 @@ def with_parameters(
     return command
 
 
+GIVEN_BESIDES = {"administration", "access"}
+"""What a verb is given that the command line does not say as it is."""
+
+
 def parameters_of(act: Callable[..., object]) -> dict[str, Parameter]:
-    """Those of ``act``; what it is given besides, an `Administration`, is none."""
-    # The client itself is not needed for --help.
-    hints = get_type_hints(act, localns={"Administration": None}, include_extras=True)
+    """Those of ``act``; what it is given besides, an `Administration` or an `Access`, is none."""
+    # Neither is needed for --help.
+    hints = get_type_hints(act, localns={"Administration": None, "Access": None}, include_extras=True)
     given = inspect.signature(act).parameters.values()
-    return {each.name: (hints[each.name], each.default) for each in given if each.name != "administration"}
+    return {each.name: (hints[each.name], each.default) for each in given if each.name not in GIVEN_BESIDES}
 
 
 def verb_command(verb: str) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., None]]:
-    """A typer command of an asynchronous function with the same parameters, which returns the exit code."""
+    """A typer command of an asynchronous function, which returns the exit code; its ``access`` is told by options of their own."""
 
     def made(act: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., None]:
         def command(**given: Any) -> None:
-            run(verb, lambda: act(**given))
+            access = take_access(verb, given)
+            run(verb, lambda: act(**given, access=access))
 
-        return with_parameters(command, act, parameters_of(act))
+        return with_parameters(command, act, parameters_of(act) | ACCESS)
 
     return made
 

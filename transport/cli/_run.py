@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 HINTS = {
     "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
     "not-found": "`penstock queue list` and `penstock subscription list` show what there is",
+    "authentication-required": "say who you are with --user or --token-file; `penstock user add` makes a user",
+    "authentication-failed": "check --user and --password-file, or --token-file",
+    "forbidden": "`penstock user grant` gives a right",
     "unsupported-version": "broker and command are of different versions",
 }
 """What a refusal's own text cannot know: what to do on the command line."""

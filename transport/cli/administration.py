@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS
+from transport.cli._access import take_access
 from transport.cli._options import (
     CONNECTING,
     REQUIRED,
@@ -95,14 +96,15 @@ CONNECTION_COLUMNS: list[Column] = [
 
 
 def administer(
-    verb: str, address: str, connect_timeout: float, talk: Callable[[Administration], Coroutine[Any, Any, None]]
+    verb: str, where: dict[str, Any], talk: Callable[[Administration], Coroutine[Any, Any, None]]
 ) -> NoReturn:
-    """Run ``talk`` with a connection to the broker at ``address``, then exit."""
+    """Run ``talk`` with a connection to the broker that ``where`` names, in the parameters of ``CONNECTING``; then exit."""
+    access = take_access(verb, where)
 
     async def main() -> int:
         from transport.clients.administration import Administration  # noqa: PLC0415 - not needed for --help
 
-        async with Administration(address, connect_timeout=connect_timeout) as administration:
+        async with Administration(**where, access=access) as administration:
             await talk(administration)
         return 0
 
@@ -113,8 +115,9 @@ def admin_command(verb: str) -> Callable[[Callable[..., Coroutine[Any, Any, None
     """A typer command of a function that is given a connection, then its own parameters; it also has where to connect, and for how long."""
 
     def made(act: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-        def command(address: str, connect_timeout: float, **own: Any) -> None:
-            administer(verb, address, connect_timeout, lambda administration: act(administration, **own))
+        def command(**given: Any) -> None:
+            where = {name: given.pop(name) for name in CONNECTING}
+            administer(verb, where, lambda administration: act(administration, **given))
 
         return with_parameters(command, act, parameters_of(act) | CONNECTING)
 
@@ -133,7 +136,7 @@ async def list_queues(administration: Administration) -> None:
     show(f"{len(queues)} queues", queues, present)
 
 
-def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout: float) -> None:
+def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
     """Declare a queue. One that is only used is created with the broker's settings."""
     # Its options are made of QUEUE_SETTINGS.
     # None was said, and so means never or none; what was not said is not there.
@@ -150,7 +153,7 @@ def _create(settings: dict[str, Any], queue: str, address: str, connect_timeout:
             raise typer.Exit(EXIT_USAGE) from None
         typer.echo(f"queue {queue} created")
 
-    administer("queue create", address, connect_timeout, talk)
+    administer("queue create", where, talk)
 
 
 queues.command("create")(queue_settings_command(_create, queue=(QueueArgument, REQUIRED), **CONNECTING))

@@ -16,6 +16,7 @@ from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 
 if TYPE_CHECKING:
     from transport.cli._printing import Printer
+    from transport.security.access import Access
 
 VERB = "receive"
 DEFAULT_MAX_IN_FLIGHT = 1000
@@ -37,6 +38,7 @@ async def receive(
         int, typer.Option(metavar="N", min=1, help="Messages held and not yet acknowledged, at most.")
     ] = DEFAULT_MAX_IN_FLIGHT,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+    access: Access,
 ) -> int:
     """Print messages as lines. Each is acknowledged after it is written; without --count or --idle-exit, until stopped."""
     if count is not None and idle_exit is not None:
@@ -51,6 +53,7 @@ async def receive(
         max_in_flight=max_in_flight,
         limit=count,
         reconnect=Backoff(give_up_after=connect_timeout),
+        access=access,
     )
     printer = Printer(sys.stdout.fileno(), idle_exit)
     stopped_by: list[Signals] = []

@@ -23,6 +23,7 @@ from transport.wire.address import DEFAULT_SEND_ADDRESS
 if TYPE_CHECKING:
     from transport.cli._input import LineInput, Window
     from transport.clients.sender_session import Confirmation
+    from transport.security.access import Access
 
 VERB = "send"
 
@@ -50,6 +51,8 @@ async def send(
     ] = None,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
+    *,
+    access: Access,
 ) -> int:
     """Send lines, one message a line. Exits with 0 only when every one is confirmed by the broker."""
     from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
@@ -61,7 +64,7 @@ async def send(
 
     window = Window()
     lines = LineInput(files or [], window)
-    sender = Sender(address, queue=queue, reconnect=Backoff(give_up_after=connect_timeout))
+    sender = Sender(address, queue=queue, reconnect=Backoff(give_up_after=connect_timeout), access=access)
     stopped_by: list[Signals] = []
 
     with _progress(lines) as show:

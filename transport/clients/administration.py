@@ -6,9 +6,17 @@ import asyncio
 import json
 from typing import Any, NoReturn, Self, cast
 
+from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
 from transport.clients.link import BrokerLink
-from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
+from transport.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConnectionLostError,
+    PeerTimeoutError,
+    RemoteProtocolError,
+)
+from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.arguments import say_settings
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
@@ -51,11 +59,13 @@ class Administration:
         *,
         connect_timeout: float = DEFAULT_CONNECT_TIMEOUT,
         timeout: float = DEFAULT_TIMEOUT,
+        access: Access | None = None,
     ) -> None:
         self.address = parse_address(address)
         self.epoch = 0
         self._connect_timeout = connect_timeout
         self._timeout = timeout
+        self._credentials = Credentials(access)
         self._link: BrokerLink | None = None
         # Why it has ended; None while it has not.
         self._over: Exception | None = None
@@ -75,7 +85,7 @@ class Administration:
         if self._over is not None:
             raise self._over
         backoff = Backoff(FIRST_RETRY, LAST_RETRY, give_up_after=self._connect_timeout)
-        link = self._link = BrokerLink(str(self.address), lambda: HELLO, self, backoff)
+        link = self._link = BrokerLink(str(self.address), lambda: HELLO, self, backoff, credentials=self._credentials)
         link.start()
         try:
             self.epoch = cast("Welcome", await self._answered(self._connect_timeout)).epoch
@@ -230,7 +240,7 @@ class Administration:
         """What the link gave up with, as it came to it."""
         while error.__cause__ is not None:
             error = error.__cause__
-        if isinstance(error, BrokerError):
+        if isinstance(error, BrokerError | AuthenticationError):
             return error
         within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
         lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from transport.errors import BrokerError, RemoteProtocolError, TruncatedFrameError
+from transport.errors import AuthenticationError, BrokerError, RemoteProtocolError, TruncatedFrameError
 
 CONNECT_TIMEOUT = 10.0
 """Seconds for one TCP connection attempt."""
@@ -42,4 +42,6 @@ def is_transient(error: Exception) -> bool:
     """Whether connecting again may help: network trouble does, a refusal or a broken protocol does not."""
     if isinstance(error, BrokerError):
         return error.transient
+    if isinstance(error, AuthenticationError):
+        return False
     return isinstance(error, TruncatedFrameError) or not isinstance(error, RemoteProtocolError)

@@ -12,16 +12,20 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from transport.clients.authentication import NO_CREDENTIALS, Credentials, Exchange, unexpected
 from transport.clients.backoff import CONNECT_TIMEOUT
-from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError
+from transport.errors import BrokerError, ConnectionLostError, PeerTimeoutError, RemoteProtocolError, TransportError
 from transport.wire.address import Address
 from transport.wire.codec import encode
 from transport.wire.frames import FrameDecoder
 from transport.wire.liveness import DEFAULT_HEARTBEAT, HANDSHAKE_TIMEOUT, SILENT_INTERVALS, Liveness, Verdict
-from transport.wire.messages import Error, Frame, Hello, Options, Ping, Pong, Welcome
+from transport.wire.messages import Auth, Error, Frame, Hello, Options, Ping, Pong, Welcome
 from transport.wire.protocol import Protocol, Side
+
+if TYPE_CHECKING:
+    from transport.clients.tls_socket import TlsSocket
 
 ANSWER_TIMEOUT = 10.0
 """Seconds for an answer beyond what the request itself may wait; a heartbeat answers sooner if the broker is gone."""
@@ -48,26 +52,35 @@ class BlockingConnection:
         address: the broker's.
         hello: what to open with; its role is the connection's.
         clock: monotonic seconds.
+        credentials: how this side proves itself, and knows the broker.
 
     Raises:
         OSError: no connection.
         TransportError: the broker refused, or did not answer as the protocol has it.
     """
 
-    def __init__(self, address: Address, hello: Hello, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, address: Address, hello: Hello, clock: Callable[[], float], credentials: Credentials = NO_CREDENTIALS
+    ) -> None:
         self._clock = clock
         self._decoder = FrameDecoder()
         self._protocol = Protocol(Side.CLIENT, frozenset({hello.role}))
         # Bounded by what one receive can hold: it is emptied before the next. While a write waits it may be ``MAX_HEARD_BYTES`` more.
         self._frames: deque[Frame] = deque()
         self._heartbeats = 0
-        self._socket = socket.create_connection(address, CONNECT_TIMEOUT)
+        self._heard = 0
+        self._tls: TlsSocket | None = None
+        self._socket = self._connected(address, credentials)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._liveness = Liveness(DEFAULT_HEARTBEAT, clock())
-            self._protocol.said_hello(hello)
-            self.send(hello)
-            self._welcomed(self._next(clock() + HANDSHAKE_TIMEOUT))
+            self._open(credentials.hello(hello), credentials.exchange())
+        except (OSError, TransportError) as error:
+            self.close()
+            # What the broker said within TLS of why, if it did, rather than that it took no more.
+            said = error if self._tls is None else self._tls.failure or error
+            if (better := _explained(said, address, credentials, self._heard)) is not error:
+                raise better from error
+            raise
         except BaseException:
             self.close()
             raise
@@ -127,6 +140,36 @@ class BlockingConnection:
             raise RemoteProtocolError(f"request {request} was answered by {type(frame).__name__.upper()}")
         return frame
 
+    def _connected(self, address: Address, credentials: Credentials) -> socket.socket | TlsSocket:
+        plain = socket.create_connection(address, CONNECT_TIMEOUT)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if credentials.context is None:
+                return plain
+            from transport.clients.tls_errors import TLS_HANDSHAKE_TIMEOUT  # noqa: PLC0415 - most connections are without
+            from transport.clients.tls_socket import TlsSocket  # noqa: PLC0415 - as above
+
+            tls = TlsSocket(plain, credentials.context, credentials.server_name(address.host), TLS_HANDSHAKE_TIMEOUT)
+        except BaseException as error:
+            plain.close()
+            if isinstance(error, OSError) and (better := _explained(error, address, credentials, heard=0)) is not error:
+                raise better from error
+            raise
+        self._tls = tls
+        return tls
+
+    def _open(self, hello: Hello, exchange: Exchange | None) -> None:
+        """Say HELLO, prove who this is and that the broker is the one that knows it, and hear WELCOME."""
+        deadline = self._clock() + HANDSHAKE_TIMEOUT
+        self._protocol.said_hello(hello)
+        self.send(hello, *(() if exchange is None else (exchange.first,)))
+        while isinstance(answer := self._next(deadline), Auth) and exchange is not None:
+            if self._frames and not exchange.challenged:
+                raise unexpected(self._frames[0])
+            if (proof := exchange.answered(answer)) is not None:
+                self.send(proof)
+        self._welcomed(answer)
+
     def _opened(self, options: Options) -> None:
         """What WELCOME said; a subclass reads what its role is told."""
 
@@ -170,6 +213,7 @@ class BlockingConnection:
         received = self._socket.recv_into(self._decoder.get_buffer())
         if not received:
             raise ConnectionLostError("the broker closed the connection")
+        self._heard += received
         self._liveness.heard = self._clock()
         pongs: list[Pong] = []
         self._decoder.received(received)
@@ -193,6 +237,8 @@ class BlockingConnection:
 
     def _wait_for(self, events: int, seconds: float) -> int:
         """Which of the socket's ``events`` happen meanwhile; 0 for none."""
+        if events & select.POLLIN and self._tls is not None and self._tls.pending():
+            return select.POLLIN
         poll = select.poll()
         poll.register(self._socket, events)
         return sum(happened for _, happened in poll.poll(seconds * 1000))
@@ -220,3 +266,9 @@ class BlockingConnection:
         self._decoder.max_frame_bytes = self._protocol.largest_frame
         self._liveness.interval = heartbeat_ms / 1000
         self._opened(welcome.options)
+
+
+def _explained(error: Exception, address: Address, credentials: Credentials, heard: int) -> Exception:
+    from transport.clients.tls_errors import explained  # noqa: PLC0415 - only for an error
+
+    return explained(error, address, credentials, heard)

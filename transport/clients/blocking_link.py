@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, Self, TypeVar
 
+from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff, is_transient
 from transport.clients.blocking_connection import BlockingConnection
 from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
@@ -187,7 +188,9 @@ class BlockingClient(ABC, Generic[C]):
         retry: Backoff,
         clock: Callable[[], float],
         chance: Callable[[], float],
+        credentials: Credentials,
     ) -> None:
+        self._credentials = credentials
         self._link = BlockingLink(addresses, what, self._connect, retry, clock, chance)
         self._clock = clock
         self._request = 0

@@ -8,20 +8,24 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Protocol as TypingProtocol
-from typing import TypeAlias
 
+from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.errors import (
     ConnectionLostError,
     LocalProtocolError,
 )
 from transport.shell.connection import Connection
-from transport.shell.loop_transport import connect
+from transport.shell.loop_transport import ClientTls, connect
 from transport.wire.address import parse_address
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.messages import Frame, Hello, Welcome
+from transport.wire.messages import Auth, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
+
+if TYPE_CHECKING:
+    from transport.clients.proving import Proving
 
 FrameConnection: TypeAlias = Connection[Frame]
 LEAST_STANDING = 1.0
@@ -66,6 +70,7 @@ class BrokerLink:
         user: LinkUser,
         backoff: Backoff,
         chance: Callable[[], float] = random.random,
+        credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
         texts = [addresses] if isinstance(addresses, str) else list(addresses)
         self._addresses = [parse_address(text) for text in texts]
@@ -75,9 +80,12 @@ class BrokerLink:
         self._user = user
         self._backoff = backoff
         self._chance = chance
+        self._credentials = credentials
         self._loop = asyncio.get_running_loop()
+        self._proving = _proving(credentials, self._loop)
         self._connection: FrameConnection | None = None
         self._attempt = 0
+        self._address = self._addresses[0]
         self._opened = False
         self._of_use = False
         self._opened_at = self._stands_from = 0.0
@@ -145,11 +153,16 @@ class BrokerLink:
             connection.abort(ConnectionLostError("given up by this side"))
             return
         self._connection = connection
-        connection.send(self._hello())
+        connection.send(self._credentials.hello(self._hello()))
+        if self._proving is not None:
+            self._proving.begin(connection)
 
     def event_received(self, event: Frame, work: int) -> None:  # noqa: ARG002 - demand bounds what a broker makes a client do
-        """WELCOME opens the link; everything else is the user's."""
-        if isinstance(event, Welcome):
+        """WELCOME opens the link; AUTH leads there; everything else is the user's."""
+        if isinstance(event, Auth):
+            assert self._proving is not None, "without an exchange the protocol allows no AUTH"
+            self._proving.received(event)
+        elif isinstance(event, Welcome):
             heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
@@ -173,17 +186,20 @@ class BrokerLink:
         if self._opened:
             self._lost(error)
         elif not is_transient(error):
-            self._fail(error)
+            self._fail(self._explained(error))
 
     def connection_closed(self, error: Exception | None) -> None:
         """Decide between closed, lost and failed."""
         self._lost(error)
+        if self._proving is not None:
+            self._proving.end()
+        error = self._explained(error or ConnectionLostError("the broker closed the connection"))
         self._connection = None
         self.writable = True
         if self._ended:
             self._end_later()
             return
-        self._retry_or_fail(error or ConnectionLostError("the broker closed the connection"))
+        self._retry_or_fail(error)
 
     # Inside
 
@@ -201,20 +217,39 @@ class BrokerLink:
         self.reconnects += 1
         self._user.link_lost(error)
 
+    def _explained(self, error: Exception) -> Exception:
+        """What a connection failed with that did not open, for those who are to mend it."""
+        from transport.clients.tls_errors import explained  # noqa: PLC0415 - only for an error
+
+        heard = 0 if self._connection is None else self._connection.bytes_in
+        return explained(error, self._address, self._credentials, heard)
+
     async def _connect(self) -> None:
-        address = self._addresses[self._attempt % len(self._addresses)]
+        address = self._address = self._addresses[self._attempt % len(self._addresses)]
         states = Protocol(Side.CLIENT, frozenset({self._hello().role}))
         connection: FrameConnection = Connection(FrameProtocol(states), self, self._loop)
         seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
         try:
-            await connect(connection, address.host, address.port, seconds, self._loop)
+            await connect(connection, address.host, address.port, seconds, self._loop, self._tls(address.host))
         except UnicodeError as error:
             # What the resolver cannot even ask for; asking again changes nothing.
             self._fail(LocalProtocolError(f"the broker's address {address} names no host: {error}"))
         except (OSError, TimeoutError) as error:
             if not self._ended:
-                reason = str(error) or type(error).__name__
-                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason}", error))
+                better = self._explained(error)
+                if not is_transient(better):
+                    self._fail(better)
+                    return
+                reason = str(better) or type(better).__name__
+                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason}", better))
+
+    def _tls(self, host: str) -> ClientTls | None:
+        context = self._credentials.context
+        if context is None:
+            return None
+        from transport.clients.tls_errors import TLS_HANDSHAKE_TIMEOUT, TLS_SHUTDOWN_TIMEOUT  # noqa: PLC0415 - with TLS
+
+        return ClientTls(context, self._credentials.server_name(host), TLS_HANDSHAKE_TIMEOUT, TLS_SHUTDOWN_TIMEOUT)
 
     def _retry_or_fail(self, error: Exception) -> None:
         self._error = error
@@ -261,3 +296,12 @@ def _caused(text: str, cause: Exception) -> ConnectionLostError:
     error = ConnectionLostError(text)
     error.__cause__ = cause
     return error
+
+
+def _proving(credentials: Credentials, loop: asyncio.AbstractEventLoop) -> Proving | None:
+    """What a client with a password needs."""
+    if not credentials.has_password:
+        return None
+    from transport.clients.proving import Proving  # noqa: PLC0415 - most have none
+
+    return Proving(credentials, loop)

@@ -18,11 +18,13 @@ from streams import (
     Source,
 )
 from streams.stages.one_subscriber import OneSubscriber
+from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.clients.link import BrokerLink
 from transport.clients.receiver_session import DEFAULT_MAX_IN_FLIGHT, DEFAULT_MAX_IN_FLIGHT_BYTES, ReceiverSession
 from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError
+from transport.security.access import Access
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 from transport.wire.messages import VERSION, Cancel, Deliver, Error, Frame, Hello, Welcome
 from transport.wire.names import check_name
@@ -66,6 +68,7 @@ class Receiver(Source[Delivery, None]):
         reconnect: how to come back after a broken connection, and when to give up.
         on_waiting: called with True when the broker says that this receiver waits behind another, because the queue is exclusive, and
             with False when its first message shows that its turn has come. A warning is logged either way.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Receiver(Source[Delivery, None]):
         client_id: str | None = None,
         reconnect: Backoff | None = None,
         on_waiting: Callable[[bool], None] | None = None,
+        access: Access | None = None,
     ) -> None:
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
@@ -93,6 +97,7 @@ class Receiver(Source[Delivery, None]):
         self.client_id = None if client_id is None else check_name(client_id, "client")
         self.reconnect = reconnect or Backoff()
         self.on_waiting = on_waiting
+        self.credentials = Credentials(access)
         super().__init__(lambda materialization: _materialize(DeliveryStage(self, materialization), materialization))
 
     def batches(self) -> Source[DeliveredBatch, None]:
@@ -123,7 +128,9 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             receiver.limit,
             self._note_late,
         )
-        self.link = BrokerLink(receiver.addresses, self._hello, self, receiver.reconnect)
+        self.link = BrokerLink(
+            receiver.addresses, self._hello, self, receiver.reconnect, credentials=receiver.credentials
+        )
         self._started = False
         self._waiting: deque[DeliveredBatch] = deque()
         self._batch: DeliveredBatch | None = None

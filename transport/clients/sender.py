@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from streams import Flow, Materialization, Publisher, Sink
+from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.sender_batches import DEFAULT_BATCH_BYTES, DEFAULT_BATCH_MESSAGES, Sendable
 from transport.clients.sender_session import Confirmation
 from transport.clients.sender_stage import ConfirmationPublisher, SenderStage
 from transport.errors import LocalProtocolError
+from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 from transport.wire.names import check_name
 from transport.wire.timing import Timing
@@ -69,6 +71,7 @@ class Sender:
         ttl: seconds after which it is of no use, at most 366 days; None likewise.
         on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
             it, and a flow's `Confirmation` says why.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
 
     Raises:
         LocalProtocolError: a value that cannot be.
@@ -88,6 +91,7 @@ class Sender:
         delay: float | None = None,
         ttl: float | None = None,
         on_rejected: OnRejected = FAIL,
+        access: Access | None = None,
     ) -> None:
         if on_rejected not in (FAIL, DROP):
             raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
@@ -102,6 +106,7 @@ class Sender:
         self.max_in_flight = max_in_flight
         self.reconnect = reconnect or Backoff()
         self.timing = Timing(delay, ttl)
+        self.credentials = Credentials(access)
         self.fails_when_rejected = on_rejected == FAIL
 
     def __repr__(self) -> str:

@@ -75,7 +75,7 @@ class SenderStage(Subscriber[Sendable]):
         self._demand = CumulativeDemand()
         self._epoch: int | None = None
         self.held_back = False
-        self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect)
+        self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect, credentials=sender.credentials)
 
     def start(self) -> None:
         """Begin to connect, unless cancelled already; elements are requested when the broker grants demand."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 from actors.batch import MessageBatch
 from actors.queue.vocabulary.stages import EnlistedStage
+from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_connection import CATCH_UP_TIMEOUT, BlockingConnection
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
@@ -28,6 +29,7 @@ from transport.errors import (
     StageLostError,
     TransportError,
 )
+from transport.security.access import Access
 from transport.wire.address import Address
 from transport.wire.cumulative import CumulativeDemand
 from transport.wire.messages import VERSION, Demand, Error, Frame, Hello, Options, Sent
@@ -59,6 +61,7 @@ class StageConnection(BlockingConnection):
         clock: monotonic seconds.
         session: what is to be sent, and what is not confirmed.
         confirmed: told when something is confirmed, at once, for what follows it may be the connection's end.
+        credentials: how this side proves itself, and knows the broker.
     """
 
     committed: bool
@@ -71,13 +74,14 @@ class StageConnection(BlockingConnection):
         clock: Callable[[], float],
         session: SenderSession,
         confirmed: Callable[[], None],
+        credentials: Credentials = NO_CREDENTIALS,
     ) -> None:
         self._queue = hello.queue or ""
         self._session = session
         self._tell_confirmed = confirmed
         self._granted = CumulativeDemand()
         self.heard = 0
-        super().__init__(address, hello, clock)
+        super().__init__(address, hello, clock, credentials)
 
     def push(self, most_unconfirmed: int) -> bool:
         """Send what demand and the bound on what is unconfirmed let through; returns whether that was anything."""
@@ -155,7 +159,8 @@ class StageClient(BlockingClient[StageConnection]):
         writer: who writes, for all its transactions.
         version: the number of the transaction; a writer's versions grow.
         stage: unique for each attempt of each task.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
+        token: short for an access with a token alone.
         retry: how a lost connection is sought again.
         demand_timeout: seconds without room in the queue after which `send` and `finish` fail.
         clock: monotonic seconds.
@@ -178,6 +183,7 @@ class StageClient(BlockingClient[StageConnection]):
         writer: str,
         version: int,
         stage: str,
+        access: Access | None = None,
         token: str | None = None,
         retry: Backoff = DEFAULT_RETRY,
         demand_timeout: float = DEFAULT_DEMAND_TIMEOUT,
@@ -185,13 +191,13 @@ class StageClient(BlockingClient[StageConnection]):
         chance: Callable[[], float] = random.random,
     ) -> None:
         check_name(queue, "queue")
-        self._options = transaction_options(writer, version, token) | {STAGE: check_name(stage, "stage")}
+        self._options = transaction_options(writer, version) | {STAGE: check_name(stage, "stage")}
         if not demand_timeout > 0:
             raise LocalProtocolError(f"a demand timeout of {demand_timeout} s is not above zero")
         self._queue = queue
         self._stage = stage
         self._demand_timeout = demand_timeout
-        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance)
+        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance, Credentials(access, token))
         self._committed = False
         self._session = SenderSession(client_id=stage)
         self._given = 0
@@ -289,7 +295,7 @@ class StageClient(BlockingClient[StageConnection]):
     def _connect(self, address: Address) -> StageConnection:
         # The client id names the connection in the broker's statistics; what is stored is found by the stage.
         hello = Hello(VERSION, ROLE, self._queue, self._stage, self._options)
-        connection = StageConnection(address, hello, self._clock, self._session, self._confirmed)
+        connection = StageConnection(address, hello, self._clock, self._session, self._confirmed, self._credentials)
         try:
             self._resume(connection)
         except BaseException:

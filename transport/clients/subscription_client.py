@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_connection import BlockingConnection
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError, TransportError
+from transport.security.access import Access
 from transport.wire.address import Address
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_FRAME_BYTES
@@ -36,7 +38,6 @@ from transport.wire.messages import (
     Reserve,
     Reserved,
 )
-from transport.wire.tokens import token_option
 
 __all__ = ["DEFAULT_RETRY", "Fetched", "Reservation", "SubscriptionClient", "SubscriptionState"]
 
@@ -89,9 +90,11 @@ class SubscriptionConnection(BlockingConnection):
 
     state: SubscriptionState
 
-    def __init__(self, address: Address, hello: Hello, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, address: Address, hello: Hello, clock: Callable[[], float], credentials: Credentials = NO_CREDENTIALS
+    ) -> None:
         self._demand = GrantedDemand()
-        super().__init__(address, hello, clock)
+        super().__init__(address, hello, clock, credentials)
 
     def fetch(self, request: int, start: int, stop: int, *, gaps: bool = False) -> Iterator[Fetched]:
         """Every message of start <= p < stop; anything less is an error, unless there may be ``gaps``."""
@@ -166,7 +169,8 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         owner_wait: for how many seconds that is.
         must_exist: whether a queue that does not exist is refused rather than made.
         client_id: what this client calls itself, which others are told that find the subscription owned.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
+        token: short for an access with a token alone.
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.
@@ -191,12 +195,13 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         owner_wait: float = OWNER_WAIT,
         must_exist: bool = False,
         client_id: str | None = None,
+        access: Access | None = None,
         token: str | None = None,
         retry: Backoff = DEFAULT_RETRY,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance)
+        super().__init__(addresses, f"queue {queue!r}", retry, clock, chance, Credentials(access, token))
         if mode == "read" and epoch is None:
             raise LocalProtocolError("mode 'read' needs the epoch of the owner that it reads for")
         if mode != "browse" and not subscription:
@@ -216,7 +221,6 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         self._client_id = client_id
         if owner_timeout_ms is not None:
             self._options["owner_timeout_ms"] = owner_timeout_ms
-        self._options |= token_option(token)
         self._chance = chance
 
     def open(self) -> SubscriptionState:
@@ -292,7 +296,7 @@ class SubscriptionClient(BlockingClient[SubscriptionConnection]):
         attempt = 0
         while True:
             try:
-                connection = SubscriptionConnection(address, hello, self._clock)
+                connection = SubscriptionConnection(address, hello, self._clock, self._credentials)
                 break
             except BrokerError as error:
                 # The owner may be this client itself: by a connection that broke, which the broker has yet to notice.

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from actors.queue.vocabulary.stages import MAX_ENLISTED, EnlistedStage
+from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff
 from transport.clients.blocking_connection import BlockingConnection
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient
 from transport.errors import LocalProtocolError
+from transport.security.access import Access
 from transport.wire.address import Address
 from transport.wire.messages import (
     VERSION,
@@ -41,7 +43,8 @@ class TransactionClient(BlockingClient[BlockingConnection]):
         addresses: the broker's sending addresses, tried in turn; the same broker that holds the stages.
         writer: who writes.
         version: the transaction's number; a writer's versions grow.
-        token: reserved for authentication; no broker checks it yet, and a warning says so.
+        access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
+        token: short for an access with a token alone.
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.
@@ -58,13 +61,21 @@ class TransactionClient(BlockingClient[BlockingConnection]):
         *,
         writer: str,
         version: int,
+        access: Access | None = None,
         token: str | None = None,
         retry: Backoff = DEFAULT_RETRY,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._options = transaction_options(writer, version, token)
-        super().__init__(addresses, f"the broker of transaction {version} of {writer!r}", retry, clock, chance)
+        self._options = transaction_options(writer, version)
+        super().__init__(
+            addresses,
+            f"the broker of transaction {version} of {writer!r}",
+            retry,
+            clock,
+            chance,
+            Credentials(access, token),
+        )
 
     def commit(self, stages: Iterable[EnlistedStage]) -> int:
         """Make the messages of ``stages`` receivable, in all their queues at once, and discard the writer's other stages.
@@ -96,4 +107,6 @@ class TransactionClient(BlockingClient[BlockingConnection]):
         return self._ask(TransactionEnded, AbortTransaction, END_TIMEOUT).messages
 
     def _connect(self, address: Address) -> BlockingConnection:
-        return BlockingConnection(address, Hello(VERSION, ROLE, None, None, self._options), self._clock)
+        return BlockingConnection(
+            address, Hello(VERSION, ROLE, None, None, self._options), self._clock, self._credentials
+        )

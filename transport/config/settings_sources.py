@@ -33,6 +33,7 @@ from transport.config.settings import (
 )
 from transport.config.settings_file import FileValue, Keys, SettingsError, SettingsFile, quoted
 from transport.errors import TransportError
+from transport.security.access_sources import VARIABLES
 from transport.wire.names import check_name
 
 
@@ -130,7 +131,8 @@ def resolve(
     config = _build(given, declared, problems)
     if config is None or problems:
         raise SettingsError(problems)
-    known = {option.variable for option in OPTIONS} | {CONFIG_VARIABLE, QUEUES_VARIABLE}
+    # Those of a client are none of the broker's, but where they lie side by side nobody is to take them for a slip.
+    known = {option.variable for option in OPTIONS} | {CONFIG_VARIABLE, QUEUES_VARIABLE, *VARIABLES.values()}
     ignored = tuple(sorted(name for name in environment if name.startswith(ENVIRONMENT_PREFIX) and name not in known))
     return Resolved(config, tuple(_in_force(config, given, declared)), ignored)
 

@@ -82,7 +82,10 @@ class Access:
             raise LocalProtocolError("give a user with a password, or a token, not both")
         if self.user is not None:
             check_name(self.user, "user's")
-        if self.password is not None and not 1 <= len(self.password.encode()) <= MAX_SECRET_BYTES:
+        if (
+            self.password is not None
+            and not 1 <= len(self.password.encode("utf-8", "surrogatepass")) <= MAX_SECRET_BYTES
+        ):
             raise LocalProtocolError(f"a password has 1 to {MAX_SECRET_BYTES} bytes")
         if self.token is not None:
             from transport.security.proofs import looks_like_token  # noqa: PLC0415 - most clients have none

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from transport.errors import ConnectionLostError
+
+if TYPE_CHECKING:
+    import ssl
 
 SMALL_PARTS = 16
 """So many parts are written as they are, whatever their size: what they take beside their bytes does not matter."""
@@ -30,8 +35,32 @@ class Connectable(asyncio.BufferedProtocol):
         self.connection_lost(error)
 
 
-async def connect(protocol: Connectable, host: str, port: int, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
-    """Connect ``protocol`` to ``host`` and ``port`` within ``seconds``, for all of the host's addresses together.
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """How one connection speaks TLS.
+
+    Attributes:
+        context: with what; made once for many connections.
+        server_name: the name that the peer's certificate must have.
+        handshake_timeout: seconds.
+        shutdown_timeout: seconds for the peer's answer to the end of TLS.
+    """
+
+    context: ssl.SSLContext
+    server_name: str
+    handshake_timeout: float
+    shutdown_timeout: float
+
+
+async def connect(
+    protocol: Connectable,
+    host: str,
+    port: int,
+    seconds: float,
+    loop: asyncio.AbstractEventLoop,
+    tls: ClientTls | None = None,
+) -> None:
+    """Connect ``protocol`` to ``host`` and ``port`` within ``seconds``, for all of the host's addresses, and TLS, together.
 
     Each attempt has one end. Where this raises OSError, TimeoutError or UnicodeError, no connection was made. One that was made ends with
     ``connection_lost``, also if time is up, or the task cancelled, between ``connection_made`` and the task's next step: asyncio's loop
@@ -39,7 +68,18 @@ async def connect(protocol: Connectable, host: str, port: int, seconds: float, l
     """
     try:
         async with asyncio.timeout(seconds):
-            await loop.create_connection(lambda: protocol, host, port)
+            if tls is None:
+                await loop.create_connection(lambda: protocol, host, port)
+            else:
+                await loop.create_connection(
+                    lambda: protocol,
+                    host,
+                    port,
+                    ssl=tls.context,
+                    server_hostname=tls.server_name,
+                    ssl_handshake_timeout=tls.handshake_timeout,
+                    ssl_shutdown_timeout=tls.shutdown_timeout,
+                )
     except BaseException as error:
         if not protocol.made:
             raise

@@ -330,8 +330,8 @@ _STRANGERS: dict[tuple[bytes, ...], str] = {
     (b"HTTP",): "an HTTP server's answer: the address is not a broker's",
     (
         b"\x16\x03",
-    ): "the hello of TLS: brokers do not speak TLS, so connect without it, or put a proxy between that does",
-    (b"\x15\x03",): "an alert of TLS: the address is not a broker's, or a proxy that wants TLS stands before it",
+    ): "the hello of TLS, and this address is without it: connect without TLS, or give the broker a certificate",
+    (b"\x15\x03",): "an alert of TLS: this address speaks it, so this side must as well",
     (b"SSH-",): "the hello of SSH: the address and the program do not belong together",
 }
 """Who connects to the wrong address: how other protocols begin, and what to do. As a frame's length each is far over any limit."""

@@ -15,6 +15,7 @@ from transport.errors import (
     InvalidNameError,
     RemoteProtocolError,
     UnknownRoleError,
+    UnprovedBrokerError,
     UnsupportedVersionError,
 )
 from transport.wire import messages as wire
@@ -69,6 +70,9 @@ RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
 MECHANISM = "mechanism"
 """HELLO's option that names how the client proves itself in AUTH frames."""
+TOKEN = "token"  # noqa: S105 - the option's name
+"""HELLO's option that holds the proof itself."""
+UNPROVED = "the broker has not proved that it knows the user. It is older than this client, or has no users"
 AUTHS_EACH = 2
 """AUTH frames of each side, in turn, in SCRAM-SHA-256: the client's two messages and the broker's."""
 
@@ -114,6 +118,8 @@ class Protocol:
                 self.granted.use(messages, len(raw.body))
         frame = decode(raw)
         if type(frame) not in self._allowed:
+            if type(frame) is wire.Welcome and self._auths:
+                raise UnprovedBrokerError(f"WELCOME is not allowed {self._where()}: {UNPROVED}")
             raise RemoteProtocolError(f"{type(frame).__name__.upper()} is not allowed {self._where()}")
         if type(frame) in CHANGING_STATE:
             self._change_state(frame)

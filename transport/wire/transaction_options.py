@@ -8,13 +8,12 @@ from transport.errors import LocalProtocolError, RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
-from transport.wire.tokens import token_option
 
 WRITER, VERSION, STAGE = "writer", "version", "stage"
 """The options."""
 
 
-def transaction_options(writer: str, version: int, token: str | None) -> Options:
+def transaction_options(writer: str, version: int) -> Options:
     """The options of a client.
 
     Raises:
@@ -23,7 +22,7 @@ def transaction_options(writer: str, version: int, token: str | None) -> Options
     """
     if type(version) is not int or not 0 <= version <= MAX_INTEGER:
         raise LocalProtocolError(f"a transaction's version is a whole number of zero or more, not {version!r:.40}")
-    return {WRITER: check_name(writer, "writer"), VERSION: version} | token_option(token, stacklevel=4)
+    return {WRITER: check_name(writer, "writer"), VERSION: version}
 
 
 def read_transaction(options: Options) -> tuple[str, int]:

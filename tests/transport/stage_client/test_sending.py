@@ -17,19 +17,20 @@ from transport.errors import (
     InvalidNameError,
     MessageTooLargeError,
 )
+from transport.security.proofs import make_token
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import Demand, Frame, Hello, Ping, Pong, Send, Sent
-from transport.wire.tokens import TokenNotCheckedWarning
+
+TOKEN = make_token()
 
 
 def test_hello_names_the_stage_and_welcome_says_whether_anything_is_to_be_sent(play: Play) -> None:
     hellos: list[Hello] = []
-    with pytest.warns(TokenNotCheckedWarning, match="brokers do not check it"):
-        client = play(lambda peer: welcome(peer, hellos=hellos), token="secret")
+    client = play(lambda peer: welcome(peer, hellos=hellos), token=TOKEN)
     assert client.open() is True
     hello = hellos[0]
     assert (hello.role, hello.queue) == ("sender", "orders")
-    assert hello.options == {"writer": "w", "version": 3, "stage": "0-1", "token": "secret"}
+    assert hello.options == {"writer": "w", "version": 3, "stage": "0-1", "token": TOKEN}
     assert play(lambda peer: welcome(peer, committed=True)).open() is False
 
 

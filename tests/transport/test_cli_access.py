@@ -1,0 +1,191 @@
+"""How a verb is told who it is, and how it knows the broker: each verb that connects, by scripted brokers and by what is refused before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.transport.proving_peers import PASSWORD, USER, Script, hear_it_go, prove, proved
+from tests.transport.scripted_peers import Peer, ScriptedBroker
+from transport.cli import _access
+from transport.cli._access import ACCESS
+from transport.cli.app import app
+from transport.security.proofs import make_token
+from transport.wire.messages import Error, Hello
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
+
+TOKEN = make_token()
+CONNECTING = [
+    ["send", "--queue", "q"],
+    ["receive", "--queue", "q"],
+    ["stats"],
+    ["queue", "list"],
+    ["queue", "create", "q"],
+    ["queue", "delete", "q"],
+    ["queue", "purge", "q"],
+    ["subscription", "list"],
+    ["subscription", "release", "q", "s"],
+    ["subscription", "delete", "q", "s"],
+    ["transaction", "list"],
+    ["transaction", "abort", "w", "1"],
+]
+"""Every verb that connects."""
+
+Invoke = Callable[..., Result]
+Play = Callable[..., ScriptedBroker]
+
+
+@pytest.fixture
+def invoke() -> Invoke:
+    def invoked(*words: str, stdin: str = "", **environment: str) -> Result:
+        plain = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+        result = CliRunner().invoke(app, list(words), input=stdin, env=plain | environment)
+        assert PASSWORD not in result.output + result.stderr
+        assert TOKEN not in result.output + result.stderr
+        return result
+
+    return invoked
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    brokers: list[ScriptedBroker] = []
+
+    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
+        brokers.append(ScriptedBroker(*scripts, **options))
+        return brokers[-1]
+
+    yield played
+    for broker in brokers:
+        broker.finish()
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> str:
+    path = tmp_path / "password"
+    path.touch(mode=0o600)
+    path.write_text(f"{PASSWORD}\n")
+    return str(path)
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> str:
+    path = tmp_path / "token"
+    path.touch(mode=0o600)
+    path.write_text(f"{TOKEN}\n")
+    return str(path)
+
+
+@pytest.mark.parametrize("words", CONNECTING, ids=" ".join)
+def test_every_verb_that_connects_takes_the_same_options(words: list[str], invoke: Invoke) -> None:
+    verb = words[: 1 if words[0] in {"send", "receive", "stats"} else 2]
+    shown = invoke(*verb, "--help").output
+    assert "Access" in shown
+    assert all(f"--{name.replace('_', '-')} " in shown for name in ACCESS)
+
+
+@pytest.mark.parametrize("words", CONNECTING[:5], ids=" ".join)
+def test_verbs_of_every_kind_prove_who_they_are(words: list[str], play: Play, password_file: str) -> None:
+    hellos: list[Hello] = []
+
+    def script(peer: Peer) -> None:
+        assert prove(peer, hellos=hellos) == USER
+        peer.send(Error("forbidden", "not for you", close=True))
+        hear_it_go(peer)
+
+    address = play(script).address
+    access = ["--address", address, "--user", USER, "--password-file", password_file]
+    # A process of its own: one of the verbs writes to the standard output itself.
+    done = subprocess.run(
+        [sys.executable, "-m", "transport.cli", *words, *access],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "the broker answered forbidden: not for you; `penstock user grant` gives a right" in done.stderr
+    assert len(hellos) == 1
+
+
+def test_a_token_comes_from_a_file_and_goes_over_the_environments_user(
+    invoke: Invoke, play: Play, token_file: str
+) -> None:
+    hellos: list[Hello] = []
+
+    def script(peer: Peer) -> None:
+        hellos.append(peer.read(Hello))
+        peer.send(Error("authentication-failed", "no", close=True))
+        hear_it_go(peer)
+
+    words = ("queue", "purge", "q", "--address", play(script).address, "--token-file", token_file)
+    result = invoke(*words, PENSTOCK_USER="bob", PENSTOCK_PASSWORD=PASSWORD)
+    assert (result.exit_code, hellos[0].options) == (1, {"token": TOKEN})
+    assert "check --user and --password-file, or --token-file" in result.stderr
+
+
+def test_the_environment_is_enough(invoke: Invoke, play: Play) -> None:
+    words = ("queue", "purge", "q", "--address", play(proved).address)
+    result = invoke(*words, PENSTOCK_USER=USER, PENSTOCK_PASSWORD=PASSWORD)
+    assert (result.exit_code, result.output) == (0, "queue q purged of 7 messages\n")
+
+
+def test_a_password_is_asked_for_where_somebody_sits(
+    invoke: Invoke, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_access, "_somebody_sits_there", lambda: True)
+    words = ("queue", "purge", "q", "--address", play(proved).address, "--user", USER)
+    result = invoke(*words, stdin=f"{PASSWORD}\n")
+    assert result.exit_code == 0, result.stderr
+    assert f"password of {USER}" in result.stderr
+    assert result.stdout.endswith("queue q purged of 7 messages\n")
+
+
+def test_tls_is_spoken_where_it_is_asked_for(invoke: Invoke, play: Play, certificates: Certificates) -> None:
+    broker = play(proved, tls=certificates.server_context())
+    words = ("queue", "purge", "q", "--address", broker.address, "--tls-ca", certificates.ca)
+    assert invoke(*words, PENSTOCK_USER=USER, PENSTOCK_PASSWORD=PASSWORD).exit_code == 0
+
+
+def test_tls_of_the_environment_can_be_turned_off(invoke: Invoke, play: Play) -> None:
+    words = ("queue", "purge", "q", "--address", play(proved).address, "--no-tls")
+    environment = {"PENSTOCK_TLS": "1", "PENSTOCK_TLS_CA": "missing.pem"}
+    result = invoke(*words, PENSTOCK_USER=USER, PENSTOCK_PASSWORD=PASSWORD, **environment)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_certificate_that_is_wrong_is_one_line(invoke: Invoke, play: Play, certificates: Certificates) -> None:
+    from tests.transport.scripted_peers import refused_within_tls
+
+    broker = play(refused_within_tls, tls=certificates.server_context(certificates.expired))
+    result = invoke("stats", "--address", broker.address, "--tls-ca", certificates.ca)
+    assert result.exit_code == 1
+    assert result.stderr.strip() == (
+        f"penstock stats: the broker at {broker.address} has not proved itself: certificate has expired"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--user", "ann"], "a user and a password go together; give both, or a token"),
+        (["--user", "ann", "--password-file", "missing"], "missing: No such file or directory"),
+        (["--token-file", "missing"], "missing: No such file or directory"),
+        (["--user", "", "--password-file", "/dev/null"], "/dev/null is to hold one line"),
+        (["--no-tls", "--tls-ca", "x"], "TLS is turned off, but files or a name for it are given"),
+        (["--tls-key", "x"], "a TLS key is of no use without its certificate"),
+        (["--tls-ca", "missing"], "TLS cannot be set up with missing"),
+    ],
+)
+def test_what_cannot_be_is_wrong_usage_and_nothing_is_connected(invoke: Invoke, words: list[str], why: str) -> None:
+    result = invoke("queue", "list", *words)
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith(f"penstock queue list: {why}")

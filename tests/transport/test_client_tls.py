@@ -1,0 +1,306 @@
+"""TLS in clients: it carries all that they do, they speak with nobody whose certificate is wrong, and say what was wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from streams import Source
+from tests.transport.proving_peers import (
+    ANN,
+    ANSWER,
+    CLIENTS,
+    PASSWORD,
+    USER,
+    VERIFIER,
+    Client,
+    hear_it_go,
+    proved,
+    serve,
+    welcome,
+)
+from tests.transport.scripted_peers import Peer, Script, ScriptedBroker, refused_within_tls
+from transport import (
+    Access,
+    Administration,
+    AuthenticationError,
+    ConnectionLostError,
+    MessageBatch,
+    Receiver,
+    RemoteProtocolError,
+    Sender,
+    StageClient,
+    Tls,
+    TransactionClient,
+)
+from transport.clients.subscription_client import SubscriptionClient
+from transport.security.scram import ServerExchange
+from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.messages import Auth, Hello
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
+
+pytestmark = pytest.mark.event_loop
+
+Play = Callable[..., ScriptedBroker]
+LARGE = MAX_BODY_BYTES - 64
+
+
+@pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
+def ask(request: pytest.FixtureRequest) -> Client:
+    client: Client = request.param
+    return client
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    brokers: list[ScriptedBroker] = []
+
+    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
+        brokers.append(ScriptedBroker(*scripts, **options))
+        return brokers[-1]
+
+    yield played
+    for broker in brokers:
+        broker.finish()
+
+
+@pytest.fixture
+def trusting(certificates: Certificates) -> Access:
+    return Access(tls=Tls(ca=certificates.ca))
+
+
+def open_and_serve(peer: Peer) -> None:
+    peer.read(Hello)
+    welcome(peer)
+    serve(peer)
+
+
+# What goes well
+
+
+def test_a_client_speaks_with_a_broker_whose_certificate_is_good(
+    ask: Client, play: Play, certificates: Certificates, trusting: Access
+) -> None:
+    broker = play(open_and_serve, tls=certificates.server_context())
+    assert ask(broker.address, trusting) == ANSWER
+
+
+def test_a_name_is_good_as_well_as_an_address(
+    ask: Client, play: Play, certificates: Certificates, trusting: Access
+) -> None:
+    broker = play(open_and_serve, tls=certificates.server_context())
+    assert ask(broker.address.replace("127.0.0.1", "localhost"), trusting) == ANSWER
+
+
+def test_the_name_that_is_asked_for_may_be_another_than_the_hosts(
+    ask: Client, play: Play, certificates: Certificates
+) -> None:
+    broker = play(open_and_serve, tls=certificates.server_context(certificates.elsewhere))
+    assert ask(broker.address, Access(tls=Tls(ca=certificates.ca, server_name="broker.example"))) == ANSWER
+
+
+def test_a_password_is_proved_within_tls(ask: Client, play: Play, certificates: Certificates) -> None:
+    broker = play(proved, tls=certificates.server_context())
+    assert ask(broker.address, Access(USER, PASSWORD, tls=Tls(ca=certificates.ca))) == ANSWER
+
+
+def test_a_client_shows_a_certificate_where_it_is_asked_for_one(
+    ask: Client, play: Play, certificates: Certificates
+) -> None:
+    own = certificates.client(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "till 7")]))
+    broker = play(open_and_serve, tls=certificates.server_context(client_ca=certificates.ca))
+    assert ask(broker.address, Access(tls=Tls(certificates.ca, own.certificate, own.key))) == ANSWER
+
+
+# What does not: each is told once, and not tried again
+
+
+@pytest.mark.parametrize(
+    ("which", "why"),
+    [
+        ("expired", "certificate has expired"),
+        ("elsewhere", "not valid for '127.0.0.1'; give the name that the certificate has as the server name"),
+        ("untrusted", "issuer certificate; give the file of the authority"),
+    ],
+)
+def test_a_certificate_that_is_wrong_is_refused_by_the_client(
+    ask: Client, play: Play, certificates: Certificates, trusting: Access, which: str, why: str
+) -> None:
+    broker = play(refused_within_tls, tls=certificates.server_context(getattr(certificates, which)))
+    with pytest.raises(AuthenticationError, match=f"{broker.address} has not proved itself: .*{why}"):
+        ask(broker.address, trusting)
+
+
+def test_who_trusts_the_system_alone_trusts_no_authority_of_ours(
+    ask: Client, play: Play, certificates: Certificates
+) -> None:
+    broker = play(refused_within_tls, tls=certificates.server_context())
+    with pytest.raises(AuthenticationError, match="give the file of the authority"):
+        ask(broker.address, Access(tls=Tls()))
+
+
+def test_a_broker_that_speaks_no_tls_is_told_as_that(ask: Client, play: Play, trusting: Access) -> None:
+    def plain(peer: Peer) -> None:
+        # As a broker answers bytes that are no frame of its: with a frame.
+        peer._socket.recv(1000)
+        peer._socket.sendall(b"\0\0\0\x20\0\x1e\x94\x03\xaeprotocol-error" + b"." * 16)
+        hear_it_go(peer)
+
+    broker = play(plain)
+    with pytest.raises(RemoteProtocolError, match=f"{broker.address} does not speak TLS there"):
+        ask(broker.address, trusting)
+
+
+def test_a_broker_that_speaks_tls_is_told_to_who_does_not(ask: Client, play: Play) -> None:
+    def alerts(peer: Peer) -> None:
+        peer._socket.recv(1000)
+        # What TLS of any version says of bytes that are none of its own: protocol_version, or unexpected_message.
+        peer._socket.sendall(bytes.fromhex("15030100020246"))
+        hear_it_go(peer)
+
+    broker = play(alerts)
+    with pytest.raises(RemoteProtocolError, match="an alert of TLS: this address speaks it, so this side must as well"):
+        ask(broker.address, Access())
+
+
+def test_a_broker_that_just_closes_may_want_tls(ask: Client, play: Play) -> None:
+    with pytest.raises(ConnectionLostError, match="before it said anything; if it speaks TLS there, this client must"):
+        ask(play(lambda peer: None, again=True).address, Access(), patience=0.3)
+
+
+def test_only_old_tls_is_too_old(ask: Client, play: Play, certificates: Certificates, trusting: Access) -> None:
+    old = certificates.server_context()
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
+        old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1
+    old.set_ciphers("ALL:@SECLEVEL=0")
+    broker = play(refused_within_tls, tls=old)
+    with pytest.raises(RemoteProtocolError, match=r"no version of TLS that this client does; it takes 1\.2 and later"):
+        ask(broker.address, trusting)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_broker_that_wants_a_certificate_is_told_as_that(
+    ask: Client, play: Play, certificates: Certificates, trusting: Access, version: ssl.TLSVersion
+) -> None:
+    context = certificates.server_context(client_ca=certificates.ca)
+    context.minimum_version = context.maximum_version = version
+    broker = play(refused_within_tls, tls=context, again=True)
+    # Where its alert is lost to the reset behind it, the client says what may be.
+    with pytest.raises((AuthenticationError, ConnectionLostError), match="certificate"):
+        ask(broker.address, trusting, patience=0.3)
+
+
+def test_a_broker_that_is_not_believed_within_tls_is_told_so(
+    ask: Client, play: Play, certificates: Certificates
+) -> None:
+    def script(peer: Peer) -> None:
+        peer.read(Hello)
+        server = ServerExchange(lambda _: VERIFIER)
+        peer.send(Auth(server.challenge(peer.read(Auth).data)))
+        peer.read(Auth)
+        peer.send(Auth(b"v=" + b"A" * 43 + b"="))
+        hear_it_go(peer)
+
+    broker = play(script, tls=certificates.server_context())
+    with pytest.raises(AuthenticationError, match="does not know the password's record"):
+        ask(broker.address, Access(USER, PASSWORD, tls=Tls(ca=certificates.ca)))
+
+
+# All that clients do, through TLS, with a broker of ours behind
+
+
+def test_senders_and_receivers_work_through_tls_up_to_the_largest_frames(
+    run: Any, serve: Any, cutting: Any, certificates: Certificates, trusting: Access
+) -> None:
+    payloads = [b"small", os.urandom(LARGE), b"", os.urandom(1 << 20)]
+
+    async def main() -> None:
+        async with serve() as broker:
+            tls = certificates.server_context()
+            async with cutting(broker.send_address, tls) as sending, cutting(broker.receive_address, tls) as receiving:
+                sender = Sender(sending.address, queue="orders", access=trusting)
+                assert (await Source.from_iterable(payloads).to(sender).run()).messages == 4
+                receiver = Receiver(receiving.address, queue="orders", limit=4, access=trusting)
+                came: list[bytes] = []
+                async for delivery in receiver:
+                    came.append(bytes(delivery.payload))
+                    delivery.acknowledge()
+                assert came == payloads
+                async with Administration(sending.address, access=trusting) as administration:
+                    assert [queue["ready"] for queue in await administration.queues()] == [0]
+
+    run(main)
+
+
+def test_connections_under_tls_that_are_cut_anywhere_are_made_again(
+    run: Any, serve: Any, cutting: Any, certificates: Certificates, trusting: Access
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            tls = certificates.server_context()
+            async with cutting(broker.send_address, tls) as sending:
+                sending.up = [10, 100, 5000, 40_000]
+                sending.down = [None, None, 60]
+                sender = Sender(sending.address, queue="orders", access=trusting)
+                summary = await Source.from_iterable([b"x" * 1000] * 200).to(sender).run()
+                assert summary.messages == 200
+                assert sending.connections > 4
+
+    run(main)
+
+
+def test_blocking_clients_work_through_tls_up_to_the_largest_frames(
+    run: Any, serve: Any, cutting: Any, certificates: Certificates, trusting: Access
+) -> None:
+    payloads = [b"small", os.urandom(LARGE), b"", *(b"%d" % number for number in range(1000))]
+
+    def write(address: str) -> None:
+        with (
+            StageClient(address, queue="orders", writer="w", version=1, stage="s", access=trusting) as stage,
+            TransactionClient(address, writer="w", version=1, access=trusting) as transaction,
+        ):
+            for payload in payloads:
+                stage.send(MessageBatch.from_payloads([payload]))
+            transaction.commit([stage.finish()])
+
+    def read(address: str) -> list[bytes]:
+        came: list[bytes] = []
+        with SubscriptionClient(
+            address, queue="orders", subscription="lake", mode="own", access=trusting
+        ) as subscription:
+            end = 0
+            while end < len(payloads):
+                start, end = end, subscription.reserve(end, 5000, 1 << 30).end
+                for fetched in subscription.fetch(start, end):
+                    came += [bytes(payload) for payload in fetched.batch.payloads.tolist()]
+            subscription.commit(end)
+        return came
+
+    async def main() -> None:
+        async with serve() as broker:
+            tls = certificates.server_context()
+            async with cutting(broker.send_address, tls) as sending, cutting(broker.receive_address, tls) as receiving:
+                await asyncio.to_thread(write, sending.address)
+                assert await asyncio.to_thread(read, receiving.address) == payloads
+
+    run(main)
+
+
+def test_a_secret_is_in_no_log_of_a_connection_under_tls(
+    ask: Client, play: Play, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    broker = play(refused_within_tls, tls=certificates.server_context(certificates.expired))
+    with pytest.raises(AuthenticationError) as caught:
+        ask(broker.address, Access(ANN.user, ANN.password, tls=Tls(ca=certificates.ca)))
+    assert PASSWORD not in caplog.text + str(caught.value) + repr(caught.value)

@@ -1,0 +1,76 @@
+"""The options that say who a verb is, and how it knows the broker. No secret is ever an argument: every user of a machine sees those."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transport.cli._run import tell
+from transport.cli.exit_codes import EXIT_USAGE
+from transport.errors import TransportError
+
+if TYPE_CHECKING:
+    from transport.security.access import Access
+
+PANEL = "Access"
+
+
+def _option(flag: str, metavar: str, text: str, variable: str) -> Any:
+    info = typer.Option(flag, metavar=metavar, help=f"{text} [{variable}]", rich_help_panel=PANEL, show_default=False)
+    return Annotated[str | None, info], None
+
+
+ACCESS: dict[str, tuple[Any, Any]] = {
+    "user": _option("--user", "NAME", "Who this is; the password is in a file, or asked for.", "PENSTOCK_USER"),
+    "password_file": _option("--password-file", "FILE", "The file with their password.", "PENSTOCK_PASSWORD_FILE"),
+    "token_file": _option("--token-file", "FILE", "The file with a token, in place of both.", "PENSTOCK_TOKEN_FILE"),
+    "tls": (
+        Annotated[
+            bool | None,
+            typer.Option(
+                "--tls/--no-tls",
+                help="Speak TLS; so does every other option of TLS. [PENSTOCK_TLS]",
+                rich_help_panel=PANEL,
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "tls_ca": _option("--tls-ca", "FILE", "Trust those in this file, not the system's.", "PENSTOCK_TLS_CA"),
+    "tls_certificate": _option(
+        "--tls-certificate", "FILE", "A certificate of one's own.", "PENSTOCK_TLS_CLIENT_CERTIFICATE"
+    ),
+    "tls_key": _option("--tls-key", "FILE", "Its key, where that is in another file.", "PENSTOCK_TLS_CLIENT_KEY"),
+    "tls_server_name": _option(
+        "--tls-server-name", "NAME", "The broker's name, if not the address's.", "PENSTOCK_TLS_SERVER_NAME"
+    ),
+}
+"""The parameters of every verb that connects, by the names in `GivenAccess`."""
+
+
+def take_access(verb: str, given: dict[str, Any]) -> Access:
+    """What ``given`` says of the access, which is taken from it, over the environment; a password is asked for where somebody sits.
+
+    It exits with ``EXIT_USAGE`` where that cannot be.
+    """
+    from transport.security.access_sources import GivenAccess, from_environment  # noqa: PLC0415 - the help needs none
+
+    try:
+        said = GivenAccess(**{name: given.pop(name) for name in ACCESS}).over(from_environment())
+        if said.lacks_password and said.token is None and said.token_file is None and _somebody_sits_there():
+            said = replace(said, password=typer.prompt(f"password of {said.user}", hide_input=True, err=True))
+        access = said.access()
+        if access.tls is not None:
+            # Its files are looked at before anything is started.
+            access.tls.context()
+        return access
+    except TransportError as error:
+        tell(verb, str(error))
+        raise typer.Exit(EXIT_USAGE) from None
+
+
+def _somebody_sits_there() -> bool:
+    return sys.stdin.isatty()

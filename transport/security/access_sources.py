@@ -1,0 +1,216 @@
+"""Where a client's access comes from: what a program or a command line says, over the environment; secrets also from files.
+
+A file with a secret has one line. Whoever else may read it is told about in a warning and not refused: secrets that a container platform
+mounts are often readable for all, in a folder that nobody else has.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Final
+
+from transport.errors import LocalProtocolError
+from transport.security.access import MAX_SECRET_BYTES, NOBODY, Access, Tls
+
+VARIABLES: Final = {
+    "user": "PENSTOCK_USER",
+    "password": "PENSTOCK_PASSWORD",
+    "password_file": "PENSTOCK_PASSWORD_FILE",
+    "token": "PENSTOCK_TOKEN",
+    "token_file": "PENSTOCK_TOKEN_FILE",
+    "tls": "PENSTOCK_TLS",
+    "tls_ca": "PENSTOCK_TLS_CA",
+    "tls_certificate": "PENSTOCK_TLS_CLIENT_CERTIFICATE",
+    "tls_key": "PENSTOCK_TLS_CLIENT_KEY",
+    "tls_server_name": "PENSTOCK_TLS_SERVER_NAME",
+}
+"""The environment's variables, by the names in `GivenAccess`."""
+TRUTHS: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+OWNERS_ALONE: Final = 0o077
+"""Bits of a mode that let others at a file. Where root has it, its group may read it: a service's secrets are given so."""
+ROOTS_GROUP: Final = 0o040
+
+logger = logging.getLogger("penstock.access")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenAccess:
+    """What one source says of a client's access. Files are not read yet: they lie where the client runs.
+
+    Attributes:
+        user: the name.
+        password: theirs.
+        password_file: the file that has it.
+        token: in place of both.
+        token_file: the file that has it.
+        tls: whether TLS is spoken; None where it follows from what else is said of TLS.
+        tls_ca: as `Tls.ca`, and so the others.
+        tls_certificate: the client's own.
+        tls_key: its key.
+        tls_server_name: the name that the broker's certificate must have.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    tls: bool | None = None
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    tls_server_name: str | None = None
+
+    @classmethod
+    def of(cls, access: Access) -> GivenAccess:
+        """The same as that."""
+        tls = access.tls or Tls()
+        return cls(
+            user=access.user,
+            password=access.password,
+            token=access.token,
+            tls=access.tls is not None,
+            tls_ca=tls.ca,
+            tls_certificate=tls.certificate,
+            tls_key=tls.key,
+            tls_server_name=tls.server_name,
+        )
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether everything is left open."""
+        return self == _NOTHING
+
+    @property
+    def lacks_password(self) -> bool:
+        """Whether there is a user, and nothing that proves them."""
+        return self.user is not None and self.password is None and self.password_file is None
+
+    def over(self, lower: GivenAccess) -> GivenAccess:
+        """What is in force where ``lower`` says something else, or more.
+
+        One way to prove oneself takes the place of another: who gives a token is not the user that the environment names.
+        """
+        if self.token is not None or self.token_file is not None:
+            lower = replace(lower, user=None, password=None, password_file=None, token=None, token_file=None)
+        elif self.user is not None or not (self.password is None and self.password_file is None):
+            lower = replace(lower, token=None, token_file=None)
+            if self.user not in (None, lower.user) or not (self.password is None and self.password_file is None):
+                # Another's password is of no use.
+                lower = replace(lower, password=None, password_file=None)
+        if self.tls is False:
+            lower = replace(lower, tls_ca=None, tls_certificate=None, tls_key=None, tls_server_name=None)
+        if self.tls_certificate is not None:
+            lower = replace(lower, tls_key=None)
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(lower, **{name: value for name, value in said.items() if value is not None})
+
+    def access(self) -> Access:
+        """What that comes to, the files read.
+
+        Raises:
+            LocalProtocolError: it says two things at once, or a file cannot be read or is none of that kind.
+        """
+        password = _one_of("password", self.password, self.password_file)
+        token = _one_of("token", self.token, self.token_file)
+        return Access(self.user, password, token, self._tls())
+
+    def _tls(self) -> Tls | None:
+        files = (self.tls_ca, self.tls_certificate, self.tls_key, self.tls_server_name)
+        named = any(each is not None for each in files)
+        if self.tls is False and named:
+            raise LocalProtocolError(
+                "TLS is turned off, but files or a name for it are given: turn it on, or leave them out"
+            )
+        return Tls(*files) if self.tls or named else None
+
+
+_NOTHING: Final = GivenAccess()
+
+
+def from_environment(environment: Mapping[str, str] = os.environ) -> GivenAccess:
+    """What the environment says. An empty value counts as not given.
+
+    Raises:
+        LocalProtocolError: whether TLS is spoken is said in a way that means neither.
+    """
+    said = {name: value for name, variable in VARIABLES.items() if (value := environment.get(variable))}
+    if not said:
+        return _NOTHING
+    tls = said.pop("tls", None)
+    if tls is not None and tls.lower() not in TRUTHS:
+        raise LocalProtocolError(f"{VARIABLES['tls']} is 1 or 0, not {tls!r:.40}")
+    return GivenAccess(tls=None if tls is None else TRUTHS[tls.lower()], **said)
+
+
+def access_in_force(access: Access | None, token: str | None = None) -> Access:
+    """What a client goes by that was given ``access``: None is what the environment says, nobody where it says nothing.
+
+    Args:
+        access: as the program gave it.
+        token: the same as an `Access` with nothing else.
+
+    Raises:
+        LocalProtocolError: both are given, or what the environment says cannot be.
+    """
+    if token is not None:
+        if access is not None:
+            raise LocalProtocolError("give the token within the access, not beside it")
+        return GivenAccess(token=token).over(from_environment()).access()
+    if access is not None:
+        return access
+    given = from_environment()
+    return NOBODY if given.says_nothing else given.access()
+
+
+def read_secret(path: str) -> str:
+    """The one line of the file at ``path``.
+
+    Raises:
+        LocalProtocolError: it cannot be read, or is no such file; what it holds is not shown.
+    """
+    try:
+        with open(path, "rb") as file:
+            _warn_of_readers(path, os.fstat(file.fileno()))
+            content = file.read(MAX_SECRET_BYTES + 3)
+    except OSError as error:
+        raise LocalProtocolError(f"{path}: {error.strerror or error}") from None
+    line = content.removesuffix(b"\n").removesuffix(b"\r")
+    if len(line) > MAX_SECRET_BYTES:
+        raise LocalProtocolError(f"{path} holds more than the {MAX_SECRET_BYTES} bytes of a password or a token")
+    if not line or b"\n" in line:
+        raise LocalProtocolError(
+            f"{path} is to hold one line, a password or a token, and {'has more' if line else 'is empty'}"
+        )
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        raise LocalProtocolError(f"{path} is not UTF-8") from None
+
+
+def _one_of(what: str, value: str | None, path: str | None) -> str | None:
+    if path is None:
+        return value
+    if value is not None:
+        raise LocalProtocolError(f"give the {what}, or the file that has it, not both")
+    return read_secret(path)
+
+
+def _warn_of_readers(path: str, facts: os.stat_result) -> None:
+    allowed = ROOTS_GROUP if facts.st_uid == 0 else 0
+    mode = stat.S_IMODE(facts.st_mode)
+    if stat.S_ISREG(facts.st_mode) and mode & OWNERS_ALONE & ~allowed:
+        logger.warning("%s holds a secret and has mode %04o, so others may read it: chmod 600 %s", path, mode, path)
