@@ -35,6 +35,7 @@ from transport.wire.names import check_name
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
+    from actors.storage import DurableMap
 
 logger = logging.getLogger("penstock.broker")
 
@@ -52,6 +53,7 @@ class Services:
         commands: what the commands do.
         id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
         tasks: work that outlives the connection that asked for it.
+        memory: what gateways have to remember, as durable as the queues.
     """
 
     queues: QueueDirectory
@@ -59,6 +61,7 @@ class Services:
     commands: Commands
     id_prefix: Callable[[str], bytes]
     tasks: Tasks
+    memory: DurableMap
 
 
 class Operation(NamedTuple):
