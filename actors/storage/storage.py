@@ -172,11 +172,12 @@ class Storage(DurableMap):
         self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings))
         return self._contents.declared(number, name, settings)
 
-    def redeclare(self, number: int, settings: QueueSettings | None) -> None:
-        """Give a queue other settings; what it holds stays."""
+    def redeclare(self, number: int, settings: QueueSettings | None) -> int:
+        """Give a queue other settings; what it holds stays. Returns the event's number."""
         queue = self._contents.queues[number]
-        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
+        lsn = self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
         queue.settings = settings
+        return lsn
 
     def delete(self, number: int) -> None:
         """Forget a queue and all that it holds."""
