@@ -221,6 +221,25 @@ class TooMuchTogetherError(QueueError):
         self.limit = limit
 
 
+class MapLimitError(QueueError):
+    """The durable map has no room for an entry, or the entry is too large. Nothing has happened.
+
+    Attributes:
+        size: what there would be.
+        limit: the limit's name.
+        bound: its value.
+    """
+
+    code = "limit-exceeded"
+    close = False
+
+    def __init__(self, what: str, size: int, limit: str, bound: int, advice: str) -> None:
+        super().__init__(f"{what}: {size} exceed {limit} of {bound}: {advice}")
+        self.size = size
+        self.limit = limit
+        self.bound = bound
+
+
 class DiskBehindError(QueueError):
     """More waits for the disk than may wait in memory, so nothing is taken in. It is over when the disk has followed.
 
@@ -233,7 +252,7 @@ class DiskBehindError(QueueError):
 
     def __init__(self, pending: int, limit: int) -> None:
         super().__init__(
-            f"{pending} bytes wait for the disk, and MAX_PENDING_BYTES is {limit}: the batch is not stored; send it again"
+            f"{pending} bytes wait for the disk, and MAX_PENDING_BYTES is {limit}: this is not stored; send it again"
         )
         self.pending = pending
         self.limit = limit

@@ -15,7 +15,7 @@ from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
-from actors.queue.vocabulary.commands import PauseSenders
+from actors.queue.vocabulary.commands import AlterQueue, PauseSenders
 from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_QUEUES,
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -117,6 +117,7 @@ class QueueDirectory:
         if storage is not None:
             storage.on_behind = self._storage_behind
         declared = declared or {}
+        self._declared_by_broker = frozenset(declared)
         for stored in _one_a_name(storage) if storage is not None else ():
             wanted = declared.get(stored.name, stored.settings)
             if wanted is not None and wanted.dead_letter_queue == stored.name:
@@ -168,6 +169,42 @@ class QueueDirectory:
                 )
             return self._living(name)
         return self._create(name, settings)
+
+    def alter(self, name: str, changed: Mapping[str, Any]) -> AlterQueue:
+        """Record other settings for the queue ``name``, which holds after a restart too. What it holds stays.
+
+        A queue that has the broker's settings has its own from then on. One that the broker declares at its start has those again then.
+
+        Args:
+            name: the queue's.
+            changed: settings by their names in `QueueSettings`; the others stay as they are.
+
+        Returns:
+            what the queue is to be asked at once, so that it goes on with them.
+
+        Raises:
+            QueueNotFoundError: there is none.
+            InvalidRequestError: ``exclusive`` would change, or its dead letters would go to itself.
+            ValueError: settings that cannot be.
+            StorageError: it cannot be recorded. Nothing has changed.
+        """
+        if name not in self._numbers:
+            raise QueueNotFoundError(name)
+        before = self.settings_of(name)
+        settings = replace(before, **changed)
+        if settings.exclusive != before.exclusive:
+            raise InvalidRequestError(
+                f"exclusive of queue {name!r} cannot be altered, for its receivers rely on it: delete the queue and declare it anew"
+            )
+        self._check_dead_letters(name, settings)
+        number = 0 if self._storage is None else self._storage.redeclare(self._numbers[name], settings)
+        self._declared[name] = settings
+        if name in self._declared_by_broker:
+            logger.warning(
+                "queue %s is altered until the next start: the broker's own settings declare it, so alter it there too",
+                name,
+            )
+        return AlterQueue(settings, number)
 
     def get(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; raises QueueNotFoundError where there is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from actors.queue.operations import browsing, dead_letters, receiving, sending, staging, subscribing
+from actors.queue.operations import altering, browsing, dead_letters, receiving, sending, staging, subscribing
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.state.core import QueueCore
 from actors.queue.vocabulary import commands
@@ -129,6 +129,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.EndStages: staging.end_stages,
     commands.DiscardTransaction: staging.discard_transaction,
     commands.PauseSenders: _pause,
+    commands.AlterQueue: altering.alter,
     commands.ReleaseSubscription: subscribing.release_or_delete,
 }
 OPERATIONS = frozenset(_OPERATIONS)

@@ -34,12 +34,14 @@ class ReceiveFromQueuePublisher(ConnectionActor):
     Args:
         queue: the queue actor.
         port: the way to the client.
+        told_visibility: the queue's visibility timeout as the client is told it, seconds.
     """
 
     what = "receiving"
 
-    def __init__(self, queue: LoopActorRef[Any], port: Port) -> None:
+    def __init__(self, queue: LoopActorRef[Any], port: Port, told_visibility: float = 0.0) -> None:
         super().__init__(queue, port)
+        self._told_visibility = told_visibility
         self._wanted_messages = 0
         self._wanted_bytes = 0
         self._asked_messages = 0
@@ -49,7 +51,7 @@ class ReceiveFromQueuePublisher(ConnectionActor):
 
     def attaching(self) -> AttachReceiver:
         """What makes the receiver known."""
-        return AttachReceiver(self.actor_ref)
+        return AttachReceiver(self.actor_ref, self._told_visibility)
 
     def handle(self, kind: type, message: Any) -> None:
         """Dispatch by type, the frequent ones first."""

@@ -28,6 +28,10 @@ MARK = "repaired"
 
 LOST = "%d messages of queue %s are lost with records that were damaged"
 """Said once for each queue, by the start that finds it."""
+LOST_CHANGES = (
+    "%d changes of the durable map are lost with records that were damaged: what they changed is as it was before"
+)
+"""Said by each start that reads the log from before them."""
 
 
 def is_marked(files: Files, directory: Path) -> bool:

@@ -15,6 +15,8 @@ A record's payload, by its kind:
     any other events of several queues: what journal/items.py has of several streams. The part of a queue that gets messages is what
     follows its numbers in ADDED, without an origin; the other bytes are a msgpack array ``[[writer, version] | nil, [[kind, payload],
     ...]]``: whose version is committed with it, and the events that are no messages, as the rest of this says (actors/storage/together.py).
+``ENTRY_PUT``
+    a msgpack array ``[number, section, key, value | nil]``: a change of the map beside the queues (actors/storage/durable_map.py).
 any other kind
     a msgpack array whose first item is the queue's number and whose others are the event's fields in order; ranges are flat lists
     of numbers.
@@ -53,6 +55,7 @@ from actors.queue.vocabulary.events import (
 )
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
+from actors.storage.durable_map import EntryPut
 
 ADDED = 1
 ACKNOWLEDGED = 2
@@ -72,6 +75,7 @@ QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
 TRANSACTION_COMMITTED = 35
 TOGETHER = 36
+ENTRY_PUT = 37
 
 MAX_HEADER_BYTES = 2**16 - 1
 """What the header's length can say. The names of those whose batches were joined are what grows in it; ``groups`` bounds them."""
@@ -214,6 +218,20 @@ def decode_transaction(payload: memoryview) -> tuple[str, int, dict[int, list[st
         return writer, version, {queue: list(names) for queue, names in stages}
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageError(f"a transaction's record cannot be decoded: {error}") from error
+
+
+def encode_put(event: EntryPut) -> bytes:
+    """The payload of ENTRY_PUT."""
+    return _pack(event)
+
+
+def decode_put(payload: memoryview) -> EntryPut:
+    """The reverse; raises StorageError."""
+    try:
+        number, section, key, value = msgpack.unpackb(payload)
+        return EntryPut(number, section, key, value)
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
+        raise StorageError(f"a change of the durable map cannot be decoded: {error}") from error
 
 
 def _flat(ranges: Sequence[Sequence[int]]) -> list[int]:

@@ -17,7 +17,8 @@ from actors.queue.state.staged import CommittedVersions, ended_stages
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.stages import WriterVersion
 from actors.storage import codec
-from actors.storage.after_repair import LOST, drop_lost, is_marked
+from actors.storage.after_repair import LOST, LOST_CHANGES, drop_lost, is_marked
+from actors.storage.durable_map import Sections
 from actors.storage.snapshot import Snapshot, StoredQueue, decode_snapshot, encoded
 from actors.storage.together import decode_together
 from journal import ITEMS_PREFIX_BYTES, unpack_items_prefix
@@ -40,6 +41,7 @@ class Contents:
         queues: every queue that was declared and not deleted.
         tables: the tables of their batches.
         versions: the last committed version of each writer.
+        sections: the map beside the queues.
     """
 
     def __init__(self, new_table: Callable[[int], JournalEntryTable]) -> None:
@@ -49,6 +51,7 @@ class Contents:
         self.queues: dict[int, StoredQueue] = {}
         self.tables: dict[int, JournalEntryTable] = {}
         self.versions = CommittedVersions()
+        self.sections = Sections()
 
     def restore(self, payload: bytes) -> None:
         """Have what a checkpoint has; raises StorageError for one that cannot be read."""
@@ -57,10 +60,11 @@ class Contents:
         self.next_queue = snapshot.next_queue
         self.queues.update((queue.number, queue) for queue in snapshot.queues)
         self.versions = snapshot.versions
+        self.sections = snapshot.sections
 
     def snapshot(self) -> Iterator[bytes]:
         """All of it, encoded piece by piece (``snapshot.encoded``)."""
-        return encoded(Snapshot(self.store_id, self.next_queue, self.in_order(), self.versions))
+        return encoded(Snapshot(self.store_id, self.next_queue, self.in_order(), self.versions, self.sections))
 
     def in_order(self) -> list[StoredQueue]:
         """The queues by number."""
@@ -143,15 +147,21 @@ def recover(journal: Journal, contents: Contents, files: Files, directory: Path)
     for queue in contents.queues.values():
         if lost[queue.number]:
             logger.warning(LOST, lost[queue.number], queue.name)
+    if replay.lost_changes:
+        logger.warning(LOST_CHANGES, replay.lost_changes)
     return given_up
 
 
 class _Replay:
-    """Applies records; ``lost`` counts the numbers of each queue that its records leave out, as only damage can."""
+    """Applies records; ``lost`` counts the numbers of each queue that its records leave out, as only damage can.
+
+    So does ``lost_changes`` of the durable map.
+    """
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
         self.lost: Counter[int] = Counter()
+        self.lost_changes = 0
 
     def apply(self, record: Record) -> None:
         """One record."""
@@ -176,6 +186,10 @@ class _Replay:
             contents.store_id = codec.decode_number(payload)
         elif kind == codec.TOGETHER:
             self._together(*decode_together(payload), record.lsn)
+        elif kind == codec.ENTRY_PUT:
+            put, sections = codec.decode_put(payload), contents.sections
+            self.lost_changes += max(0, put.number - sections.number - 1)
+            sections.apply(put, record.lsn)
         else:
             number, event = codec.decode(kind, payload)
             queue = contents.queues.get(number)

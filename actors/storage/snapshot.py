@@ -1,10 +1,12 @@
 """The state of every queue as a checkpoint's payload: what recovery begins with instead of the log's beginning.
 
-A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [queue, ...], "writers": [[writer, version], ...]}``; of a
-queue its number, name, settings (nil for the broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
+A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [queue, ...], "writers": [[writer, version], ...]}``, with
+``"map": [number of changes, [[section, key, value], ...]]`` behind it in version 3. Of a queue it has number, name, settings (nil for the
+broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
 A queue's ``temporary`` and ``deleted`` and the last item of a ledger came later than the rest, and may be missing.
+Version 3 is written once the durable map was used, so that a program that knows of none refuses it, and no other directory.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
 
@@ -14,7 +16,7 @@ import struct
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -27,13 +29,16 @@ from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.storage.codec import settings_from
+from actors.storage.durable_map import Sections
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
     from actors.queue.structures.ranges import FrozenRanges
 
 VERSION = 2
-READABLE = frozenset({1, VERSION})
+MAP_VERSION = 3
+"""Of a checkpoint that has the durable map."""
+READABLE = frozenset({1, VERSION, MAP_VERSION})
 """Versions that this program can begin with."""
 
 COUNTERS = (
@@ -53,6 +58,8 @@ COUNTERS = (
 
 ROWS = 512
 """Rows of a table in one piece."""
+MAP_PIECE_BYTES = 256 * 1024
+"""Bytes of values of the durable map in one piece, and one value more."""
 _BIN = struct.Struct(">BI")
 _BIN_32 = 0xC6
 """msgpack's mark of bytes with a length of 32 bits, which its Packer writes together with the bytes only."""
@@ -77,6 +84,7 @@ class Snapshot:
     next_queue: int
     queues: list[StoredQueue]
     versions: CommittedVersions
+    sections: Sections = field(default_factory=Sections)
 
 
 def encoded(snapshot: Snapshot) -> Iterator[bytes]:
@@ -89,18 +97,22 @@ def encoded(snapshot: Snapshot) -> Iterator[bytes]:
     packer = msgpack.Packer()
     pack = packer.pack
     queues = list(snapshot.queues)
+    # Once it was used it stays: its changes are counted on, whatever is left of it.
+    mapped = snapshot.sections.number > 0
     head = _map(
         packer,
-        ("version", pack(VERSION)),
+        ("version", pack(MAP_VERSION if mapped else VERSION)),
         ("store", pack(snapshot.store_id)),
         ("next_queue", pack(snapshot.next_queue)),
-        rest=2,
+        rest=3 if mapped else 2,
     )
     writers = pack("writers") + pack(list(snapshot.versions))
     yield head + pack("queues") + _array_header(packer, len(queues))
     for queue in queues:
         yield from _queue(packer, queue)
     yield writers
+    if mapped:
+        yield from _entries(packer, snapshot.sections)
 
 
 def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snapshot:
@@ -112,10 +124,14 @@ def decode_snapshot(payload: bytes, table: Callable[[int], EntryTable]) -> Snaps
     try:
         fields = msgpack.unpackb(payload, strict_map_key=False)
         if fields["version"] not in READABLE:
-            raise StorageError(f"a checkpoint of version {fields['version']}; this program knows version {VERSION}")
+            raise StorageError(f"a checkpoint of version {fields['version']}; this program knows version {MAP_VERSION}")
         queues = [_stored(queue, table(queue["number"])) for queue in fields["queues"]]
         versions = CommittedVersions((writer, version) for writer, version in fields.get("writers", ()))
-        return Snapshot(fields["store"], fields["next_queue"], queues, versions)
+        sections = Sections()
+        if "map" in fields:
+            number, entries = fields["map"]
+            sections.restore(number, ((section, key, value) for section, key, value in entries))
+        return Snapshot(fields["store"], fields["next_queue"], queues, versions, sections)
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as error:
         raise StorageError(f"the checkpoint cannot be decoded: {error!r}") from error
 
@@ -162,6 +178,23 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         yield _array_header(packer, len(key) + 4) + b"".join(map(pack, key))
         yield from _bin(ranges)
         yield pack(batches) + pack(size) + pack(_delayed(held))
+
+
+def _entries(packer: msgpack.Packer, sections: Sections) -> Iterator[bytes]:
+    """The durable map, all of it as it is when its turn comes."""
+    pack = packer.pack
+    number, there = sections.number, list(sections)
+    count = sum(len(entries) for _, entries in there)
+    pieces = [pack("map") + _array_header(packer, 2) + pack(number) + _array_header(packer, count)]
+    size = 0
+    for section, entries in there:
+        for entry, (key, value) in enumerate(entries.items(), 1):
+            pieces.append(pack((section, key, value)))
+            size += len(value)
+            if size >= MAP_PIECE_BYTES or entry % ROWS == 0:
+                yield b"".join(pieces)
+                pieces, size = [], 0
+    yield b"".join(pieces)
 
 
 def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:

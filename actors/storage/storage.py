@@ -17,6 +17,7 @@ from actors.storage import codec
 from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
 from actors.storage.contents import Contents, recover
+from actors.storage.durable_map import DurableMap, EntryPut
 from actors.storage.failures import keep_in_mind, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
@@ -45,12 +46,13 @@ STORE_ID_BYTES = 4
 logger = logging.getLogger("penstock.storage")
 
 
-class Storage:
-    """One directory's journal and queues. Lives on the broker's loop; only the journal's committer is elsewhere.
+class Storage(DurableMap):
+    """One directory's journal and queues, and the map beside them. Lives on the broker's loop; only the journal's committer is elsewhere.
 
     Open it, take ``queues`` from it, then ``start`` it on the loop.
 
     Attributes:
+        sections: the map as it is.
         durable: every event with this number or a lower one is on the disk.
         failure: why nothing can be stored any more; None while all is well.
         on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
@@ -103,6 +105,7 @@ class Storage:
             storage = cls(journal, directory, cache_bytes, files, committer)
             what = "read"
             storage._given_up = recover(journal, storage._contents, files, directory)
+            storage.sections = storage._contents.sections
             storage.durable = journal.durable_lsn - 1
         except (JournalError, OSError) as error:
             raise storage_error(error, f"the data directory {directory} cannot be {what}") from error
@@ -169,11 +172,12 @@ class Storage:
         self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, name, settings))
         return self._contents.declared(number, name, settings)
 
-    def redeclare(self, number: int, settings: QueueSettings | None) -> None:
-        """Give a queue other settings; what it holds stays."""
+    def redeclare(self, number: int, settings: QueueSettings | None) -> int:
+        """Give a queue other settings; what it holds stays. Returns the event's number."""
         queue = self._contents.queues[number]
-        self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
+        lsn = self._append(codec.QUEUE_DECLARED, codec.encode_declared(number, queue.name, settings))
         queue.settings = settings
+        return lsn
 
     def delete(self, number: int) -> None:
         """Forget a queue and all that it holds."""
@@ -255,6 +259,12 @@ class Storage:
         self._contents.apply(ended, version, lsn)
         return lsn, ended
 
+    def _record_put(self, event: EntryPut) -> int:
+        self._check_pending()
+        lsn = self._append(codec.ENTRY_PUT, codec.encode_put(event))
+        self._note_added()
+        return lsn
+
     def _record_together(self, encoded: Encoded) -> int:
         if encoded.held:
             self._check_pending()
@@ -273,7 +283,7 @@ class Storage:
             raise DiskBehindError(self._journal.pending_bytes, MAX_PENDING_BYTES)
 
     def _note_added(self) -> None:
-        """Messages are on their way to the disk."""
+        """What may be much is on its way to the disk."""
         if not self._behind and self._journal.pending_bytes > PENDING_HIGH_BYTES:
             self._set_behind(True)
 

@@ -73,6 +73,7 @@ class Stored:
 class ModelReceiver:
     demand: int = 0
     credit: int = 0
+    visibility: float = VISIBILITY
     expired: Counter[int] = field(default_factory=Counter)
 
     def answers_late(self, number: int) -> None:
@@ -210,7 +211,8 @@ class QueueMachine(RuleBasedStateMachine):
                 sender.messages += effect.messages
                 sender.bytes += effect.bytes
                 if effect.messages and not keeps_it_going and not self.rejects():
-                    assert self.permits() + len(self.stored) <= MAX_MESSAGES, "granted from what room there is"
+                    most = self.settings.max_messages
+                    assert self.permits() + len(self.stored) <= most, "granted from what room there is"
             elif isinstance(effect, Confirm):
                 rejected = effect.rejected is not None
                 assert (effect.sender, effect.up_to, effect.first, rejected) == self.expect_confirm.pop(0)
@@ -288,7 +290,7 @@ class QueueMachine(RuleBasedStateMachine):
             assert message.payload == payload
             assert message.deliveries == effect.delivery_count
             assert message.replayed == effect.possibly_replayed
-            message.where, message.holder, message.until = LEASED, name, self.now + VISIBILITY
+            message.where, message.holder, message.until = LEASED, name, self.now + receiver.visibility
 
     def check_reservation(self, effect: Reserved, events: list[LedgerExtended]) -> None:
         self.answers += 1
@@ -350,7 +352,7 @@ class QueueMachine(RuleBasedStateMachine):
             if name not in self.receivers:
                 waits = self.queue.attach_receiver(name)
                 assert waits == (self.settings.exclusive and bool(self.receivers))
-                self.receivers[name] = ModelReceiver()
+                self.receivers[name] = ModelReceiver(visibility=self.settings.visibility_timeout)
         self.settle()
 
     @operation(3, lambda self: self.senders, messages=st.integers(0, 30), size=st.sampled_from([LARGE, 0, 1, 50, 400]))
@@ -411,7 +413,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def has_no_room(self, batch: MessageBatch) -> bool:
         size = sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
-        full = size + batch.nbytes + ENTRY_OVERHEAD_BYTES > MAX_BYTES or len(self.stored) + len(batch) > MAX_MESSAGES
+        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        full = size + batch.nbytes + ENTRY_OVERHEAD_BYTES > most_bytes or len(self.stored) + len(batch) > most
         return self.rejects() and (full or self.paused is not None)
 
     def store(self, payloads: list[bytes], batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
@@ -616,6 +619,8 @@ class QueueMachine(RuleBasedStateMachine):
             message.where, message.replayed = READY, True
             # A reservation is no failure.
             message.failures = message.counted
+            if self.is_worn_out(message.failures):
+                message.where, message.until = LEAVING, 0.0
         self.base += len(self.ledger)
         released = len(self.ledger)
         self.ledger = []
@@ -689,7 +694,8 @@ class QueueMachine(RuleBasedStateMachine):
             if message.where == RESERVED:
                 continue
             message.holder, message.replayed = "", True
-            message.deliveries = message.failures = message.counted
+            # Where nobody counts failures, what was counted before is of no account.
+            message.deliveries = message.failures = message.counted if self.settings.max_receives is not None else 0
             if self.is_worn_out(message.counted):
                 message.where, message.until = LEAVING, 0.0
             elif message.sent_until > self.now:
@@ -778,7 +784,8 @@ class QueueMachine(RuleBasedStateMachine):
     def a_sender_that_wants_can_send_while_the_queue_is_not_nearly_full(self) -> None:
         # Between here and the limits it depends on whether the queue has been full since.
         statistics = self.queue.statistics(self.now)
-        reopens_at = MAX_MESSAGES - MAX_MESSAGES // REOPEN_SHARE, MAX_BYTES - MAX_BYTES // REOPEN_SHARE
+        most, most_bytes = self.settings.max_messages, self.settings.max_bytes
+        reopens_at = most - max(1, most // REOPEN_SHARE), most_bytes - max(1, most_bytes // REOPEN_SHARE)
         roomy = statistics.stored_messages <= reopens_at[0] and statistics.stored_bytes <= reopens_at[1]
         if roomy and self.paused is None:
             for sender in self.senders.values():

@@ -398,8 +398,8 @@ def test_a_checkpoint_of_the_version_before_is_read_and_one_of_a_newer_version_r
         del old["queues"][0][key]
     again = decode_snapshot(msgpack.packb(old), lambda _number: log.table)
     assert (again.store_id, again.queues[0].log.stages, len(again.versions)) == (1, {}, 0)
-    with pytest.raises(StorageError, match="version 3; this program knows version 2"):
-        decode_snapshot(msgpack.packb({**fields, "version": 3}), lambda _number: log.table)
+    with pytest.raises(StorageError, match="version 4; this program knows version 3"):
+        decode_snapshot(msgpack.packb({**fields, "version": 4}), lambda _number: log.table)
 
 
 class LossyJournal:

@@ -1,7 +1,7 @@
 """Power losses by the thousand: ``python -m tests.fault.power_loss --seeds 0:10000``.
 
-Each seed is one program over one simulated disk, with several power losses. The first promise that the journal breaks is
-printed with the command that shows it again.
+Each seed is one program over one simulated disk, with several power losses, and another that uses the map beside the queues. The first
+promise that is broken is printed with the command that shows it again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import traceback
 from concurrent.futures import ProcessPoolExecutor
 from itertools import islice
 
+from tests.fault.map_program import verify_map_survives
 from tests.fault.workload import verify_survives
 
 CHUNK = 50
@@ -35,6 +36,7 @@ def failures(chunk: range) -> list[tuple[int, str]]:
     for seed in chunk:
         try:
             verify_survives(seed)
+            verify_map_survives(seed)
         except Exception:  # noqa: BLE001 - whatever a seed brings to light is what we are looking for
             found.append((seed, traceback.format_exc()))
     return found

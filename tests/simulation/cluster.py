@@ -12,6 +12,7 @@ from actors.queue.vocabulary.commands import GetStatistics
 from actors.storage import Storage
 from journal import JournalOptions
 from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
+from tests.simulation.gateway import note_remembered, use_map
 from tests.simulation.history import Crashed, History, Started
 from tests.simulation.storage import DIRECTORY, Disk
 from transport import Broker, BrokerConfig
@@ -41,6 +42,7 @@ class BrokerHost:
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.lives = 0
+        self._gateway: asyncio.Task[None] | None = None
         self._plan = plan
         self._loop = loop
         self._network = network
@@ -61,12 +63,20 @@ class BrokerHost:
         async with asyncio.timeout(START_TIMEOUT):
             self.broker = await self.process.spawn(self._open())
         self._history.add(Started(self._loop.time(), self.lives))
+        memory, pause = self.broker.memory, self._plan.remembers
+        if pause is not None:
+            note_remembered(memory, self._history, self._loop.time())
+            random = Random(f"gateway {self._plan.seed} {self.lives}")
+            self._gateway = self.process.spawn(use_map(memory, random, pause, self._history))
 
     async def stop(self) -> None:
         """Stop in good order."""
         assert self.process is not None
         assert self.broker is not None
         broker, self.broker = self.broker, None
+        if self._gateway is not None:
+            self._gateway.cancel()
+            note_remembered(broker.memory, self._history, self._loop.time())
         async with asyncio.timeout(START_TIMEOUT):
             await self.process.spawn(broker.__aexit__(None, None, None))
         self._history.add(Crashed(self._loop.time(), "stopped"))

@@ -175,6 +175,33 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Put:
+    """A gateway in the broker changed the map beside the queues; None removes."""
+
+    time: float
+    section: str
+    key: str
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutConfirmed:
+    """It was told that the first ``changes`` of the map are durable."""
+
+    time: float
+    changes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a start found of the map, or what it was at the end: how many changes, and its entries in order."""
+
+    time: float
+    changes: int
+    entries: tuple[tuple[str, str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """At the end everything is acknowledged but ``stored`` messages of the queue."""
 
@@ -207,6 +234,9 @@ Event: TypeAlias = (
     | Returned
     | Extended
     | Released
+    | Put
+    | PutConfirmed
+    | Remembered
     | Drained
     | Noted
 )

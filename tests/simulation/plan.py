@@ -11,8 +11,8 @@ from tests.simulation.checker import QueueRules
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions"}
-"""With what programs may do beyond sending and receiving."""
+FEATURES: Final = QUEUE_FEATURES | {"transactions", "map"}
+"""With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
 MAX_PRODUCED = 240
@@ -125,6 +125,7 @@ class Plan:
         commit_delay: seconds that what is journalled waits for its commit, at most.
         durable: whether the broker has a disk; else it is never restarted.
         transaction_timeout: the broker's, seconds.
+        remembers: mean seconds between the changes that a gateway makes of the map beside the queues; None where there is no gateway.
         rush: how often a turn of the loop takes so long that more arrives meanwhile.
         pause: how often something that is ready lets a turn pass.
     """
@@ -141,6 +142,7 @@ class Plan:
     transaction_timeout: float = 3600.0
     rush: float = 0.0
     pause: float = 0.0
+    remembers: float | None = None
 
 
 def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
@@ -178,6 +180,7 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         transaction_timeout=apart.choice((15.0, 3600.0)),
         rush=apart.choice((0.0, 0.1, 0.2, 0.5)),
         pause=apart.choice((0.0, 0.1, 0.3)),
+        remembers=Random(f"map {seed}").choice((None, 0.05, 0.5)) if "map" in features else None,
     )
 
 

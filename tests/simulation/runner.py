@@ -18,6 +18,7 @@ from tests.simulation.cluster import BrokerHost, Complaints
 from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import Drained, Event, History, Noted
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.map_checker import check_map
 from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
 from tests.simulation.schedule import Schedule
@@ -162,7 +163,7 @@ def run_plan(plan: Plan) -> Outcome:
     rules = {queue.name: queue.rules for queue in plan.queues}
     timing = Timing(plan.commit_delay, LAZY_DELAY + 2 * plan.commit_delay + 0.05) if plan.durable else Timing()
     events = run_.history.events
-    findings += check(events, rules, timing)
+    findings += [*check(events, rules, timing), *check_map(events)]
     return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
 
 

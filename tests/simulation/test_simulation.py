@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -16,10 +17,22 @@ from actors.queue.queue_state import _OPERATIONS
 from actors.queue.state.ready import ReadyRanges
 from actors.queue.vocabulary.commands import Acknowledged, EndStages
 from actors.queue.vocabulary.replies import ReceivedMessages
+from actors.storage import codec
 from actors.storage.codec import decode_transaction
+from actors.storage.durable_map import EntryPut
 from tests.simulation.__main__ import main
 from tests.simulation.checker import DUPLICATED, LOST, REORDERED, RESURRECTED, STUCK, UNCOMMITTED, Finding
-from tests.simulation.history import CommitAnswered, CommitAsked, Crashed, Delivered, Event, Returned
+from tests.simulation.history import (
+    CommitAnswered,
+    CommitAsked,
+    Crashed,
+    Delivered,
+    Event,
+    Put,
+    Remembered,
+    Returned,
+)
+from tests.simulation.map_checker import MIXED
 from tests.simulation.plan import FaultPlan, Plan, draw
 from tests.simulation.runner import Outcome, run, run_plan
 from transport.broker.receiving_ports import ReceivingPort
@@ -147,6 +160,41 @@ def test_commits_that_are_forgotten_by_a_crash_are_found(monkeypatch: pytest.Mon
         "actors.storage.codec.decode_transaction", lambda payload: (*decode_transaction(payload)[:2], {})
     )
     assert first_found(LOST, with_transactions(crashes=True))
+
+
+def with_a_gateway() -> Iterator[Plan]:
+    """Plans with a gateway that remembers things, whose broker is killed, and loses power, again and again."""
+    faults = FaultPlan(interval=0.5, weights={"kill broker": 1.0, "power off broker": 1.0}, until=10.0)
+    return (replace(draw(seed, durable=True), commit_delay=0.2, faults=faults, remembers=0.05) for seed in MUTANT_SEEDS)
+
+
+def test_a_map_whose_changes_are_confirmed_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def at_once(*_: object) -> None:
+        """Nothing is waited for."""
+
+    monkeypatch.setattr("actors.storage.Storage.synced", at_once)
+    assert first_found(LOST, with_a_gateway())
+
+
+def test_a_map_that_forgets_removals_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = codec.decode_put
+
+    def kept(payload: memoryview) -> EntryPut:
+        event = decode(payload)
+        return event if event.value is not None else event._replace(value=b"still here")
+
+    monkeypatch.setattr("actors.storage.codec.decode_put", kept)
+    assert first_found(MIXED, with_a_gateway())
+
+
+def test_the_runs_have_changes_of_the_map_in_them_that_a_crash_has_overtaken_and_that_are_found_again() -> None:
+    overtaken = 0
+    for plan in islice(with_a_gateway(), 4):
+        events = run_plan(plan).events
+        left = max(event.changes for event in events if isinstance(event, Remembered))
+        assert left > 50
+        overtaken += sum(isinstance(event, Put) for event in events) - left
+    assert overtaken > 0
 
 
 def commits_overtaken(events: Iterable[Event]) -> int:

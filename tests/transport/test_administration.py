@@ -64,6 +64,7 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 max_staged_messages=7,
                 max_staged_bytes=8,
             )
+            await administration.alter_queue("orders", 5, delay=1.5, ttl=0, max_receives=0, dead_letter_queue="")
             await administration.delete_queue("orders")
             assert await administration.purge_queue("orders") == 3
             assert await administration.statistics() == {"queues": []}
@@ -88,6 +89,17 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                         "exclusive": False,
                         "max_staged_messages": 7,
                         "max_staged_bytes": 8,
+                    },
+                ),
+                (
+                    "queue.alter",
+                    {
+                        "name": "orders",
+                        "max_messages": 5,
+                        "max_receives": 0,
+                        "dead_letter_queue": "",
+                        "delay_ms": 1500,
+                        "ttl_ms": 0,
                     },
                 ),
                 ("queue.delete", {"name": "orders"}),

@@ -59,6 +59,33 @@ def test_queues_keep_the_settings_they_were_created_with(tmp_path: Path) -> None
         assert (figures["max_messages"], figures["max_receives"]) == (7, 3)
 
 
+def test_altered_settings_hold_after_a_kill_and_what_the_queue_held_is_there(tmp_path: Path) -> None:
+    with broker_on(tmp_path / "data") as broker:
+        broker.fill("mine", LINES)
+        code, out, _ = broker.run("queue alter", "mine", "--max-messages", "7", "--max-receives", "3", "--ttl", "1h")
+        assert (code, out) == (0, b"queue mine altered\n")
+        assert broker.run("queue alter", "mine", "--ttl", "never")[0] == 0
+        broker.process.send_signal(signal.SIGKILL)
+        broker.end()
+    with broker_on(tmp_path / "data") as broker:
+        figures = broker.statistics("mine")
+        assert (figures["max_messages"], figures["max_receives"], figures["ttl"]) == (7, 3, None)
+        assert figures["ready"] == len(LINES)
+
+
+def test_altering_nothing_or_what_cannot_be_is_wrong_usage_and_a_queue_that_is_not_there_is_told(
+    tmp_path: Path,
+) -> None:
+    with broker_on(tmp_path / "data") as broker:
+        code, _, err = broker.run("queue alter", "mine")
+        assert (code, "say what to alter" in err) == (2, True)
+        code, _, err = broker.run("queue alter", "mine", "--ttl", "1h")
+        assert (code, "there is no queue 'mine'" in err) == (1, True)
+        assert broker.run("queue create", "mine")[0] == 0
+        code, _, err = broker.run("queue alter", "mine", "--dead-letter-queue", "dead")
+        assert (code, "neither max_receives nor ttl" in err) == (2, True)
+
+
 def test_a_directory_belongs_to_one_broker_at_a_time(tmp_path: Path) -> None:
     with broker_on(tmp_path / "data"), _start(tmp_path / "data") as second:
         code, _, err = second.finish()

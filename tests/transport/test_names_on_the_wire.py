@@ -69,6 +69,7 @@ GOOD: dict[str, dict[str, Any]] = {
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "queue.list": (),
     "queue.create": ("name", "overflow", "dead_letter_queue"),
+    "queue.alter": ("name", "overflow", "dead_letter_queue"),
     "queue.delete": ("name",),
     "queue.purge": ("name",),
     "subscription.list": (),

@@ -22,6 +22,7 @@ QUEUE = "orders"
 FREE_PORT = "127.0.0.1:0"
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "queue.create": {"name": QUEUE},
+    "queue.alter": {"name": QUEUE, "max_messages": 5},
     "queue.delete": {"name": QUEUE},
     "queue.purge": {"name": QUEUE},
     "subscription.release": {"queue": QUEUE, "name": "s"},
@@ -181,6 +182,15 @@ def test_dead_letters_take_the_right_to_write_where_they_go(run: Any) -> None:
             both = Principal("alice", grants=Grants([Grant(QUEUE, Right.CONFIGURE), Grant("elsewhere", Right.WRITE)]))
             await operations(both).command("queue.create", settings)
             assert QUEUE in broker.queues
+            # The queue's own is nobody else's.
+            await operations(principal(Right.CONFIGURE)).command(
+                "queue.alter", {"name": QUEUE, "dead_letter_queue": ""}
+            )
+            with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
+                await operations(principal(Right.CONFIGURE)).command("queue.alter", settings)
+            assert broker.queues.settings_of(QUEUE).dead_letter_queue is None
+            await operations(both).command("queue.alter", settings)
+            assert broker.queues.settings_of(QUEUE).dead_letter_queue == "elsewhere"
 
     run(main)
 
@@ -199,7 +209,7 @@ def test_what_is_no_command_or_no_name_is_told_so(run: Any) -> None:
     async def main() -> None:
         async with door() as (_, operations):
             for name in ("sender", "queue.lost", ""):
-                with pytest.raises(RemoteProtocolError, match=r"there are connection\.list, queue\.create"):
+                with pytest.raises(RemoteProtocolError, match=r"there are connection\.list, queue\.alter"):
                     await operations(ANYONE).command(name, {})
             with pytest.raises(InvalidNameError):
                 operations(ANYONE).sender("a b", Told(), None)

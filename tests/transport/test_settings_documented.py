@@ -11,6 +11,7 @@ import pytest
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT
 from transport import Administration
+from transport.cli.administration import UNALTERABLE
 from transport.config.config import (
     LOG_FORMATS,
     LOG_LEVELS,
@@ -98,14 +99,18 @@ def test_the_protocol_lists_the_arguments_that_declare_a_queue_and_no_others() -
 
 def test_the_page_of_the_command_line_has_every_option_of_a_queue() -> None:
     page = (DOCS / "cli.md").read_text("utf-8")
-    found = re.search(r"^penstock queue create QUEUE (.*?)^penstock", page, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    assert re.findall(r"\[(.*?)\]", found[1]) == [
-        f"--{key.replace('_', '-')}" + ("" if option.kind is FLAG else f" {option.kind.metavar}")
-        for key, option in QUEUE_OPTIONS.items()
-    ]
+    for verb, without in (("create", set()), ("alter", UNALTERABLE)):
+        found = re.search(rf"^penstock queue {verb} QUEUE (.*?)^penstock", page, re.DOTALL | re.MULTILINE)
+        assert found is not None
+        assert re.findall(r"\[(.*?)\]", found[1]) == [
+            f"--{key.replace('_', '-')}" + ("" if option.kind is FLAG else f" {option.kind.metavar}")
+            for key, option in QUEUE_OPTIONS.items()
+            if key not in without
+        ]
 
 
 def test_administration_takes_every_setting_of_a_queue_by_its_name() -> None:
     taken = inspect.signature(Administration.create_queue).parameters
     assert list(taken) == ["self", "name", *(setting.name for setting in QUEUE_SETTINGS)]
+    altered = inspect.signature(Administration.alter_queue).parameters
+    assert list(altered) == [name for name in taken if name not in UNALTERABLE]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
-from actors.storage import Storage, storage_options
+from actors.storage import DurableMap, MemoryMap, Storage, storage_options
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
 from transport.broker.certificates import Certificates
@@ -65,6 +65,7 @@ class Broker:
     Attributes:
         config: its options.
         queues: its queues.
+        memory: the map beside them, for gateways: in its storage, or in memory where the queues are.
         watermarks: how it stands with memory and disk.
         partial: frames of all connections that are not complete, or wait to be handled.
         unsent: what waits for the sockets of all connections.
@@ -107,6 +108,7 @@ class Broker:
         self.epoch = epoch_at(time.time())
         self.version = installed_version() or "unknown"
         self.queues: QueueDirectory
+        self.memory: DurableMap
         self.watermarks: Watermarks
         self._loop: asyncio.AbstractEventLoop
         self._turns: Turns
@@ -145,6 +147,7 @@ class Broker:
         if self._storage is None and self.config.directory is not None:
             self._storage = _open_storage(self.config, self.config.directory)
         storage = self._storage
+        self.memory = MemoryMap() if storage is None else storage
         if storage is not None:
             storage.start(self._storage_failed)
             self.epoch = storage.epoch
@@ -302,7 +305,7 @@ class Broker:
     def _services(self) -> Services:
         """What the door opens on."""
         commands = Commands(Listed(self.queues, self.connections, self.now), self._describe)
-        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks)
+        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks, self.memory)
 
     def _describe(self) -> dict[str, Any]:
         """What ``stats`` says of the broker itself."""

@@ -67,6 +67,22 @@ class Commands:
         await self._durable()
         return {"name": name, **asdict(settings)}
 
+    async def queue_alter(self, arguments: Options) -> Any:
+        """Give a queue that lives other settings; those that are not given stay."""
+        name = string_of(arguments, "name")
+        given = read_settings(arguments)
+        if not given:
+            raise LocalProtocolError(f"nothing is to be altered of queue {name!r:.255}: give a setting")
+        try:
+            change = self._of.queues.alter(name, given)
+        except ValueError as error:
+            if isinstance(error, QueueError):
+                raise
+            raise LocalProtocolError(str(error)) from error
+        # Nothing comes between: the queue hears of two changes in the order in which they were recorded.
+        settings = await self._ask(name, change)
+        return {"name": name, **asdict(settings)}
+
     async def queue_delete(self, arguments: Options) -> Any:
         """Delete a queue with all it holds, and end its connections."""
         name = string_of(arguments, "name")

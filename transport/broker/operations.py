@@ -36,6 +36,7 @@ from transport.wire.names import check_name
 if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
+    from actors.storage import DurableMap
 
 Handler = Callable[[Commands, Options], Awaitable[Any]]
 Ref = LoopActorRef[Any]
@@ -51,6 +52,7 @@ class Services:
         commands: what the commands do.
         id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
         tasks: work that outlives the connection that asked for it.
+        memory: what gateways have to remember, as durable as the queues.
     """
 
     queues: QueueDirectory
@@ -58,6 +60,7 @@ class Services:
     commands: Commands
     id_prefix: Callable[[str], bytes]
     tasks: Tasks
+    memory: DurableMap
 
 
 class Operation(NamedTuple):
@@ -81,7 +84,7 @@ class Operation(NamedTuple):
 def _dead_letters(arguments: Options) -> Iterator[tuple[Right, str]]:
     """A queue's dead letters are written to another: whoever has them go there might have done it."""
     name = arguments.get("dead_letter_queue")
-    if isinstance(name, str):
+    if isinstance(name, str) and name:
         yield Right.WRITE, name
 
 
@@ -95,6 +98,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "admin": Operation(None),
     "queue.list": Operation(Right.MONITOR, None, lists(queue_rows, str), long=True),
     "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
+    "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters),
     "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete),
     "queue.purge": Operation(Right.READ, "name", Commands.queue_purge),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
@@ -184,7 +188,9 @@ class Operations:
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout
         id_prefix = self._services.id_prefix(queue)
-        return Receiving(ReceiveFromQueuePublisher.start(found, port), visibility_timeout, id_prefix)
+        return Receiving(
+            ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
+        )
 
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
         """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.

@@ -168,7 +168,13 @@ def settings_command(
     return with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
 
 
-def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callable[..., None]:
+def queue_settings_command(
+    act: Callable[..., None],
+    own: dict[str, Parameter],
+    *,
+    unsaid: str = "the broker's",
+    without: frozenset[str] = frozenset(),
+) -> Callable[..., None]:
     """A typer command with an option for each setting of a queue, that calls ``act(settings, ...)``.
 
     ``settings`` holds what was given, by its name in `QueueSettings`. A value that cannot be is a usage error.
@@ -176,6 +182,8 @@ def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callab
     Args:
         act: what it does; its docstring is the command's help.
         own: annotation and default of its other parameters, which ``act`` gets by name.
+        unsaid: what a setting is that is not given, for the help.
+        without: settings that it does not take.
     """
 
     def command(**given: Any) -> None:
@@ -187,7 +195,9 @@ def queue_settings_command(act: Callable[..., None], **own: Parameter) -> Callab
         act(settings, **arguments)
 
     parameters: dict[str, Parameter] = {
-        key: (_annotation(option, _flag(key), "the broker's", None), None) for key, option in QUEUE_OPTIONS.items()
+        key: (_annotation(option, _flag(key), unsaid, None), None)
+        for key, option in QUEUE_OPTIONS.items()
+        if key not in without
     }
     return with_parameters(command, act, parameters | own)
 

@@ -27,7 +27,7 @@ from transport.errors import BrokerError, LocalProtocolError
 if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
 
-queues = typer.Typer(no_args_is_help=True, help="Declare, list, empty and delete queues.")
+queues = typer.Typer(no_args_is_help=True, help="Declare, alter, list, empty and delete queues.")
 subscriptions = typer.Typer(no_args_is_help=True, help="See, release and forget named consumers.")
 transactions = typer.Typer(no_args_is_help=True, help="See and discard what writers have staged.")
 
@@ -139,24 +139,48 @@ async def list_queues(administration: Administration) -> None:
 def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
     """Declare a queue. One that is only used is created with the broker's settings."""
     # Its options are made of QUEUE_SETTINGS.
+    _set("queue create", "created", lambda client: client.create_queue, settings, queue, where)
+
+
+def _alter(settings: dict[str, Any], queue: str, **where: Any) -> None:
+    """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
+    # Its options are made of QUEUE_SETTINGS.
+    if not settings:
+        tell("queue alter", "say what to alter, as --max-messages 1000; `penstock queue alter --help` has it all")
+        raise typer.Exit(EXIT_USAGE)
+    _set("queue alter", "altered", lambda client: client.alter_queue, settings, queue, where)
+
+
+def _set(
+    verb: str,
+    done: str,
+    act: Callable[[Administration], Callable[..., Coroutine[Any, Any, None]]],
+    settings: dict[str, Any],
+    queue: str,
+    where: dict[str, Any],
+) -> None:
+    """Run a verb that gives a queue settings."""
     # None was said, and so means never or none; what was not said is not there.
     said = {key: EXPLICIT_NONE[key] if value is None else value for key, value in settings.items()}
 
     async def talk(administration: Administration) -> None:
         try:
-            await administration.create_queue(queue, **said)
+            await act(administration)(queue, **said)
         except BrokerError as error:
             if error.code != LocalProtocolError.code:
                 raise
             # What is left of a setting that cannot be: it depends on another, which may be the broker's.
-            tell("queue create", error.text)
+            tell(verb, error.text)
             raise typer.Exit(EXIT_USAGE) from None
-        typer.echo(f"queue {queue} created")
+        typer.echo(f"queue {queue} {done}")
 
-    administer("queue create", where, talk)
+    administer(verb, where, talk)
 
 
-queues.command("create")(queue_settings_command(_create, queue=(QueueArgument, REQUIRED), **CONNECTING))
+WHICH = {"queue": (QueueArgument, REQUIRED), **CONNECTING}
+UNALTERABLE = frozenset({"exclusive"})
+queues.command("create")(queue_settings_command(_create, WHICH))
+queues.command("alter")(queue_settings_command(_alter, WHICH, unsaid="as it is", without=UNALTERABLE))
 
 
 @queues.command("delete")

@@ -140,6 +140,33 @@ class Administration:
         settings = say_settings(locals())  # its parameters have the names of the table
         await self._command("queue.create", {"name": check_name(name, "queue"), **settings})
 
+    async def alter_queue(
+        self,
+        name: str,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        visibility_timeout: float | None = None,
+        *,
+        overflow: str | None = None,
+        max_receives: int | None = None,
+        dead_letter_queue: str | None = None,
+        delay: float | None = None,
+        ttl: float | None = None,
+        max_staged_messages: int | None = None,
+        max_staged_bytes: int | None = None,
+    ) -> None:
+        """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
+
+        0 is never for ``max_receives`` and ``ttl``, and an empty ``dead_letter_queue`` is the queue's own.
+
+        Raises:
+            BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.
+            InvalidNameError: no queue can have the name.
+            ImpossibleTimeError: a time is no number of 0 or more. What is more than 0 and less than 1 ms counts as 1 ms.
+        """
+        settings = say_settings(locals() | {"exclusive": None})  # as in `create_queue`
+        await self._command("queue.alter", {"name": check_name(name, "queue"), **settings})
+
     async def delete_queue(self, name: str) -> int | None:
         """Delete a queue with all it holds; its connections end with ``queue-deleted``. Returns how many, where the broker says.
 

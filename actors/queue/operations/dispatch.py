@@ -137,7 +137,7 @@ def resume(core: QueueCore, now: float) -> None:
 def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: float) -> None:
     """Deliver up to ``share`` messages, within the receiver's byte demand and until there are ``limit`` effects."""
     ready, effects = core.ready, core.effects
-    deadline = now + core.settings.visibility_timeout
+    deadline = now + receiver.visibility
     while share > 0 and receiver.byte_credit > 0 and len(effects) < limit:
         span = next_ready(core, now)
         if span is None:

@@ -58,7 +58,8 @@ def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: flo
     connection = command.connection
     if connection in core.receivers:
         raise InvalidRequestError("this connection is attached as a receiver already")
-    receiver = core.receivers[connection] = Receiver(connection)
+    visibility = max(core.settings.visibility_timeout, command.told_visibility)
+    receiver = core.receivers[connection] = Receiver(connection, visibility=visibility)
     core.tell(connection, ReceiverAttached(waits_in_line(core, receiver)))
 
 

@@ -88,7 +88,8 @@ def accept(core: QueueCore, command: OfferBatch, _now: float) -> None:
     if stage is not None and known < count:
         delayed = core.delayed_batches() if delay_us else None
         core.staged.check_room(stage, count - known, size + core.log.table.overhead, delayed)
-    elif known < count and (delay_us or core.rejects):
+    elif known < count and (delay_us or core.rejects or behind):
+        # Behind what was rejected nothing is stored, be it that the queue does not reject any more.
         rejected = f"messages sent before, from number {expected} on, were rejected" if behind else None
         rejected = rejected or _why_not(core, known, count, size, bool(delay_us))
     sender.capacity.use(sender.permits, batch, count, size)

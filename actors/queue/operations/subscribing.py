@@ -13,6 +13,7 @@ from actors.errors import (
     SubscriptionOwnedError,
 )
 from actors.queue.operations.browsing import lowest_stored
+from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.entries import spans_of
@@ -160,7 +161,9 @@ def _give_back(core: QueueCore, ledger: Ledger, event: events.Event, now: float)
         # A reservation is no failure; those from before it are known.
         for (start, stop), failures in core.log.returns.over(segment.start, segment.stop):
             for span in spans_of(core.log.table, start, stop, segment.delivery_count, True, failures):
-                core.ready.put_back(span)
+                # It may have become worn out meanwhile, by other settings.
+                core.put_back(span, None)
+    hand_over(core, now)
     dispatch(core, now)
     return released
 

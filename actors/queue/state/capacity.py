@@ -23,6 +23,8 @@ from actors.errors import DemandExceededError
 from actors.queue.vocabulary.replies import CapacityGranted, Effect, Tell
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from actors.batch import MessageBatch
     from actors.queue.vocabulary.replies import Connection
 
@@ -167,10 +169,27 @@ class Capacity:
     """Whether senders have windows, and what the idle hold is lent to the others."""
 
     def __post_init__(self, max_messages: int, max_bytes: int) -> None:
+        self._limit(max_messages, max_bytes)
+
+    def _limit(self, max_messages: int, max_bytes: int) -> None:
         self._messages = Unit(max_messages, lends=self.lends and max_messages >= WINDOWED_MESSAGES)
         self._bytes = Unit(max_bytes, lends=self.lends and max_bytes >= WINDOWED_BYTES)
         self._reopen_messages = max_messages - max(1, min(REOPEN_MESSAGES, max_messages // REOPEN_SHARE))
         self._reopen_bytes = max_bytes - max(1, min(REOPEN_BYTES, max_bytes // REOPEN_SHARE))
+
+    def alter(self, max_messages: int, max_bytes: int, unlimited: bool, senders: Iterable[Permits]) -> None:
+        """Have other limits. What ``senders``, all there are, hold stays theirs; their windows begin small again."""
+        messages, nbytes = self._messages, self._bytes
+        self._limit(max_messages, max_bytes)
+        self._messages.granted, self._messages.idle = messages.granted, messages.idle
+        self._bytes.granted, self._bytes.idle = nbytes.granted, nbytes.idle
+        self.unlimited = unlimited
+        # Whether it is full is found out by the new limits, without waiting for a good piece to be free.
+        self._full = False
+        for permits in senders:
+            if permits.message_window:
+                self._set_windows(permits)
+                self._place(permits)
 
     @property
     def messages(self) -> int:

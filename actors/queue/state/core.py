@@ -145,7 +145,7 @@ class QueueCore:
         transaction_timeout: float = DEFAULT_TRANSACTION_TIMEOUT,
     ) -> None:
         self.name = name
-        self.settings = settings = settings or QueueSettings()
+        self.take_settings(settings or QueueSettings())
         self.log = log = QueueLog() if log is None else log
         self.number = number
         self._record = record
@@ -154,16 +154,20 @@ class QueueCore:
         self._transaction_timeout = transaction_timeout
         self.last_event = self.barrier = 0
         self.total_out = self.total_redelivered = self.total_rejected = 0
-        self.rejects = settings.overflow == REJECT
         self.batch_overhead = log.table.overhead
         self.paused = None
         self.wall_us = wall_us
-        self.takes_all = not (self.rejects or settings.delay)
-        self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
         self.clocks = Clocks(now, wall_us, before=log.next_sequence)
         self._begin(now)
+
+    def take_settings(self, settings: QueueSettings) -> None:
+        """Have other settings, and what is only another form of them."""
+        self.settings = settings
+        self.rejects = settings.overflow == REJECT
+        self.takes_all = not (self.rejects or settings.delay)
+        self.usual_timing = (microseconds(settings.delay), None if settings.ttl is None else microseconds(settings.ttl))
 
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""

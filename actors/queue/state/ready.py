@@ -12,6 +12,8 @@ from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.queue.state.entries import Entry, EntryTable
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
@@ -167,6 +169,18 @@ class ReadyRanges:
         removed.sort()
         return removed
 
+    def take_where(self, holds: Callable[[Span], bool]) -> list[Span]:
+        """Take out what came back, and what waits for a delay, of which something holds."""
+        taken = [span for span in self._returned if holds(span)]
+        for span in taken:
+            self._returned.cut(span.start, span.stop)
+            self.messages -= span.stop - span.start
+        delayed = [span for span in self.delayed if holds(span)]
+        for span in delayed:
+            self.delayed.cut(span.start, span.stop)
+        self._offered = None
+        return taken + delayed
+
     def oldest(self, below: int) -> Range | None:
         """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
         spans = (self._returned.first(), self.delayed.first())
@@ -250,6 +264,11 @@ class Outbox:
         self.waiting.cut(span.start, span.stop)
         self.waiting_messages -= span.stop - span.start
         return span
+
+    def take_waiting(self) -> list[Span]:
+        """Take out what was not handed over yet."""
+        self.waiting_messages = 0
+        return self.waiting.clear()
 
     def drop(self, start: int, stop: int) -> None:
         """The messages of a range have left."""

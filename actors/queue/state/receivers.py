@@ -121,6 +121,7 @@ class Receiver:
         held: its leases.
         in_flight: messages in them.
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
+        visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told.
     """
 
     connection: Connection
@@ -129,6 +130,7 @@ class Receiver:
     held: SpanMap[Span] = field(default_factory=SpanMap)
     in_flight: int = 0
     expired: LostDeliveries = field(default_factory=LostDeliveries)
+    visibility: float = 0.0
 
 
 @dataclass(eq=False, repr=False, slots=True)

@@ -185,6 +185,7 @@ class Staged:
     delayed: int = 0
     _max_messages: int = field(init=False)
     _max_bytes: int = field(init=False)
+    _default_bytes: int = field(init=False)
     _absent: dict[StageKey, Absence] = field(default_factory=dict)
     # Messages and bytes, stored and accepted.
     _stored: dict[Transaction, tuple[int, int]] = field(default_factory=dict)
@@ -193,15 +194,26 @@ class Staged:
     _full: set[Transaction] = field(default_factory=set)
 
     def __post_init__(self, settings: QueueSettings, log: QueueLog, durable: bool, now: float) -> None:
-        default = DEFAULT_MAX_STAGED_BYTES if durable else MEMORY_MAX_STAGED_BYTES
-        self._max_messages = settings.max_staged_messages
-        self._max_bytes = default if settings.max_staged_bytes is None else settings.max_staged_bytes
+        self._default_bytes = DEFAULT_MAX_STAGED_BYTES if durable else MEMORY_MAX_STAGED_BYTES
+        self._limit(settings)
         self.capacity = StagedCapacity(self._max_messages, self._max_bytes)
         for key, stage in log.stages.items():
             self._count(key, stage, stage.messages, stage.bytes)
             self.numbers.extend(stage.ranges)
             self.delayed += len(stage.delayed)
             self.is_away(key, now)
+
+    def _limit(self, settings: QueueSettings) -> None:
+        self._max_messages = settings.max_staged_messages
+        default = self._default_bytes
+        self._max_bytes = default if settings.max_staged_bytes is None else settings.max_staged_bytes
+
+    def alter(self, settings: QueueSettings) -> None:
+        """Have other limits; what is staged stays, above them too."""
+        self._limit(settings)
+        permits = [sender.permits for sender in self.senders.values()]
+        self.capacity.alter(self._max_messages, self._max_bytes, False, permits)
+        self._full = {transaction for transaction, total in self._stored.items() if self._is_full(total)}
 
     # --- batches on their way in
 

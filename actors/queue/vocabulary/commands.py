@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from actors.runtime.loop_ref import LoopActorRef
 
@@ -94,9 +95,14 @@ class OfferBatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AttachReceiver:
-    """A receiver begins. Reply: ReceiverAttached."""
+    """A receiver begins. Reply: ReceiverAttached.
+
+    Attributes:
+        told_visibility: the visibility timeout that it was told, seconds. It may have been altered since; then the longer one counts.
+    """
 
     connection: Ref | None = None
+    told_visibility: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +383,19 @@ class PurgeQueue:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterQueue:
+    """Go on with other settings, which are recorded already. Answer: these settings, once that is durable.
+
+    Attributes:
+        settings: all of them; ``exclusive`` is as it was.
+        after: the number of the event that recorded them; 0 where none did.
+    """
+
+    settings: QueueSettings
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GetStatistics:
     """Answer: QueueStatistics."""
 
@@ -405,6 +424,7 @@ Command: TypeAlias = (
     | PauseSenders
     | ReleaseSubscription
     | PurgeQueue
+    | AlterQueue
     | GetStatistics
 )
 """The closed family of what a queue handles."""

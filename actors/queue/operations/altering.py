@@ -1,0 +1,54 @@
+"""Other settings for a queue that lives: whatever depends on one follows at once, and nothing that the queue holds is lost.
+
+What was given out before stays given: permits of senders, deadlines of leases, delays and times to live of what is stored. From then on:
+
+- limits: what senders may be granted, and what is refused where the queue rejects. Above a lowered limit nothing is granted until
+  enough is acknowledged.
+- the visibility timeout: leases. A receiver that is connected keeps the one that it was told, where that is longer: it extends what
+  waits in it by that.
+- delay and time to live: what is sent.
+- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start. What was handed
+  to the old dead-letter queue is still its.
+
+``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.dispatch import dispatch
+
+if TYPE_CHECKING:
+    from actors.queue.state.core import QueueCore
+    from actors.queue.vocabulary.commands import AlterQueue
+    from actors.queue.vocabulary.settings import QueueSettings
+
+
+def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
+    """Go on with other settings."""
+    settings, before = command.settings, core.settings
+    assert settings.exclusive == before.exclusive, "whoever records the settings refuses this"
+    core.depend_on(command.after)
+    core.take_settings(settings)
+    permits = [sender.permits for sender in core.senders.values() if sender.capacity is core.capacity]
+    core.capacity.alter(settings.max_messages, settings.max_bytes, core.rejects, permits)
+    core.staged.alter(settings)
+    for receiver in core.receivers.values():
+        receiver.visibility = max(receiver.visibility, settings.visibility_timeout)
+    if (settings.max_receives, settings.dead_letter_queue) != (before.max_receives, before.dead_letter_queue):
+        _judge_anew(core)
+        hand_over(core, now)
+    dispatch(core, now)
+    core.grant()
+    return settings
+
+
+def _judge_anew(core: QueueCore) -> None:
+    """Have leave what is worn out now, and stay what waited to leave and is not: it may have expired, which the dispatch sees."""
+    spans = core.outbox.take_waiting()
+    if core.settings.max_receives is not None:
+        spans += core.ready.take_where(lambda span: core.settings.worn_out(span.failures))
+    for span in spans:
+        core.put_back(span, None)

@@ -1,0 +1,115 @@
+"""A queue whose settings are altered at any moment, against the model of ``test_queue_state_model``, which has them too.
+
+Whatever it held it holds, each limit, time and count is the new one from then on, and what was given out before stays given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+from actors.queue.state.log import QueueLog
+from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.settings import BLOCK, ENTRY_OVERHEAD_BYTES, REJECT
+from tests.actors.driven import QueueState
+from tests.actors.test_queue_state_model import (
+    DELAYED,
+    LEAVING,
+    MAX_BYTES,
+    MAX_MESSAGES,
+    OPERATIONS,
+    READY,
+    SENDERS,
+    WEIGHTED,
+    QueueMachine,
+)
+
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"max_messages": 5},
+    {"max_messages": 1},
+    {"max_messages": MAX_MESSAGES},
+    {"max_messages": 250},
+    {"max_bytes": 2 * ENTRY_OVERHEAD_BYTES},
+    {"max_bytes": MAX_BYTES},
+    {"visibility_timeout": 2.0},
+    {"visibility_timeout": 25.0},
+    {"overflow": BLOCK},
+    {"overflow": REJECT},
+    {"max_receives": None},
+    {"max_receives": 1},
+    {"max_receives": 3},
+    {"dead_letter_queue": None},
+    {"dead_letter_queue": "elsewhere", "max_receives": 2},
+    {"dead_letter_queue": "elsewhere", "ttl": 6.0},
+    {"delay": 0.0},
+    {"delay": 4.0},
+    {"ttl": None},
+    {"ttl": 3.0},
+    {"max_messages": 8, "overflow": REJECT, "delay": 1.0, "max_receives": 1},
+)
+
+
+class AlteredMachine(QueueMachine):
+    """As the other machine, with settings that change."""
+
+    def made(self, log: QueueLog) -> QueueState:
+        if not hasattr(self, "largest"):
+            self.largest = self.settings.max_messages
+            # Who may send whatever it asks for, as where a queue rejects, keeps that.
+            self.unbounded = self.rejects()
+        return super().made(log)
+
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        feasible = [name for name in WEIGHTED if (possible := OPERATIONS[name][0]) is None or possible(self)]
+        name = data.draw(st.sampled_from([*feasible, *["alter"] * 8]), label="command")
+        if name == "alter":
+            self.alter(data.draw(st.sampled_from(CHANGES), label="changed"))
+            return
+        arguments = {key: data.draw(strategy, label=key) for key, strategy in OPERATIONS[name][1].items()}
+        command: Any = getattr(self, name)
+        if "data" in command.__code__.co_varnames[: command.__code__.co_argcount]:
+            arguments["data"] = data
+        command(**arguments)
+
+    def alter(self, changed: dict[str, Any]) -> None:
+        before = self.settings
+        try:
+            after = replace(before, **changed)
+        except ValueError:
+            # A dead-letter queue to which nothing goes.
+            return
+        self.settings = after
+        self.largest = max(self.largest, after.max_messages)
+        self.unbounded = self.unbounded or self.rejects()
+        for receiver in self.receivers.values():
+            receiver.visibility = max(receiver.visibility, after.visibility_timeout)
+        if (before.max_receives, before.dead_letter_queue) != (after.max_receives, after.dead_letter_queue):
+            for message in self.stored.values():
+                if message.where in (READY, DELAYED) and self.is_worn_out(message.failures):
+                    message.where, message.until = LEAVING, 0.0
+        assert self.queue.execute(commands.AlterQueue(after), self.now, self.wall_us(self.now)) == after
+        self.settle()
+
+    @invariant()
+    def permits_are_bounded_whatever_is_stored(self) -> None:
+        if not self.unbounded:
+            assert self.permits() <= self.largest + len(SENDERS)
+            assert self.permits() + len(self.stored) <= 2 * self.largest + len(SENDERS)
+        if self.rejects():
+            assert all(s.wanted_messages == s.wanted_bytes == 0 for s in self.senders.values())
+
+
+class TestAlteredQueueAgainstItsModel(AlteredMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
+    settings = settings(max_examples=80, stateful_step_count=50)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+class TestAlteredQueueAgainstItsModelForLong(AlteredMachine.TestCase):  # type: ignore[name-defined,misc]
+    settings = settings(max_examples=2_000, stateful_step_count=50)
