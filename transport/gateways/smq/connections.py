@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from actors import OfferBatch, QueueSettings, Writable
@@ -41,12 +42,8 @@ class Place:
 
     def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
         """Where sources and sinks connect."""
-        made: list[Listener[Any]] = []
-        if source is not None:
-            made.append(Listener(SOURCE, source, SourceProtocol, lambda *of: Source(self, *of)))
-        if sink is not None:
-            made.append(Listener(SINK, sink, SinkProtocol, lambda *of: Sink(self, *of)))
-        return made
+        made: Any = (SOURCE, source, SourceProtocol, Source), (SINK, sink, SinkProtocol, Sink)
+        return [Listener(name, at, protocol, partial(handler, self)) for name, at, protocol, handler in made if at]
 
 
 class Source(Attached[SourceMessages | Yes]):
@@ -117,8 +114,7 @@ class Sink(Attached[SinkMessage | Yes]):
     def __init__(self, place: Place, host: Host, _protocol: SinkProtocol) -> None:
         super().__init__(host, place.principal, SINK, place.queue)
         self._place, self._accepted = place, 0
-        # Number and bytes of the message that is outstanding.
-        self._held: tuple[int, int] | None = None
+        self._held: tuple[int, int] | None = None  # number and bytes of the message that is outstanding
 
     def attach(self) -> None:
         """As a receiver."""
