@@ -50,7 +50,13 @@ def test_all_that_is_wrong_is_told_in_one_run_and_the_code_is_the_one_that_a_sta
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, said = run(
-            "--data", str(tmp_path / "data"), "--send-address", address, "--receive-address", "203.0.113.7:1"
+            "--data",
+            str(tmp_path / "data"),
+            "--send-address",
+            address,
+            "--receive-address",
+            "203.0.113.7:1",
+            "--insecure",
         )
     storage.close()
     assert code == 74

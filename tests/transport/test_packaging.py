@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from transport.cli.app import app
 from transport.cli.exit_codes import EXIT_STORAGE, EXIT_USAGE
 from transport.config.settings import OPTIONS
+from transport.config.settings_file import SettingsError
 from transport.config.settings_sources import resolve
 from transport.config.units import parse_duration
 
@@ -74,7 +75,9 @@ def test_the_unit_gives_a_drain_the_time_that_it_has_and_starts_nothing_again_th
 def test_the_containers_environment_is_settings_that_can_be() -> None:
     environment = stated()
     environment.pop("PATH")
-    settings = resolve({}, environment)
+    with pytest.raises(SettingsError, match="no users and no TLS"):
+        resolve({}, environment)
+    settings = resolve({}, environment | {"PENSTOCK_INSECURE": "true"})
     assert settings.ignored == ()
     assert settings.config.log_format == "json"
     assert str(settings.config.directory) in CONTAINER.read_text().split("VOLUME ")[1].split("\n")[0]

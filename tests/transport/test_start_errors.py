@@ -96,10 +96,10 @@ KEPT: list[Any] = []
 CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "an address that is taken": (taken, 1, "cannot listen on .*in use"),
     "a gateway's address that is taken": (
-        taken_by_a_gateway, 1, "cannot listen on .*in use; choose others with --send-address, --receive-address and --smq-sink",
+        taken_by_a_gateway, 1, "cannot listen on .*in use",
     ),
     "a gateway that others can reach": (
-        always(*FREE, "--memory", "--smq-source", "0.0.0.0:0"), 1, r"0\.0\.0\.0:\d+, where smq-source .*other machines.*--insecure",
+        always(*FREE, "--memory", "--smq-source", "0.0.0.0:0"), 2, r"smq_source 0\.0\.0\.0:0 can be reached from other.*--insecure",
     ),
     "a gateway's address that is none": (always("--memory", "--smq-sink", "6212"), 2, "'6212' is not host:port"),
     "a gateway's queue that cannot be": (always("--memory", "--smq-queue", "a b"), 2, "the queue name 'a b' has white space"),
@@ -168,6 +168,13 @@ def test_what_a_start_fails_on_the_check_says_before_with_the_same_exit_code_and
     assert result.exit_code == code
     assert re.search(text, result.stderr), result.stderr
     assert after == before
+
+
+def test_whoever_finds_an_address_taken_is_told_each_option_that_says_another(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, [VERB, *taken_by_a_gateway(tmp_path)])
+    while KEPT:
+        KEPT.pop().close()
+    assert "in use; choose others with --send-address, --receive-address and --smq-sink" in result.stderr
 
 
 def contents(folder: Path) -> dict[str, bytes]:

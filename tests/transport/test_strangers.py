@@ -293,5 +293,6 @@ def test_a_socket_that_breaks_before_it_stands_leaves_its_place(run: Any, serve:
                 one.close()
             await until(lambda: broker._connections.numbers == 20)
             await until(lambda: broker._entrance.unopened.count == 0)
+            assert not broker.connections
 
     run(main)

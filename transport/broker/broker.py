@@ -123,8 +123,10 @@ class Broker:
         self._ends_at: float | None = None
         self._entrance: Entrance
         self._certificates = Certificates(config)
-        self.reloads.add("users", lambda _: self._entrance.reload())
-        self.reloads.add("certificates", lambda _: self._certificates.open())
+        if config.users_file is not None:
+            self.reloads.add("users", lambda _: self._entrance.reload())
+        if config.tls_certificate is not None:
+            self.reloads.add("certificates", lambda _: self._certificates.open())
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors import StorageError, glance_storage
 from transport.broker.acceptor import bind
+from transport.broker.certificates import Certificates
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
 from transport.errors import LimitExceededError, LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
@@ -101,10 +102,18 @@ def check_users(config: BrokerConfig) -> Iterator[Problem]:
         try:
             read_users(Path(config.users_file))
         except UsersFileError as error:
-            yield Problem(f"users_file: {error}", LocalProtocolError(str(error)))
+            yield Problem(f"users_file: {error}", error)
 
 
-CHECKS: Final[tuple[Check, ...]] = (check_users, check_directory, check_open_files, check_addresses)
+def check_certificates(config: BrokerConfig) -> Iterator[Problem]:
+    """Whether TLS can be set up with the files that are named."""
+    try:
+        Certificates(config).open()
+    except LocalProtocolError as error:
+        yield Problem(str(error), error)
+
+
+CHECKS: Final[tuple[Check, ...]] = (check_users, check_certificates, check_directory, check_open_files, check_addresses)
 """All of them, in the order in which a start comes to what they look at."""
 
 

@@ -10,6 +10,7 @@ import typer
 from transport.cli._options import settings_command
 from transport.cli._run import exit_code, run, tell
 from transport.cli.exit_codes import EXIT_DONE, EXIT_USAGE
+from transport.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
@@ -45,10 +46,9 @@ def _check(settings: Resolved) -> NoReturn:
     errors = [problem.error for problem in problems if problem.error is not None]
     if not errors:
         tell(CHECKING, "nothing is wrong")
-    if not errors:
         raise typer.Exit(EXIT_DONE)
-    # As `penstock user` has it.
-    raise typer.Exit(EXIT_USAGE if isinstance(errors[0], UsersFileError) else exit_code(errors[0]))
+    # What the settings name cannot be used.
+    raise typer.Exit(EXIT_USAGE if isinstance(errors[0], UsersFileError | LocalProtocolError) else exit_code(errors[0]))
 
 
 broker = settings_command(VERB, _broker, again=True, check=(Check, False))

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 USERS = "`penstock user add NAME --users FILE` and --users-file FILE"
 TLS = "--tls-certificate FILE and --tls-key FILE"
 """The two that mend it."""
+PROTECTED = frozenset({"send_address", "receive_address"})
+"""Addresses of protocols that ask who somebody is, and that TLS carries."""
 
 
 def check_listener(what: str, address: Address, config: BrokerConfig, *, protected: bool) -> None:
@@ -53,9 +55,9 @@ def check_listener(what: str, address: Address, config: BrokerConfig, *, protect
 
 def problems_together(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     """What cannot be of settings that are fine each by itself: the field of `BrokerConfig` that is to blame, and why."""
-    for field in ("send_address", "receive_address"):
+    for field, address in config.addresses().items():
         try:
-            check_listener(field, parse_address(getattr(config, field)), config, protected=True)
+            check_listener(field, parse_address(address), config, protected=field in PROTECTED)
         except LocalProtocolError as error:
             yield field, str(error)
     if config.tls_certificate is None:
