@@ -31,7 +31,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "loc
 def test_the_brokers_certificate_is_good_for_who_trusts_the_authority(certificates: Certificates) -> None:
     trusting = ssl.create_default_context(cafile=certificates.ca)
     for name in ("localhost", "127.0.0.1"):
-        shake_hands(certificates.server_context(), trusting, name)
+        assert shake_hands(certificates.server_context(), trusting, name).version() == "TLSv1.3"
 
 
 @pytest.mark.parametrize(

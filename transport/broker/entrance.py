@@ -32,6 +32,17 @@ def _utc() -> datetime:
     return datetime.now(UTC)
 
 
+async def _passed(seconds: float) -> None:
+    """Have somebody wait who has failed too often."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    timer = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
 def _host_of(peer: str) -> str:
     return peer.rpartition(":")[0]
 
@@ -128,7 +139,7 @@ class Entrance:
             LimitExceededError: too many passwords are being checked.
         """
         if wait := self.wait(peer):
-            await asyncio.sleep(wait)
+            await _passed(wait)
         found = await self._passwords.check(name, password)
         if found is None:
             self.failed(peer, name)
