@@ -24,9 +24,11 @@ from transport.broker.strangers import (
     Unopened,
     network_of,
 )
+from transport.security.principal import Proof
 from transport.security.proofs import TokenRecord, make_token, token_hash
 from transport.security.users import User, Users
 from transport.security.users_file import change_users
+from transport.security.verifier import LEAST_ITERATIONS, Verifier
 from transport.wire.liveness import ENTRANCE_TIMEOUT
 from transport.wire.messages import VERSION, Error, Hello, Ping, Pong, Welcome
 
@@ -231,6 +233,29 @@ def test_a_guesser_waits_a_second_for_each_answer_and_so_does_whoever_is_right_f
     assert TOKEN not in caplog.text
 
 
+def test_a_password_of_another_protocol_waits_as_well_and_its_failures_count(
+    run: Any, serve: Any, jump: Any, tmp_path: Path
+) -> None:
+    users = Users([User("alice", Verifier.of("pencil", LEAST_ITERATIONS))])
+    change_users(tmp_path / "users.toml", lambda _: users)
+
+    async def main() -> None:
+        async with serve(users_file=str(tmp_path / "users.toml")) as broker:
+            entrance = broker._host().entrance
+            found = await entrance.authenticate("alice", "pencil", "192.0.2.1:1")
+            assert found is not None
+            assert (found.name, found.proof) == ("alice", Proof.PASSWORD)
+            for number in range(MOST_FAILURES):
+                assert await entrance.authenticate("alice", f"pen{number}", "192.0.2.1:1") is None
+            waiting = asyncio.create_task(entrance.authenticate("alice", "pencil", "192.0.2.1:2"))
+            assert await entrance.authenticate("alice", "pencil", "192.0.2.2:1") is not None
+            assert not waiting.done()
+            jump(WAIT_SECONDS)
+            assert await waiting is not None
+
+    run(main)
+
+
 def test_one_who_goes_while_the_answer_waits_leaves_nothing(
     run: Any, serve: Any, peers: Any, jump: Any, until: Any, users_file: str
 ) -> None:
@@ -293,6 +318,6 @@ def test_a_socket_that_breaks_before_it_stands_leaves_its_place(run: Any, serve:
                 one.close()
             await until(lambda: broker._connections.numbers == 20)
             await until(lambda: broker._entrance.unopened.count == 0)
-            assert not broker.connections
+            assert not broker._connections._accepted
 
     run(main)

@@ -32,6 +32,17 @@ def _utc() -> datetime:
     return datetime.now(UTC)
 
 
+async def _passed(seconds: float) -> None:
+    """Have somebody wait who has failed too often."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    timer = loop.call_later(seconds, over.set)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
+
+
 def _host_of(peer: str) -> str:
     return peer.rpartition(":")[0]
 
@@ -124,7 +135,7 @@ class Entrance:
             LimitExceededError: too many passwords are being checked.
         """
         if wait := self.wait(peer):
-            await _after(wait)
+            await _passed(wait)
         found = await self._passwords.check(name, password)
         if found is None:
             self.failed(peer, name)
@@ -166,13 +177,3 @@ class Entrance:
         if end is not None:
             seconds = min(LONGEST_LOOK, max(0.0, (end - now).total_seconds()))
             self._looking = asyncio.get_running_loop().call_later(seconds, self._look)
-
-
-async def _after(seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    over = asyncio.Event()
-    timer = loop.call_later(seconds, over.set)
-    try:
-        await over.wait()
-    finally:
-        timer.cancel()
