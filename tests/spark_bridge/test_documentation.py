@@ -45,7 +45,8 @@ def wrong_options(documented: list[list[str]], table_of: Any, defaults: Any) -> 
     found += [f"{names} is not documented" for names in known.keys() - by_names.keys()]
     found += [f"{names} is documented and is no option" for names in by_names.keys() - known.keys()]
     for names in known.keys() & by_names.keys():
-        actual, cell = getattr(defaults, known[names].attribute), by_names[names]
+        attribute, cell = known[names].attribute, by_names[names]
+        actual = getattr(defaults if hasattr(defaults, attribute) else defaults.access, attribute)
         code = re.fullmatch(r"`([^`]+)`", cell)
         if code is None and actual in NO_VALUE:
             continue  # words that say what is done without one

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +17,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from streams import Source
+from tests.decoding import FrameDecoder
 from tests.transport.proving_peers import (
     ANN,
     ANSWER,
@@ -32,7 +36,9 @@ from transport import (
     Access,
     Administration,
     AuthenticationError,
+    Backoff,
     ConnectionLostError,
+    EnlistedStage,
     MessageBatch,
     Receiver,
     RemoteProtocolError,
@@ -41,10 +47,12 @@ from transport import (
     Tls,
     TransactionClient,
 )
+from transport.clients.blocking_connection import BlockingConnection
 from transport.clients.subscription_client import SubscriptionClient
 from transport.security.scram import ServerExchange
-from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import Auth, Hello
+from transport.wire.codec import decode, encode
+from transport.wire.frames import MAX_BODY_BYTES, MAX_FRAME_BYTES
+from transport.wire.messages import VERSION, Auth, Demand, Frame, Hello, Ping, Send, Sent, Welcome
 
 if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
@@ -294,6 +302,102 @@ def test_blocking_clients_work_through_tls_up_to_the_largest_frames(
                 assert await asyncio.to_thread(read, receiving.address) == payloads
 
     run(main)
+
+
+class PiecewiseBroker:
+    """TLS over memory, so that a test says when which bytes leave."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_side=True)
+        self._decoder = FrameDecoder(MAX_FRAME_BYTES)
+        self._frames: list[Frame] = []
+
+    def accept(self) -> None:
+        with self._listener:
+            self._socket, _ = self._listener.accept()
+        self._socket.settimeout(20)
+        self._until(self._tls.do_handshake)
+        self._socket.sendall(self._out.read())
+
+    def read(self) -> Frame:
+        while not self._frames:
+            self._frames += [
+                decode(raw) for raw in self._decoder.receive_data(self._until(lambda: self._tls.read(1 << 16)))
+            ]
+        return self._frames.pop(0)
+
+    def record(self, *frames: Frame) -> bytes:
+        self._tls.write(b"".join(part for frame in frames for part in encode(frame)))
+        return self._out.read()
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _until(self, act: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return act()
+            except ssl.SSLWantReadError:
+                self._socket.sendall(self._out.read())
+                came = self._socket.recv(1 << 16)
+                assert came, "the client has gone"
+                self._in.write(came)
+
+
+def test_a_part_of_a_record_is_no_end_of_a_connection_that_writes(
+    monkeypatch: pytest.MonkeyPatch, certificates: Certificates, trusting: Access
+) -> None:
+    """Poll shows that there is something to read, and there is nothing yet: while the broker takes nothing, and speaks."""
+    waits, saw_part = threading.Event(), threading.Event()
+    wait_for = BlockingConnection._wait_for
+
+    def noting(connection: BlockingConnection, events: int, seconds: float) -> int:
+        # Called where nothing could be written, and only there.
+        waits.set()
+        happened = wait_for(connection, events, seconds)
+        if happened & select.POLLIN:
+            saw_part.set()
+        return happened
+
+    monkeypatch.setattr(BlockingConnection, "_wait_for", noting)
+    broker = PiecewiseBroker(certificates.server_context())
+    batch = MessageBatch.from_payloads([os.urandom(LARGE)])
+    answered: list[EnlistedStage] = []
+
+    def write() -> None:
+        once = Backoff(minimum=1.0, give_up_after=0.0)
+        with StageClient(
+            broker.address, queue="q", writer="w", version=1, stage="s", access=trusting, retry=once
+        ) as stage:
+            stage.send(batch)
+            answered.append(stage.finish())
+
+    client = threading.Thread(target=write)
+    client.start()
+    broker.accept()
+    assert isinstance(broker.read(), Hello)
+    options = {"heartbeat_ms": 5000, "committed": False, "last_sequence": None}
+    broker.send(broker.record(Welcome(VERSION, 1, options)))
+    broker.send(broker.record(Demand(10, 1 << 26)))
+    part = broker.record(Ping(7))
+    # Nothing is read from here on, and the frame is more than the system holds: the client waits until it may write.
+    assert waits.wait(20)
+    broker.send(part[:9])
+    assert saw_part.wait(20)
+    broker.send(part[9:])
+    sent = broker.read()
+    assert isinstance(sent, Send)
+    assert sent.batch.payloads.tolist() == batch.payloads.tolist()
+    broker.send(broker.record(Sent(1, 0)))
+    client.join(20)
+    assert answered == [EnlistedStage("q", "s", 1)]
+    broker.close()
 
 
 def test_a_secret_is_in_no_log_of_a_connection_under_tls(

@@ -109,7 +109,8 @@ class BlockingConnection:
                 if not ready:
                     raise PeerTimeoutError(f"the broker did not take what was sent for {self._clock() - began:.0f} s")
                 if ready & ~select.POLLOUT:
-                    heard += self._take_in()[0]
+                    with suppress(BlockingIOError):  # under TLS: a part of a record, of which nothing can be read yet
+                        heard += self._take_in()[0]
             while waiting and taken >= len(waiting[0]):
                 taken -= len(waiting.popleft())
             if taken:
@@ -141,6 +142,7 @@ class BlockingConnection:
         return frame
 
     def _connected(self, address: Address, credentials: Credentials) -> socket.socket | TlsSocket:
+        """A socket, under TLS if it is to be; the broker is verified then."""
         plain = socket.create_connection(address, CONNECT_TIMEOUT)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -193,13 +193,15 @@ class BrokerLink:
         self._lost(error)
         if self._proving is not None:
             self._proving.end()
-        error = self._explained(error or ConnectionLostError("the broker closed the connection"))
+        better = (
+            None if self._ended else self._explained(error or ConnectionLostError("the broker closed the connection"))
+        )
         self._connection = None
         self.writable = True
-        if self._ended:
+        if better is None:
             self._end_later()
-            return
-        self._retry_or_fail(error)
+        else:
+            self._retry_or_fail(better)
 
     # Inside
 
