@@ -107,6 +107,8 @@ class BrokerHost:
         config = BrokerConfig(
             send_address=SEND_ADDRESS,
             receive_address=RECEIVE_ADDRESS,
+            # Its network is simulated too, and reaches nobody.
+            insecure=True,
             heartbeat=self._plan.heartbeat,
             transaction_timeout=self._plan.transaction_timeout,
             # What the machine that simulates has in use, and has left, is no part of the simulation.
