@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from functools import cache
+from typing import cast
 
 from benchmarks._links import raise_file_limit
 from benchmarks._worker import Parent, run_loop
@@ -38,8 +39,7 @@ class Returning(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         self._write(self._hello, Auth(self._exchange.first()))
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature

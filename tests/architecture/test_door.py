@@ -85,8 +85,8 @@ def test_every_role_has_a_port_and_a_row() -> None:
 
 
 def test_every_operation_asks_for_one_right_or_says_why_not() -> None:
-    # A transaction asks for each stage that is enlisted, and an administrator for each command.
-    assert {name for name, operation in OPERATIONS.items() if operation.right is None} == {"transaction", "admin"}
+    # An administrator is asked for each command.
+    assert {name for name, operation in OPERATIONS.items() if operation.right is None} == {"admin"}
     for name in COMMANDS:
         operation = OPERATIONS[name]
         of_the_broker = operation.right in (Right.MONITOR, Right.ADMINISTER)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, SubscriptionOptions
+from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, StageKey, SubscriptionOptions
 from actors.queue.queue_directory import QueueNotFoundError
 from streams.testkit import settle
 from transport import Broker, BrokerConfig
@@ -77,15 +77,13 @@ async def attempt(operations: Operations, name: str) -> None:
         options = SubscriptionOptions("s", "own", None, "earliest", None, False, "", False)
         await operations.subscription(QUEUE, options, port).actor.stop(block=False)
     elif name == "transaction":
-        operations.transaction("w", 1).check(QUEUE)
+        operations.transaction(QUEUE, 1)
     else:
         with suppress(QueueError):  # nothing is there to be released, aborted and so on: it was allowed to be tried
             await operations.command(name, ARGUMENTS.get(name, {}))
 
 
-RIGHTS = {name: operation.right for name, operation in OPERATIONS.items() if operation.right is not None} | {
-    "transaction": Right.WRITE
-}
+RIGHTS = {name: operation.right for name, operation in OPERATIONS.items() if operation.right is not None}
 
 
 def test_every_role_and_every_command_has_a_row_and_every_row_is_one_of_them() -> None:
@@ -238,7 +236,8 @@ def test_what_is_sent_through_the_door_comes_out_of_it(run: Any) -> None:
 def test_a_stage_of_a_queue_that_may_not_be_written_to_is_refused(run: Any) -> None:
     async def main() -> None:
         async with door() as (_, operations):
-            transaction = operations(principal(Right.WRITE)).transaction("w", 1)
+            both = Grants([Grant(QUEUE, Right.WRITE), Grant("w", Right.WRITE)])
+            transaction = operations(Principal("alice", grants=both)).transaction("w", 1)
             transaction.check(QUEUE)
             with pytest.raises(ForbiddenError, match="may not write 'other'"):
                 transaction.check("other")
@@ -247,5 +246,31 @@ def test_a_stage_of_a_queue_that_may_not_be_written_to_is_refused(run: Any) -> N
             enlisted.add(QUEUE, "stage", 0)
             assert list(enlisted.commit()) == [EnlistedStage(QUEUE, "stage", 0)]
             enlisted.clear()
+
+    run(main)
+
+
+@pytest.mark.parametrize("on", [QUEUE, "w"])
+def test_whoever_stages_may_write_to_the_queue_and_as_the_writer(run: Any, on: str) -> None:
+    # Else anybody with a queue could take another's stage over, whose name it knows.
+    async def main() -> None:
+        async with door() as (_, operations):
+            with pytest.raises(ForbiddenError, match=f"may not write '{'w' if on == QUEUE else QUEUE}'"):
+                operations(principal(Right.WRITE, on)).sender(QUEUE, Told(), None, StageKey("w", 1, "part"))
+            both = Grants([Grant(QUEUE, Right.WRITE), Grant("w", Right.WRITE)])
+            alice = operations(Principal("alice", grants=both))
+            await alice.sender(QUEUE, Told(), None, StageKey("w", 1, "part")).stop(block=False)
+            assert alice.renew(Principal("alice", grants=both))
+            assert not alice.renew(principal(Right.WRITE))
+
+    run(main)
+
+
+def test_nobody_commits_or_discards_what_another_writer_has_staged(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            everything_else = Principal("eve", Right.MONITOR, Grants([Grant(QUEUE, Right.WRITE | Right.READ)]))
+            with pytest.raises(ForbiddenError, match="may not write 'w'"):
+                operations(everything_else).transaction("w", 1)
 
     run(main)

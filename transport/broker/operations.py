@@ -92,8 +92,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "sender": Operation(Right.WRITE, "queue"),
     "receiver": Operation(Right.READ, "queue"),
     "subscription": Operation(Right.READ, "queue"),
-    # Each stage that is enlisted takes the right to write to its queue.
-    "transaction": Operation(None),
+    # A commit discards what the writer has staged and did not enlist, wherever it is. Each stage takes the right on its queue too.
+    "transaction": Operation(Right.WRITE, "writer"),
     # Each command takes its own.
     "admin": Operation(None),
     "queue.list": Operation(Right.MONITOR, None, lists(queue_rows, str), long=True),
@@ -175,10 +175,12 @@ class Operations:
             queue: its name; it is made where there is none.
             port: the way back.
             producer: who sends, where the queue is to remember what it has of them.
-            stage: under which it is stored until a transaction's end, if any.
+            stage: under which it is stored until a transaction's end, if any; that takes the right to write as its writer too.
             temporary: whether the producer is forgotten with the connection.
             settings: what it is made with; the broker's for queues that are not declared otherwise by default.
         """
+        if stage is not None:
+            self._attach(Right.WRITE, stage.writer, "sender")
         found = self._queue("sender", queue, settings=settings)
         return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
@@ -204,8 +206,8 @@ class Operations:
         return Subscribing(actor, self._services.id_prefix(queue), created)
 
     def transaction(self, writer: str, version: int) -> Transaction:
-        """The transaction of a writer and a version."""
-        self._check("transaction")
+        """The transaction of a writer and a version. A writer's name is a resource, as a queue's is."""
+        self._attach(Right.WRITE, check_name(writer, "writer"), "transaction")
         return Transaction(self, self._services, writer, version)
 
     async def command(self, name: str, arguments: Options) -> bytes:
@@ -231,10 +233,9 @@ class Operations:
 
     def _queue(self, role: str, name: str, *, make: bool = True, settings: QueueSettings | None = None) -> Any:
         """The queue of that name, for a role that uses it; one that is not there takes the right to make it too."""
-        self._check(role, check_name(name))
         right = OPERATIONS[role].right
         assert right is not None, "a role that uses a queue takes a right on it"
-        self._attached.add((right, name))
+        self._attach(right, check_name(name), role)
         queues = self._services.queues
         if name in queues or not make:
             return queues.get(name)
@@ -244,6 +245,11 @@ class Operations:
             # Where nobody says who they are, a queue that is used for the first time is no news.
             audit.allowed(self.principal.name, MAKES.format(role), name, self.peer)
         return made
+
+    def _attach(self, right: Right, resource: str, operation: str) -> None:
+        """Something takes this right from now on, and as long as it is attached."""
+        self._need(right, resource, operation)
+        self._attached.add((right, resource))
 
     def _check(self, name: str, resource: str | None = None) -> None:
         right = OPERATIONS[name].right
@@ -279,8 +285,7 @@ class Transaction:
 
     def check(self, queue: str) -> None:
         """Refuse a stage of a queue that may not be written to."""
-        self._operations._need(Right.WRITE, queue, "transaction")
-        self._operations._attached.add((Right.WRITE, queue))
+        self._operations._attach(Right.WRITE, queue, "transaction")
 
     def commit(self, stages: Sequence[EnlistedStage]) -> Awaitable[int]:
         """Publish the stages in one instant; how many messages that were."""
