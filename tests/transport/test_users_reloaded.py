@@ -43,7 +43,9 @@ START = datetime.now(UTC)
 
 def user(name: str, **facts: Any) -> User:
     record = TokenRecord(token_hash(TOKENS[name]), START + timedelta(hours=1) if name == "alice" else None)
-    return User(name, None, Right.MONITOR, (Grant("orders", ALL), Grant("others", ALL)), (record,), **facts)
+    return User(
+        name, None, Right.MONITOR, (Grant("orders", ALL), Grant("others", ALL), Grant(name, ALL)), (record,), **facts
+    )
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ USERS = Users(
             "alice",
             Verifier.of("pencil", LEAST_ITERATIONS),
             Right.MONITOR,
-            (Grant("orders", Right.CONFIGURE | Right.WRITE | Right.READ),),
+            (Grant("orders", Right.CONFIGURE | Right.WRITE | Right.READ), Grant("w", Right.WRITE)),
             (TokenRecord(token_hash(TOKEN)), TokenRecord(token_hash(OLD_TOKEN), NOW - timedelta(seconds=1))),
         ),
         User("without-password"),
