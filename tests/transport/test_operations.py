@@ -96,12 +96,13 @@ def test_every_role_and_every_command_has_a_row_and_every_row_is_one_of_them() -
 
 
 @pytest.mark.parametrize("name", sorted(RIGHTS))
-def test_with_exactly_its_right_an_operation_is_allowed(run: Any, name: str) -> None:
+def test_with_exactly_its_right_an_operation_is_allowed(run: Any, name: str, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with door() as (_, operations):
             await attempt(operations(principal(RIGHTS[name])), name)
 
     run(main)
+    assert "refused" not in caplog.text
 
 
 @pytest.mark.parametrize("name", sorted(RIGHTS))
