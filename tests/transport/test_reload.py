@@ -61,6 +61,6 @@ def test_one_that_fails_is_as_before_and_the_others_are_read(error: Exception, c
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
     # What it follows is not told as what takes a restart: the next time it may well be read.
     assert told == [
-        ("WARNING", "users: not read again, and as before: no"),
+        ("ERROR", "users: not read again, and as before: no"),
         ("INFO", "read again: log level"),
     ]

@@ -467,6 +467,22 @@ def test_whoever_speaks_plainly_to_a_broker_under_tls_is_closed_and_takes_no_pla
     run(main)
 
 
+def test_a_handshake_that_does_not_go_on_does_not_hold_up_the_brokers_end(
+    run: Any, over_tls: Any, peers: Any, until: Any
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with over_tls() as (broker, _), peers() as plain:
+            silent = await plain.connect(broker.send_address)
+            await until(lambda: broker._entrance.unopened.count == 1)
+            began = loop.time()
+            await broker.drain(0.0)
+        assert loop.time() - began < LINGER
+        assert await silent._reader.read() == b""
+
+    run(main)
+
+
 def test_a_handshake_that_is_not_begun_takes_a_place_of_those_that_are_not_let_in(
     run: Any, over_tls: Any, peers: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -601,7 +617,7 @@ def test_a_new_certificate_is_for_those_who_connect_from_then_on_and_a_broken_on
             spoil(tmp_path / "broker.pem")
             with caplog.at_level(logging.ERROR, "penstock.broker"):
                 assert not await broker.reload_certificates()
-            assert "the certificates stay as they were" in caplog.text
+            assert "certificates: not read again, and as before: " in caplog.text
             assert serial_of(await all_peers.open(broker.send_address, "admin", None)) == serial_of(after)
             for peer in (before, after):
                 assert await command(peer, "queue.list") == []

@@ -398,3 +398,10 @@ def test_every_part_of_a_frame_is_a_view_of_bytes_and_none_is_empty() -> None:
             parts = encode(Deliver(0, 1, 1, False, each))
             assert [memoryview(part).nbytes for part in parts] == [len(part) for part in parts]
             assert all(map(len, parts))
+
+
+def test_neither_a_hello_nor_an_error_shows_what_a_client_proves_itself_with() -> None:
+    assert "canary" not in repr(wire.Hello(1, "sender", "q", "c", {"token": "canary"}))
+    with pytest.raises(RemoteProtocolError, match="AUTH: field data has a value of type str") as caught:
+        decode(RawFrame([6, "canary"], memoryview(b"")))
+    assert "canary" not in str(caught.value)

@@ -107,6 +107,10 @@ class Acceptor:
         listening, self._listening = self._listening, []
         for each in listening:
             each.close()
+        if self._intake.tls() is not None:
+            # Whoever does not go on with the handshake would hold up the broker's end; nobody can be told anything before it is over.
+            for task in self._tasks:
+                task.cancel()
 
     def _resume(self) -> None:
         if self._again is not None:

@@ -54,6 +54,7 @@ class Attached(Served[E]):
     def connection_opened(self, connection: Connection[E]) -> None:
         """Take the connection in; errors as of `Served.connection_opened`, and of the door."""
         super().connection_opened(connection)
+        self.operations.peer = connection.peer
         try:
             self.attach()
         except QueueError as error:

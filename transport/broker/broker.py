@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from actors import QueueDirectory, StorageError
 from actors.storage import DurableMap, MemoryMap, Storage, storage_options
+from transport.broker import audit
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
 from transport.broker.certificates import Certificates
@@ -238,7 +239,7 @@ class Broker:
         try:
             await self._entrance.reload()
         except UsersFileError as error:
-            logger.error("the users stay as they were: %s", error)
+            audit.not_read("users", error)
             return False
         return True
 
@@ -247,7 +248,7 @@ class Broker:
         try:
             self._certificates.open()
         except LocalProtocolError as error:
-            logger.error("the certificates stay as they were: %s", error)
+            audit.not_read("certificates", error)
             return False
         return True
 

@@ -59,7 +59,8 @@ class BrokerConnection(Client):
         self._door = host.operations
         self._loop = host.loop
         self._entrance = host.entrance
-        self._authentication = Authentication(lambda: host.entrance.users, host.entrance.now)
+        # Until it is let in: what it has shown is not kept.
+        self._authentication: Authentication | None = Authentication(lambda: host.entrance.users, host.entrance.now)
         self._waits: asyncio.TimerHandle | None = None
         self._hello: wire.Hello | None = None
         self._port: Port | None = None
@@ -147,6 +148,7 @@ class BrokerConnection(Client):
     def _introduce(self, frame: wire.Hello | wire.Auth) -> None:
         """Hear who it is, at once or, where the peer's address has failed too often, after a while."""
         assert self.connection is not None, "it stands"
+        assert self._authentication is not None, "the protocol lets nobody in twice"
         options = frame.options if isinstance(frame, wire.Hello) else None
         wait = self._entrance.wait(self.connection.peer) if self._authentication.decides(options) else 0.0
         if not wait:
@@ -168,6 +170,7 @@ class BrokerConnection(Client):
     def _judge(self, frame: wire.Hello | wire.Auth) -> None:
         """Whoever has shown who they are is let in."""
         proof = self._authentication
+        assert proof is not None, "as above"
         try:
             if isinstance(frame, wire.Hello):
                 self._hello = frame
@@ -188,7 +191,7 @@ class BrokerConnection(Client):
         return None if self.connection is None else subject_of(self.connection.certificate)
 
     def _open(self, principal: Principal) -> None:
-        hello = self._hello
+        hello, self._hello, self._authentication = self._hello, None, None
         assert hello is not None, "it comes first"
         self.opened()
         if self.connection is not None:

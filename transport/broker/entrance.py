@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from transport.broker import audit
 from transport.broker.passwords import PasswordChecker
 from transport.broker.strangers import MOST_FAILURES, Failures, Unopened
 from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
@@ -24,8 +24,6 @@ LONGEST_LOOK: Final = 3600.0
 """Seconds after which the clock is looked at anew where a token's time ends later: clocks are set, and the loop's is another."""
 SHRUNK: Final = ("forbidden", "the rights of this user have changed, and no longer allow what this connection does")
 GONE: Final = ("authentication-failed", "what this connection came in with is good no longer")
-
-logger = logging.getLogger("penstock.broker")
 
 
 def _utc() -> datetime:
@@ -120,8 +118,7 @@ class Entrance:
         times = self._failures.note(_host_of(peer))
         if times <= MOST_FAILURES:
             last = " (no more of this address is logged before a minute is over)" if times == MOST_FAILURES else ""
-            who = "somebody" if name is None else f"{name!r:.255}"
-            logger.warning("%s from %s has not shown who they are%s", who, peer, last)
+            audit.unproved(name, peer, last)
 
     async def authenticate(self, name: str, password: str, peer: str) -> Principal | None:
         """Who says this name and this password, which came as they are, as other protocols have it; None for nobody.
@@ -162,7 +159,8 @@ class Entrance:
             principal = users.again(rights.principal, now)
             code, text = GONE if principal is None else SHRUNK
             if principal is None or not rights.renew(principal):
-                logger.warning("the connection of %s is ended: %s", rights.principal, text)
+                peer = "?" if connection.connection is None else connection.connection.peer
+                audit.ended(rights.principal.name, text, peer)
                 connection.refused(code, text)
         self._look_later()
 

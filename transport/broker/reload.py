@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from transport.broker import audit
 from transport.errors import TransportError
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ Reload = Callable[["BrokerConfig"], Awaitable[None] | None]
 What takes long is awaited: the loop serves everybody meanwhile."""
 
 logger = logging.getLogger("penstock.broker")
-audit = logging.getLogger("penstock.audit")
 
 
 class Reloadable(NamedTuple):
@@ -68,12 +68,12 @@ class Reloads:
                 if reading is not None:
                     await reading
             except (TransportError, OSError, ValueError) as error:
-                logger.warning("%s: not read again, and as before: %s", thing.name, error)
+                audit.not_read(thing.name, error)
             else:
                 done.append(thing.name)
                 taken_in |= {key: wanted[key] for key in thing.settings if key in wanted}
         after = dict(in_force) | taken_in
-        audit.info("read again: %s", ", ".join(done) or "nothing", extra={"what": "reload"})
+        audit.logger.info("read again: %s", ", ".join(done) or "nothing", extra={"what": "reload"})
         own = frozenset[str]().union(*(thing.settings for thing in self._things))
         for key in sorted((after.keys() | wanted.keys()) - own):
             before, after_restart = after.get(key), wanted.get(key)

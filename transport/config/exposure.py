@@ -12,7 +12,7 @@ from transport.wire.address import Address, parse_address
 if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
 
-USERS = "`penstock user add NAME --users FILE` and --users-file FILE"
+USERS = "`penstock user add NAME --users-file FILE` and --users-file FILE"
 TLS = "--tls-certificate FILE and --tls-key FILE"
 """The two that mend it."""
 PROTECTED = frozenset({"send_address", "receive_address"})

@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final
+from typing import Any, Final
 
 from transport.errors import LocalProtocolError
 from transport.security.access import MAX_SECRET_BYTES, NOBODY, Access, Tls
@@ -61,6 +61,7 @@ class GivenAccess:
         tls_certificate: the client's own.
         tls_key: its key.
         tls_server_name: the name that the broker's certificate must have.
+        alone: whether it is all there is, and no other source counts: a program has given an `Access`.
     """
 
     user: str | None = None
@@ -73,6 +74,7 @@ class GivenAccess:
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_server_name: str | None = None
+    alone: bool = False
 
     @classmethod
     def of(cls, access: Access) -> GivenAccess:
@@ -87,6 +89,7 @@ class GivenAccess:
             tls_certificate=tls.certificate,
             tls_key=tls.key,
             tls_server_name=tls.server_name,
+            alone=True,
         )
 
     @property
@@ -104,6 +107,8 @@ class GivenAccess:
 
         One way to prove oneself takes the place of another: who gives a token is not the user that the environment names.
         """
+        if self.alone:
+            return self
         if self.token is not None or self.token_file is not None:
             lower = replace(lower, user=None, password=None, password_file=None, token=None, token_file=None)
         elif self.user is not None or not (self.password is None and self.password_file is None):
@@ -147,7 +152,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> GivenAccess
     Raises:
         LocalProtocolError: whether TLS is spoken is said in a way that means neither.
     """
-    said = {name: value for name, variable in VARIABLES.items() if (value := environment.get(variable))}
+    said: dict[str, Any] = {name: value for name, variable in VARIABLES.items() if (value := environment.get(variable))}
     if not said:
         return _NOTHING
     tls = said.pop("tls", None)

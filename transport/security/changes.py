@@ -17,13 +17,13 @@ def added(users: Users, user: User) -> Users:
         raise UsersError(
             f"there is a user {user.name} already: `penstock user passwd` changes the password, `grant` the rights"
         )
-    return Users([*users, user])
+    return users.but([*users, user])
 
 
 def removed(users: Users, name: str) -> Users:
     """Without this one."""
     gone = user_of(users, name)
-    return Users(user for user in users if user is not gone)
+    return users.but(user for user in users if user is not gone)
 
 
 def with_password(users: Users, name: str, password: Verifier | None) -> Users:
@@ -124,4 +124,4 @@ def user_of(users: Users, name: str) -> User:
 
 
 def _changed(users: Users, changed: User) -> Users:
-    return Users(changed if user.name == changed.name else user for user in users)
+    return users.but(changed if user.name == changed.name else user for user in users)

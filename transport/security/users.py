@@ -19,6 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MAX_USERS: Final = 10_000
+DECOY_KEY_BYTES: Final = 32
 MAX_GRANTS: Final = 1_000
 """Of one user."""
 MAX_TOKENS: Final = 100
@@ -76,18 +77,20 @@ class Users:
 
     Args:
         users: each with a name of its own.
+        decoy_key: what the records of names that nobody has are made with; a new one by default. It is kept with the users: else a name
+            that nobody has would be known by another salt after each start.
 
     Raises:
         UsersError: two have a name, a token, an access key or a certificate in common, or there are too many.
     """
 
-    def __init__(self, users: Iterable[User] = ()) -> None:
+    def __init__(self, users: Iterable[User] = (), decoy_key: bytes | None = None) -> None:
         self._users: dict[str, User] = {}
         self._principals: dict[str, Principal] = {}
         self._tokens: dict[bytes, tuple[TokenRecord, User]] = {}
         self._access_keys: dict[str, User] = {}
         self._certificates: dict[str, User] = {}
-        self._nobodys_key = secrets.token_bytes(32)
+        self.decoy_key = secrets.token_bytes(DECOY_KEY_BYTES) if decoy_key is None else decoy_key
         for user in users:
             self._add(user)
         if len(self._users) > MAX_USERS:
@@ -117,6 +120,10 @@ class Users:
     def __len__(self) -> int:
         return len(self._users)
 
+    def but(self, users: Iterable[User]) -> Users:
+        """Others in the place of these."""
+        return Users(users, self.decoy_key)
+
     def get(self, name: str) -> User | None:
         """The user of that name."""
         return self._users.get(name)
@@ -126,7 +133,7 @@ class Users:
     def verifier(self, name: str) -> Verifier:
         """The record that a password of this name is checked with. One who is not there, or has no password, has one that none fits."""
         user = self._users.get(name)
-        return Verifier.of_nobody(name, self._nobodys_key) if user is None or user.password is None else user.password
+        return Verifier.of_nobody(name, self.decoy_key) if user is None or user.password is None else user.password
 
     def principal(self, name: str, proof: Proof, shown: object = None) -> Principal:
         """The user of that name, who has proved it; ``shown`` is what with, unless it was the password."""

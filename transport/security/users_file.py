@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from transport.security.principal import BROKER_RIGHTS, Grant, Right, name_of, right_of
 from transport.security.proofs import HASH_BYTES, TokenRecord, is_key_id
-from transport.security.users import User, Users, UsersError
+from transport.security.users import DECOY_KEY_BYTES, User, Users, UsersError
 from transport.security.verifier import Verifier
 
 T = TypeVar("T")
@@ -85,10 +85,22 @@ def parse_users(content: bytes, name: str = "users file") -> Users:
         if told.pop("version", None) != FORMAT:
             raise UsersError(f"`version = {FORMAT}` is missing: this program reads no other")
         users = _taken(told, "users", dict, {})
+        decoy = _taken(told, "decoy", str, "")
         _nothing_left(told, "the file")
-        return Users([_user(each, facts) for each, facts in users.items()])
+        return Users([_user(each, facts) for each, facts in users.items()], _decoy_key(decoy))
     except (ValueError, TypeError) as error:
         raise UsersFileError(f"{name}: {error}") from None
+
+
+def _decoy_key(text: str) -> bytes | None:
+    if not text:
+        return None
+    key = bytes.fromhex(text)
+    if len(key) != DECOY_KEY_BYTES:
+        raise UsersError(
+            f"`decoy` has {len(key)} bytes, not {DECOY_KEY_BYTES}: leave it out, and the next change makes another"
+        )
+    return key
 
 
 def _user(name: str, facts: Any) -> User:
@@ -182,7 +194,7 @@ def _key(value: Any) -> str:
 
 def users_text(users: Users) -> str:
     """The file's text."""
-    return _HEAD + "".join(map(_user_text, users))
+    return f"{_HEAD}decoy = {_quoted(users.decoy_key.hex())}\n" + "".join(map(_user_text, users))
 
 
 def _user_text(user: User) -> str:

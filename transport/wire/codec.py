@@ -12,7 +12,7 @@ from actors.errors import BatchError
 from transport.errors import RemoteProtocolError
 from transport.wire.field_checks import MAX_INTEGER, check_of, is_uint
 from transport.wire.frames import RawFrame, encode_frame
-from transport.wire.messages import FRAMES, Frame, Ranges, Result, Send, brief
+from transport.wire.messages import FRAMES, Auth, Frame, Ranges, Result, Send, brief
 from transport.wire.receiving import Part
 
 
@@ -83,7 +83,9 @@ def _wrong_field(layout: _Layout, header: list[Any]) -> RemoteProtocolError:
     name, value = next(
         (name, header[index]) for index, (name, check) in enumerate(layout.checks, 1) if not check(header[index])
     )
-    return RemoteProtocolError(f"{layout.frame.__name__.upper()}: field {name} has the value {brief(value)}")
+    # What was meant for a secret is not said again.
+    shown = f"a value of type {type(value).__name__}" if layout.frame is Auth else f"the value {brief(value)}"
+    return RemoteProtocolError(f"{layout.frame.__name__.upper()}: field {name} has {shown}")
 
 
 def _decode_batch(cls: type[Any], descriptor: list[Any], body: memoryview, checked: bool) -> MessageBatch:

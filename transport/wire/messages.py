@@ -83,6 +83,10 @@ class Hello(Frame):
     client_id: Name | None
     options: Options
 
+    def __repr__(self) -> str:
+        """Without the options' values: a token is among them."""
+        return f"Hello({self.version!r}, {self.role!r}, {self.queue!r}, {self.client_id!r}, options={sorted(self.options)})"
+
 
 @frame(2)
 class Welcome(Frame):

@@ -264,3 +264,20 @@ def test_the_lock_is_given_back_however_a_change_ends(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     finally:
         os.close(lock)
+
+
+def test_a_name_that_nobody_has_is_answered_alike_after_every_change_and_every_start(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    change_users(path, lambda _: Users([ALICE]))
+    first = read_users(path).verifier("nobody")
+    change_users(path, lambda users: users.but([]))
+    assert read_users(path).verifier("nobody") == first
+    # A file from before it was kept has another one after each start.
+    written(path, "version = 1\n")
+    assert read_users(path).verifier("nobody") != first
+
+
+@pytest.mark.parametrize("decoy", ["00", "zz" * 32, "00" * 33])
+def test_what_decoys_are_made_with_has_the_right_size(decoy: str) -> None:
+    with pytest.raises(UsersFileError):
+        parse_users(f'version = 1\ndecoy = "{decoy}"\n'.encode())
