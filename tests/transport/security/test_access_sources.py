@@ -245,7 +245,7 @@ def test_whatever_is_given_is_an_access_or_one_clear_error(given: GivenAccess) -
     assert GivenAccess.of(access).access() == access
 
 
-def test_what_a_program_gives_is_all_that_counts() -> None:
+def test_what_a_program_gives_is_all_that_counts_in_spark_too() -> None:
     environment = from_environment({"PENSTOCK_USER": "env", "PENSTOCK_PASSWORD": "x", "PENSTOCK_TLS_CA": "ca"})
-    for given in (Access(), Access("ann", "canary"), Access(tls=Tls())):
-        assert GivenAccess.of(given).over(environment).access() == given
+    for access in (Access(), Access("ann", "canary"), Access(tls=Tls())):
+        assert GivenAccess.of(access).over(environment).access() == access
