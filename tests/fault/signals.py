@@ -1,12 +1,14 @@
 """``python -m tests.fault.signals``: tell a broker under load to stop, and to read its settings again, many times over.
 
-SIGTERM: it ends with 0 within its time, nothing that it confirmed is lost, and what nobody acknowledged comes again. SIGHUP: no
-connection ends.
+SIGTERM: it ends with 0 within its time, nothing that it confirmed is lost, and what nobody acknowledged comes again. SIGHUP, of a
+broker with users and TLS, while settings, another user's rights and the certificate change: no connection of an unchanged user ends, and
+one whose right has gone ends within a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 import tempfile
@@ -17,8 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Annotated
 
+import trustme
 import typer
 
+from streams import Sink
+from tests.fault.attacks import TOKEN_VARIABLE
 from tests.fault.kill_broker import (
     FILES,
     MOMENTS,
@@ -35,7 +40,12 @@ from tests.fault.kill_broker import (
 )
 from tests.fault.kill_clients import Load, LoadReceiver, LoadSender
 from tests.fault.kill_process import ROOT, Broker, BrokerDiedError
-from transport import Administration, TransportError
+from transport import Access, Administration, BrokerError, Receiver, Tls, TransportError
+from transport.security import changes
+from transport.security.principal import Grant, Right
+from transport.security.proofs import TokenRecord, make_token, token_hash
+from transport.security.users import User, Users
+from transport.security.users_file import change_users
 
 DRAIN = 5.0
 """Seconds that the broker has."""
@@ -44,6 +54,10 @@ GRACE = 1.0
 BETWEEN = 200
 """Messages confirmed between two signals."""
 LEVELS = ("info", "warning")
+AT_ONCE = 1.0
+"""Seconds in which a connection ends whose user has lost the right that it takes."""
+OTHERS = "others"
+"""The queue of the user whose rights change, and that user's name."""
 
 Report = Callable[[str], None]
 
@@ -81,8 +95,50 @@ async def stop_under_load(stops: int, seed: int, directory: Path, report: Report
     return outcome
 
 
+class Security:
+    """What a broker with users and TLS reads again: two users, of whom one never changes, and a certificate that is renewed each time."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._users, self._certificate = directory / "users.toml", directory / "broker.pem"
+        self._authority = trustme.CA()
+        self.ca = str(directory / "ca.pem")
+        self._authority.cert_pem.write_to_path(self.ca)
+        self.own, self._other = make_token(), make_token()
+        everything = Grant("*", Right.CONFIGURE | Right.WRITE | Right.READ)
+        rights = Right.MONITOR | Right.ADMINISTER
+        steady = User("steady", None, rights, (everything,), (TokenRecord(token_hash(self.own)),))
+        other = User(OTHERS, None, tokens=(TokenRecord(token_hash(self._other)),))
+        change_users(self._users, lambda _: Users([steady, other]))
+        self.renew()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of the broker."""
+        return ("--users-file", str(self._users), "--tls-certificate", str(self._certificate))
+
+    @property
+    def access(self) -> Access:
+        """The other's."""
+        return Access(token=self._other, tls=Tls(ca=self.ca))
+
+    def renew(self) -> None:
+        """Another certificate in the place of the one before."""
+        issued = self._authority.issue_cert("127.0.0.1")
+        aside = self._certificate.with_suffix(".new")
+        issued.private_key_and_cert_chain_pem.write_to_path(str(aside))
+        aside.chmod(0o600)
+        aside.rename(self._certificate)
+
+    def allow(self, allowed: bool) -> None:
+        """Whether the other may receive."""
+        change = changes.granted if allowed else changes.revoked
+        rights = Right.READ | Right.CONFIGURE
+        change_users(self._users, lambda users: change(users, OTHERS, rights, OTHERS))
+
+
 async def reload_under_load(times: int, seed: int, directory: Path, report: Report) -> dict[str, int]:
-    """The same clients while the broker reads a settings file again ``times`` times, changed each time; what was counted.
+    """The same clients while the broker reads settings, users and certificate again ``times`` times, changed each time; what was counted.
 
     Raises:
         BrokerDiedError: a connection has ended, or the broker.
@@ -92,8 +148,12 @@ async def reload_under_load(times: int, seed: int, directory: Path, report: Repo
     settings = directory / "penstock.toml"
     async with AsyncExitStack() as stack:
         _write(settings, 0)
+        security = Security(directory)
+        # Clients that are told nothing look there.
+        os.environ |= {TOKEN_VARIABLE: security.own, "PENSTOCK_TLS_CA": security.ca}
+        stack.callback(lambda: [os.environ.pop(name) for name in (TOKEN_VARIABLE, "PENSTOCK_TLS_CA")])
         broker = await stack.enter_async_context(
-            Broker([*broker_options(directory / "data"), "--config", str(settings)])
+            Broker([*broker_options(directory / "data"), "--config", str(settings), *security.options])
         )
         killer = Killer(broker, random, directory, load.confirmations, load.deliveries)
         senders = [LoadSender(load, index, Random(random.random())) for index in range(SENDERS)]
@@ -107,11 +167,22 @@ async def reload_under_load(times: int, seed: int, directory: Path, report: Repo
         async with Administration(broker.send_address) as administration:
             await killer.well(load.confirmations.more(BETWEEN))
             before = await _connections(administration)
+            other: asyncio.Future[None] | None = None
             for number in range(1, times + 1):
                 _write(settings, number)
+                security.renew()
+                security.allow(number % 2 == 1)
                 broker.hang_up()
                 while broker.reloads < number:
                     await killer.well(load.confirmations.more(1))
+                if other is not None:
+                    await _forbidden(other)
+                    other = None
+                elif number % 2 == 1 and number < times:
+                    running = Receiver(broker.receive_address, queue=OTHERS, access=security.access).to(Sink.ignore())
+                    other = asyncio.ensure_future(running.run())
+                    while OTHERS not in await _users(administration):
+                        await killer.well(load.confirmations.more(1))
                 await killer.well(load.confirmations.more(random.randint(1, BETWEEN)))
             after = await _connections(administration)
         if before != after or len(before) != SENDERS + RECEIVERS + 1:
@@ -131,6 +202,20 @@ def _write(settings: Path, number: int) -> None:
     """A level that changes each time, and a setting that takes a restart."""
     settings.parent.mkdir(parents=True, exist_ok=True)
     settings.write_text(f'[broker]\nlog_level = "{LEVELS[number % 2]}"\n[limits]\nmax_queues = {1000 + number}\n')
+
+
+async def _users(administration: Administration) -> set[str]:
+    return {row["user"] for row in (await administration.statistics())["connections"]}
+
+
+async def _forbidden(other: asyncio.Future[None]) -> None:
+    """It ends at once, and is told why; errors as of `reload_under_load`."""
+    done, _ = await asyncio.wait([other], timeout=AT_ONCE)
+    if not done:
+        raise BrokerDiedError(f"a user has lost the right to receive, and still does after {AT_ONCE:g} s")
+    error = other.exception()
+    if not isinstance(error, BrokerError) or error.code != "forbidden":
+        raise BrokerDiedError(f"a user has lost the right to receive, and was told {error!r}")
 
 
 async def _connections(administration: Administration) -> set[int]:
