@@ -164,6 +164,10 @@ _FRAMES: dict[str, tuple[Callable[[random.Random], wire.Frame], ...]] = {
     ),
 }
 
+SILENT = frozenset({"silent", "half-open", "slow"})
+"""Kinds that keep a place for as long as they may."""
+GUESSING = frozenset({"guesser-of-tokens", "guesser-of-passwords", "fuzzer-before-hello"})
+"""Kinds that show proofs that are none."""
 KINDS: dict[str, Callable[[Connect], Awaitable[None]]] = {
     "silent": silent,
     "half-open": half_open,

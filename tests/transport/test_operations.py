@@ -170,26 +170,57 @@ def test_a_browser_makes_no_queue(run: Any) -> None:
     run(main)
 
 
-def test_dead_letters_take_the_right_to_write_where_they_go(run: Any) -> None:
+def test_dead_letters_take_the_rights_to_read_the_queue_and_to_write_where_they_go(run: Any) -> None:
     settings = {"name": QUEUE, "max_receives": 2, "dead_letter_queue": "elsewhere"}
+    own = f"{QUEUE}.dead"
+
+    def alice(**on: Right) -> Principal:
+        grants = [Grant(QUEUE, Right.CONFIGURE | on.pop("queue", Right.READ))]
+        return Principal("alice", grants=Grants([*grants, *(Grant(name, right) for name, right in on.items())]))
 
     async def main() -> None:
         async with door(queue=False) as (broker, operations):
-            with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
-                await operations(principal(Right.CONFIGURE)).command("queue.create", settings)
+            for who, refusal in (
+                (alice(queue=Right.CONFIGURE, elsewhere=Right.WRITE), f"may not read '{QUEUE}'"),
+                (alice(elsewhere=Right.READ), "may not write 'elsewhere'"),
+                (alice(elsewhere=Right.WRITE), "may not configure 'elsewhere'"),
+            ):
+                with pytest.raises(ForbiddenError, match=refusal):
+                    await operations(who).command("queue.create", settings)
             assert QUEUE not in broker.queues
-            both = Principal("alice", grants=Grants([Grant(QUEUE, Right.CONFIGURE), Grant("elsewhere", Right.WRITE)]))
-            await operations(both).command("queue.create", settings)
+            broker.queues.get_or_create("elsewhere")
+            await operations(alice(elsewhere=Right.WRITE)).command("queue.create", settings)
             assert QUEUE in broker.queues
-            # The queue's own is nobody else's.
-            await operations(principal(Right.CONFIGURE)).command(
-                "queue.alter", {"name": QUEUE, "dead_letter_queue": ""}
-            )
+            # Its own is a queue like any other, which somebody else may have.
+            back = {"name": QUEUE, "dead_letter_queue": ""}
+            with pytest.raises(ForbiddenError, match=f"may not write '{own}'"):
+                await operations(alice()).command("queue.alter", back)
+            may = Right.WRITE | Right.CONFIGURE
+            await operations(alice(**{own: may})).command("queue.alter", back)
             with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
-                await operations(principal(Right.CONFIGURE)).command("queue.alter", settings)
+                await operations(alice()).command("queue.alter", settings)
             assert broker.queues.settings_of(QUEUE).dead_letter_queue is None
-            await operations(both).command("queue.alter", settings)
-            assert broker.queues.settings_of(QUEUE).dead_letter_queue == "elsewhere"
+            # How often a message may fail moves messages there too.
+            with pytest.raises(ForbiddenError, match=f"may not write '{own}'"):
+                await operations(alice()).command("queue.alter", {"name": QUEUE, "max_receives": 1})
+            await operations(alice()).command("queue.alter", {"name": QUEUE, "max_messages": 7, "max_receives": 0})
+
+    run(main)
+
+
+def test_what_was_enlisted_takes_no_right_any_more_when_the_transaction_has_ended(run: Any) -> None:
+    async def main() -> None:
+        async with door() as (_, operations):
+            names = [f"w{number}" for number in range(100)]
+            door_of_alice = operations(Principal("alice", grants=Grants([Grant("w*", Right.WRITE)])))
+            transaction = door_of_alice.transaction("writer", 1)
+            for name in names:
+                transaction.check(name)
+            less = Principal("alice", grants=Grants([Grant("writer", Right.WRITE)]))
+            assert not door_of_alice.renew(less)
+            await transaction.abort()
+            assert door_of_alice.renew(less)
+            assert not door_of_alice.renew(Principal("alice"))
 
     run(main)
 

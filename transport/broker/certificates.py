@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from typing import TYPE_CHECKING
 
 from transport.config.config import REQUIRED
@@ -46,6 +48,10 @@ def _context(config: BrokerConfig, certificate: str) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     try:
+        for file in (certificate, config.tls_key, config.tls_client_ca):
+            if file is not None and not stat.S_ISREG(os.stat(file).st_mode):
+                # A pipe would have the whole broker wait.
+                raise ValueError(f"{file} is no regular file")
         # Never ask at a terminal for the password of a key: nobody may sit there.
         context.load_cert_chain(certificate, config.tls_key, password=_no_password)
         if config.tls_client_ca is not None:

@@ -22,6 +22,7 @@ from actors import (
     SubscriptionOptions,
     SubscriptionPublisher,
 )
+from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import audit
 from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
@@ -78,14 +79,24 @@ class Operation(NamedTuple):
     resource: str | None = None
     handler: Handler | None = None
     long: bool = False
-    also: Callable[[Options], Iterator[tuple[Right, str]]] = lambda _arguments: iter(())
+    also: Callable[[QueueDirectory, Options], Iterator[tuple[Right, str]]] = lambda _queues, _arguments: iter(())
 
 
-def _dead_letters(arguments: Options) -> Iterator[tuple[Right, str]]:
-    """A queue's dead letters are written to another: whoever has them go there might have done it."""
-    name = arguments.get("dead_letter_queue")
-    if isinstance(name, str) and name:
-        yield Right.WRITE, name
+def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
+    """Dead letters are taken out of one queue and written to another: whoever has them go there might have done it.
+
+    It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other.
+    """
+    name, target, receives = (arguments.get(key) for key in ("name", "dead_letter_queue", "max_receives"))
+    if not isinstance(name, str) or not (isinstance(target, str) or receives):
+        return
+    if not isinstance(target, str):
+        target = queues.settings_of(name).dead_letter_queue
+    target = target or dead_letter_name(name)
+    yield Right.READ, name
+    yield Right.WRITE, target
+    if target not in queues:
+        yield Right.CONFIGURE, target
 
 
 OPERATIONS: Final[dict[str, Operation]] = {
@@ -222,7 +233,7 @@ class Operations:
         if operation is None or operation.handler is None:
             raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(COMMANDS)}")
         self._check(name, None if operation.resource is None else string_of(arguments, operation.resource))
-        for right, resource in operation.also(arguments):
+        for right, resource in operation.also(self._services.queues, arguments):
             self._need(right, resource, name)
         if operation.right is Right.CONFIGURE or operation.right is Right.ADMINISTER:
             done_to = None if operation.resource is None else string_of(arguments, operation.resource)
@@ -273,6 +284,7 @@ class Transaction:
         self._transactions = services.queues.transactions
         self._total = services.enlisted
         self._writer, self._version = writer, version
+        self._queues: set[str] = set()
 
     @property
     def last_version(self) -> int | None:
@@ -286,11 +298,19 @@ class Transaction:
     def check(self, queue: str) -> None:
         """Refuse a stage of a queue that may not be written to."""
         self._operations._attach(Right.WRITE, queue, "transaction")
+        self._queues.add(queue)
 
     def commit(self, stages: Sequence[EnlistedStage]) -> Awaitable[int]:
         """Publish the stages in one instant; how many messages that were."""
+        self._release()
         return self._transactions.commit(self._writer, self._version, stages)
 
     def abort(self) -> Awaitable[int]:
         """Discard what the version has staged; how many messages that were."""
+        self._release()
         return self._transactions.abort(self._writer, self._version)
+
+    def _release(self) -> None:
+        """What is enlisted takes no right any more: it is being published, or is of no use."""
+        queues, self._queues = self._queues, set()
+        self._operations._attached -= {(Right.WRITE, queue) for queue in queues if queue != self._writer}

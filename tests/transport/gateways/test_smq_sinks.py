@@ -16,6 +16,7 @@ from tests.transport.gateways.conftest import Serve
 from tests.transport.gateways.smq_client import Sink, Source
 from transport import Administration, Broker, Message, Sender
 from transport.broker.acceptor import KEEPALIVE_IDLE
+from transport.gateways.smq.connections import MOST_EARLY
 from transport.shell.unsent import WRITE_BUFFER_HIGH
 from transport.wire.liveness import HANDSHAKE_TIMEOUT, SILENT_INTERVALS
 
@@ -86,6 +87,22 @@ def test_early_words_count_four_of_them_accept_four_messages(run: Any, smq: Serv
             await sink.close()
 
     run(main)
+
+
+def test_whoever_accepts_without_end_and_takes_nothing_is_cut_off(
+    run: Any, smq: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with smq() as broker:
+            (flooding,) = await sinks(broker)
+            flooding.yes(MOST_EARLY + 1)
+            assert await flooding.rest() == b""
+            await flooding.close()
+            await until(lambda: not broker.connections)
+
+    with caplog.at_level(logging.WARNING, "penstock.broker"):
+        run(main)
+    assert f"messages beforehand, {MOST_EARLY} at most may be" in caplog.text
 
 
 def test_a_sink_that_waits_for_the_first_message_gets_it_when_it_comes(run: Any, smq: Serve) -> None:

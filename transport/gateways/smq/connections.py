@@ -13,16 +13,12 @@ from actors.queue.vocabulary.commands import Acknowledged, DemandSignalled
 from actors.queue.vocabulary.replies import CapacityGranted, ReceivedMessages, ReceiverAttached, Reply, SentMessages
 from transport.broker.attached import Attached
 from transport.broker.listener import Host, Listener
-from transport.gateways.smq.protocol import (
-    MAX_GROUP_MESSAGES,
-    SinkMessage,
-    SinkProtocol,
-    SourceMessages,
-    SourceProtocol,
-    Yes,
-)
+from transport.errors import LimitExceededError
+from transport.gateways.smq import protocol as wire
 from transport.security.principal import Grant, Grants, Principal, Right
 
+MOST_EARLY: Final = 65_536
+"""Messages that a sink may have accepted beforehand: whoever says no more than Yes and takes nothing would have the loop to itself."""
 MOST_UNCONFIRMED: Final = 8
 """Groups that a source may have under way: meanwhile the next ones gather, and are stored together."""
 SOURCE, SINK = "smq-source", "smq-sink"
@@ -42,14 +38,14 @@ class Place:
 
     def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
         """Where sources and sinks connect."""
-        made: Any = (SOURCE, source, SourceProtocol, Source), (SINK, sink, SinkProtocol, Sink)
+        made: Any = (SOURCE, source, wire.SourceProtocol, Source), (SINK, sink, wire.SinkProtocol, Sink)
         return [Listener(name, at, protocol, partial(handler, self)) for name, at, protocol, handler in made if at]
 
 
-class Source(Attached[SourceMessages | Yes]):
+class Source(Attached[wire.SourceMessages | wire.Yes]):
     """A connection of the port of sources. It is read while the queue has room; its protocol is told for how much."""
 
-    def __init__(self, place: Place, host: Host, protocol: SourceProtocol) -> None:
+    def __init__(self, place: Place, host: Host, protocol: wire.SourceProtocol) -> None:
         super().__init__(host, place.principal, SOURCE, place.queue)
         self._place, self._protocol = place, protocol
         self._sequence = self._messages = self._bytes = 0
@@ -61,9 +57,9 @@ class Source(Attached[SourceMessages | Yes]):
         self.actor = self.operations.sender(self._place.queue, self, None, settings=self._place.settings)
         self._settle()
 
-    def event_received(self, event: SourceMessages | Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
+    def event_received(self, event: wire.SourceMessages | wire.Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
         """Messages that came together are stored together. The last word ends the connection once all are confirmed."""
-        assert type(event) is SourceMessages
+        assert type(event) is wire.SourceMessages
         count = len(event.payloads)
         if count:
             ids = None if event.ids is None else memoryview(event.ids)
@@ -90,7 +86,7 @@ class Source(Attached[SourceMessages | Yes]):
             if reply.rejected is not None:
                 self.refused("queue-full", reply.rejected)
             elif self.connection is not None:
-                self.connection.send(Yes(self._unconfirmed.popleft()))
+                self.connection.send(wire.Yes(self._unconfirmed.popleft()))
         self._settle()
 
     def _settle(self) -> None:
@@ -100,7 +96,7 @@ class Source(Attached[SourceMessages | Yes]):
         if self._ending and not self._unconfirmed:
             self.connection.close()
         # What describes a group takes less than the heads that its messages came with, but for four bytes.
-        limits = min(MAX_GROUP_MESSAGES, self._messages), max(1, self._bytes - 4)
+        limits = min(wire.MAX_GROUP_MESSAGES, self._messages), max(1, self._bytes - 4)
         self._protocol.most_messages, self._protocol.most_bytes = limits
         room = min(self._messages, self._bytes) > 0 and len(self._unconfirmed) < MOST_UNCONFIRMED
         if (room and not self._ending) is not self._reading:
@@ -108,10 +104,10 @@ class Source(Attached[SourceMessages | Yes]):
             (self.connection.resume_reading if self._reading else self.connection.pause_reading)()
 
 
-class Sink(Attached[SinkMessage | Yes]):
+class Sink(Attached[wire.SinkMessage | wire.Yes]):
     """A connection of the port of sinks. The next ones wait in the queue's line, connected and silent."""
 
-    def __init__(self, place: Place, host: Host, _protocol: SinkProtocol) -> None:
+    def __init__(self, place: Place, host: Host, _protocol: wire.SinkProtocol) -> None:
         super().__init__(host, place.principal, SINK, place.queue)
         self._place, self._accepted = place, 0
         self._held: tuple[int, int] | None = None  # number and bytes of the message that is outstanding
@@ -120,10 +116,14 @@ class Sink(Attached[SinkMessage | Yes]):
         """As a receiver."""
         self.actor, _, self._prefix = self.operations.receiver(self._place.queue, self, settings=self._place.settings)
 
-    def event_received(self, event: SinkMessage | Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
+    def event_received(self, event: wire.SinkMessage | wire.Yes, work: int) -> None:  # noqa: ARG002 - as `Served` has it
         """Yes, to this message or the next ones."""
-        assert type(event) is Yes
+        assert type(event) is wire.Yes
         self._accepted += event.accepted
+        if self._accepted > MOST_EARLY:
+            raise LimitExceededError(
+                f"a sink has accepted {self._accepted} messages beforehand, {MOST_EARLY} at most may be"
+            )
         self._accept()
 
     def tell(self, reply: Reply) -> None:
@@ -135,7 +135,7 @@ class Sink(Attached[SinkMessage | Yes]):
             given = self._prefix + number.to_bytes(8, "big") if batch.ids is None else bytes(batch.ids)
             replayed = reply.possibly_replayed or reply.delivery_count > 1
             self._held = number, batch.nbytes
-            self.connection.send(SinkMessage(given, batch.payloads.data, replayed))
+            self.connection.send(wire.SinkMessage(given, batch.payloads.data, replayed))
             self._accept()
 
     def writable_changed(self, writable: bool) -> None:
