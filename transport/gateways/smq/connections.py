@@ -21,7 +21,7 @@ from transport.gateways.smq.protocol import (
     SourceProtocol,
     Yes,
 )
-from transport.security.principal import Grant, Grants, Principal, Right
+from transport.security.principal import ALL_OF_RESOURCE, Grant, Grants, Principal
 
 MOST_UNCONFIRMED: Final = 8
 """Groups that a source may have under way: meanwhile the next ones gather, and are stored together."""
@@ -38,7 +38,7 @@ class Place:
     @property
     def principal(self) -> Principal:
         """Who they are: nobody says."""
-        return Principal("smq", grants=Grants([Grant(self.queue, Right.CONFIGURE | Right.WRITE | Right.READ)]))
+        return Principal("smq", grants=Grants([Grant(self.queue, ALL_OF_RESOURCE)]))
 
     def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
         """Where sources and sinks connect."""
