@@ -120,7 +120,7 @@ def nonempty(text: str) -> str:
 
 
 def flag(text: str) -> bool:
-    """True or false."""
-    if text.lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
+    """True or false, in the words that the environment has for them."""
+    from transport.wire.truths import parse_flag  # noqa: PLC0415 - a worker is given most options as they were read
+
+    return parse_flag(text)

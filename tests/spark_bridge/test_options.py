@@ -79,6 +79,12 @@ def test_the_row_limit_has_the_names_users_of_other_sources_know(alias: str) -> 
     assert SourceOptions.parse({"queue": "q", alias: "3"}).max_rows_per_batch == 3
 
 
+@pytest.mark.parametrize(("text", "said"), [("1", True), ("Yes", True), ("off", False), ("0", False), ("true", True)])
+def test_whether_is_said_as_in_the_environment(text: str, said: bool) -> None:
+    assert parse(tls=text).access.tls is said
+    assert parse(includeHeaders=text).include_headers is said
+
+
 def test_an_unknown_option_lists_the_known_ones() -> None:
     with pytest.raises(OptionError, match=r"unknown option 'maxRowPerBatch'; known are queue or subscribe, .*token"):
         parse(maxRowPerBatch="3")
@@ -110,8 +116,8 @@ def test_two_names_for_one_option_are_refused() -> None:
         ("maxBytesPerBatch", "5 apples"),
         ("minPartitions", "two"),
         ("startingOffsets", "middle"),
-        ("includeHeaders", "yes"),
-        ("failOnDataLoss", "1"),
+        ("includeHeaders", "yeah"),
+        ("failOnDataLoss", "2"),
         ("ackOn", "never"),
         ("brokerDown", "panic"),
         ("ownerTimeout", "soon"),
@@ -119,7 +125,7 @@ def test_two_names_for_one_option_are_refused() -> None:
         ("token", ""),
         ("token", "no token of a broker's"),
         ("password", ""),
-        ("tls", "1"),
+        ("tls", "maybe"),
     ],
 )
 def test_a_wrong_value_is_an_error_that_names_its_option(name: str, value: str) -> None:

@@ -189,3 +189,65 @@ def test_what_cannot_be_is_wrong_usage_and_nothing_is_connected(invoke: Invoke, 
     result = invoke("queue", "list", *words)
     assert result.exit_code == 2, result.stderr
     assert result.stderr.startswith(f"penstock queue list: {why}")
+
+
+@pytest.mark.parametrize("end", ["\n", "", "\r\n"])
+def test_a_password_comes_from_standard_input(invoke: Invoke, play: Play, end: str) -> None:
+    words = ("queue", "purge", "q", "--address", play(proved).address, "--user", USER, "--password-file", "-")
+    assert invoke(*words, stdin=f"{PASSWORD}{end}").stdout == "queue q purged of 7 messages\n"
+
+
+def test_a_token_comes_from_standard_input(invoke: Invoke, play: Play) -> None:
+    hellos: list[Hello] = []
+
+    def script(peer: Peer) -> None:
+        hellos.append(peer.read(Hello))
+        peer.send(Error("authentication-failed", "no", close=True))
+        hear_it_go(peer)
+
+    invoke("queue", "purge", "q", "--address", play(script).address, "--token-file", "-", stdin=f"{TOKEN}\n")
+    assert hellos[0].options == {"token": TOKEN}
+
+
+def test_send_takes_a_password_from_standard_input_where_its_data_is_in_a_file(play: Play, tmp_path: Path) -> None:
+    def script(peer: Peer) -> None:
+        assert prove(peer) == USER
+        peer.send(Error("forbidden", "not for you", close=True))
+        hear_it_go(peer)
+
+    (tmp_path / "data").write_text("one\n")
+    words = ["send", "--queue", "q", str(tmp_path / "data"), "--address", play(script).address]
+    done = subprocess.run(
+        [sys.executable, "-m", "transport.cli", *words, "--user", USER, "--password-file", "-"],
+        input=f"{PASSWORD}\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, "the broker answered forbidden: not for you" in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "why"),
+    [
+        (["send", "--queue", "q"], "x\n", "--password-file cannot be standard input, which is the data"),
+        (["send", "--queue", "q", "-"], "x\n", "--password-file cannot be standard input, which is the data"),
+        (
+            ["queue", "list", "--token-file", "-"],
+            "x\n",
+            "--password-file and --token-file cannot both be standard input",
+        ),
+        (["queue", "list"], "a\nb\n", "standard input is to hold one line, a password or a token, and has more"),
+        (["queue", "list"], "", "standard input is to hold one line, a password or a token, and is empty"),
+        (["queue", "list"], "x" * 1025, "standard input holds more than the 1024 bytes"),
+    ],
+)
+def test_a_standard_input_that_cannot_be_a_password_is_wrong_usage(
+    invoke: Invoke, words: list[str], stdin: str, why: str
+) -> None:
+    result = invoke(*words, "--user", "ann", "--password-file", "-", stdin=stdin)
+    assert result.exit_code == 2, result.stderr
+    verb = " ".join(words[: 1 if words[0] == "send" else 2])
+    assert result.stderr.startswith(f"penstock {verb}: {why}")
+    assert result.stderr.count("\n") == 1

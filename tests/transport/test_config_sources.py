@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors import QueueSettings
 from transport.config.config import DEFAULT_DIRECTORY, BrokerConfig
 from transport.config.settings import OPTIONS, QUEUE_OPTIONS, Option
-from transport.config.settings_file import SettingsError, SettingsFile, parse_settings
+from transport.config.settings_file import FileValue, SettingsError, SettingsFile, parse_settings
 from transport.config.settings_sources import Resolved, resolve
 
 SAMPLES: dict[str, tuple[str, Any, str, Any, str, Any]] = {
@@ -314,3 +317,24 @@ def test_a_value_that_another_source_replaces_must_still_be_one() -> None:
 def test_variables_that_name_no_setting_are_told_and_no_error() -> None:
     environment = {"PENSTOCK_SNYC": "x", "PENSTOCK_SERVICE_HOST": "h", "PENSTOCK_CONFIG": "f", "HOME": "h"}
     assert resolved(environment=environment).ignored == ("PENSTOCK_SERVICE_HOST", "PENSTOCK_SNYC")
+
+
+ANY_VALUE = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([10**24 - 1, -(10**24), 1 << 63, 1 << 1023, 1 << 1024, 1 << 20_000, -(1 << 20_000)]),
+    st.floats(),
+    st.text(max_size=5),
+    st.lists(st.integers() | st.just(1 << 20_000), max_size=2),
+    st.datetimes() | st.dates() | st.times(),
+)
+PLACES = [(option.section, option.key) for option in OPTIONS] + [("queues", "q", key) for key in QUEUE_OPTIONS]
+
+
+@given(st.sampled_from(PLACES), ANY_VALUE)
+def test_whatever_stands_in_any_place_of_the_file_it_is_settings_or_their_error(
+    keys: tuple[str, ...], value: Any
+) -> None:
+    values = [FileValue(keys[:at], None, 1) for at in range(1, len(keys))] + [FileValue(keys, value, 2)]
+    with suppress(SettingsError):
+        assert resolve({}, {}, SettingsFile(Path("penstock.toml"), tuple(values))).in_force

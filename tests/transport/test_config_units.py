@@ -11,12 +11,12 @@ from transport.config.units import (
     SIZES,
     parse_count,
     parse_duration,
-    parse_flag,
     parse_share,
     parse_size,
     show_duration,
     show_size,
 )
+from transport.wire.truths import parse_flag
 
 
 @pytest.mark.parametrize(

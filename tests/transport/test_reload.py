@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from transport.broker.reload import Reloads, texts
+from transport.cli._serving import Serving
 from transport.config.config import BrokerConfig
+from transport.config.settings_file import SettingsError
 from transport.config.settings_sources import Resolved, resolve
 from transport.errors import LocalProtocolError
 
@@ -64,3 +67,36 @@ def test_one_that_fails_is_as_before_and_the_others_are_read(error: Exception, c
         ("ERROR", "users: not read again, and as before: no"),
         ("INFO", "read again: log level"),
     ]
+
+
+def test_whatever_goes_wrong_once_the_next_time_is_read_again_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    now = settings()
+    said: list[Exception] = [ZeroDivisionError("once"), OverflowError("twice"), SettingsError(["thrice"])]
+    read = asyncio.Event()
+
+    def again() -> Resolved:
+        if said:
+            raise said.pop(0)
+        return now
+
+    async def main() -> None:
+        serving = Serving(now, again)
+        reloads = Reloads()
+        reloads.add("it", lambda _: read.set())
+        ready = asyncio.Event()
+        serving._supervisor.ready = ready.set  # type: ignore[method-assign]
+        going_on = asyncio.create_task(serving._reload_whenever_asked(SimpleNamespace(reloads=reloads)))  # type: ignore[arg-type]
+        for _ in range(4):
+            ready.clear()
+            serving._asked.set()
+            await ready.wait()
+        assert read.is_set()
+        going_on.cancel()
+
+    asyncio.run(main())
+    assert [record.exc_info is not None for record in caplog.records if record.levelname == "ERROR"] == [
+        True,
+        True,
+        False,
+    ]
+    assert "ZeroDivisionError: once" in caplog.text

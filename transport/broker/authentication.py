@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Final
 from transport.errors import AuthenticationError, AuthenticationRequiredError, RemoteProtocolError
 from transport.security.principal import ANYONE, Principal, Proof
 from transport.security.scram import ScramError, ServerExchange
-from transport.security.verifier import MECHANISM as SCRAM
 from transport.wire.messages import Options, brief
-from transport.wire.protocol import MECHANISM
+from transport.wire.protocol import MECHANISM, SCRAM, TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from transport.security.users import Users
 
-TOKEN: Final = "token"  # noqa: S105 - the option's name
 FAILED: Final = "nobody here proves it so: the name, password, token or certificate is wrong, or its time is over"
 """The one text of whatever fails."""
 REQUIRED: Final = "this broker has users: say who you are, with a user and password, a token, or a client certificate"

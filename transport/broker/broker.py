@@ -127,7 +127,7 @@ class Broker:
         if config.users_file is not None:
             self.reloads.add("users", lambda _: self._entrance.reload())
         if config.tls_certificate is not None:
-            self.reloads.add("certificates", lambda _: self._certificates.open())
+            self.reloads.add("certificates", lambda _: self._certificates.reload())
         self._stopping: asyncio.Future[None]
 
     async def __aenter__(self) -> Self:
@@ -246,7 +246,7 @@ class Broker:
     async def reload_certificates(self) -> bool:
         """Read the certificate, its key and the client CA anew, for those who connect from then on; as of `reload_users`."""
         try:
-            self._certificates.open()
+            await self._certificates.reload()
         except LocalProtocolError as error:
             audit.not_read("certificates", error)
             return False

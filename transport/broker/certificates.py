@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING
 
+from transport.broker.unhurried import Unhurried
 from transport.config.config import REQUIRED
 from transport.errors import LocalProtocolError
+from transport.security.key_password import no_password
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from transport.config.config import BrokerConfig
 
@@ -26,7 +27,12 @@ class Certificates:
     """
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+        certificate = config.tls_certificate
+        self._files = (
+            None
+            if certificate is None
+            else Unhurried(lambda: _context(config, certificate), _late(config, certificate))
+        )
         self.context: ssl.SSLContext | None = None
 
     def open(self) -> None:
@@ -35,8 +41,21 @@ class Certificates:
         Raises:
             LocalProtocolError: a file that cannot be read, or holds something else.
         """
-        if self._config.tls_certificate is not None:
-            self.context = _context(self._config, self._config.tls_certificate)
+        if self._files is not None:
+            self.context = self._files.now()
+
+    async def reload(self) -> None:
+        """As of `open`, while the loop serves others."""
+        if self._files is not None:
+            self.context = await self._files.later()
+
+
+def _late(config: BrokerConfig, certificate: str) -> Callable[[str], Exception]:
+    return lambda why: LocalProtocolError(f"TLS cannot be set up with {_named(config, certificate)}: {why}")
+
+
+def _named(config: BrokerConfig, certificate: str) -> str:
+    return ", ".join(file for file in (certificate, config.tls_key, config.tls_client_ca) if file is not None)
 
 
 def _context(config: BrokerConfig, certificate: str) -> ssl.SSLContext:
@@ -48,21 +67,11 @@ def _context(config: BrokerConfig, certificate: str) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     try:
-        for file in (certificate, config.tls_key, config.tls_client_ca):
-            if file is not None and not stat.S_ISREG(os.stat(file).st_mode):
-                # A pipe would have the whole broker wait.
-                raise ValueError(f"{file} is no regular file")
-        # Never ask at a terminal for the password of a key: nobody may sit there.
-        context.load_cert_chain(certificate, config.tls_key, password=_no_password)
+        context.load_cert_chain(certificate, config.tls_key, password=no_password)
         if config.tls_client_ca is not None:
             context.load_verify_locations(config.tls_client_ca)
             required = config.tls_client_certificates == REQUIRED
             context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     except (OSError, ValueError) as error:
-        files = ", ".join(file for file in (certificate, config.tls_key, config.tls_client_ca) if file is not None)
-        raise LocalProtocolError(f"TLS cannot be set up with {files}: {error}") from None
+        raise LocalProtocolError(f"TLS cannot be set up with {_named(config, certificate)}: {error}") from None
     return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password; give one that has none, readable by its owner alone")

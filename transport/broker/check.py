@@ -18,8 +18,9 @@ from actors import StorageError, glance_storage
 from transport.broker.acceptor import bind
 from transport.broker.certificates import Certificates
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
+from transport.broker.entrance import users_of
 from transport.errors import LimitExceededError, LocalProtocolError
-from transport.security.users_file import UsersFileError, read_users
+from transport.security.users_file import UsersFileError
 from transport.wire.address import parse_address
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def check_users(config: BrokerConfig) -> Iterator[Problem]:
     """Whether the users can be read, by the broker's user and by nobody else."""
     if config.users_file is not None:
         try:
-            read_users(Path(config.users_file))
+            users_of(Path(config.users_file)).now()
         except UsersFileError as error:
             yield Problem(f"users_file: {error}", error)
 

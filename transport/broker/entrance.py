@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from transport.broker import audit
 from transport.broker.passwords import PasswordChecker
 from transport.broker.strangers import MOST_FAILURES, Failures, Unopened
+from transport.broker.unhurried import Unhurried
 from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
 from transport.errors import LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
@@ -39,6 +40,11 @@ async def _passed(seconds: float) -> None:
         await over.wait()
     finally:
         timer.cancel()
+
+
+def users_of(path: Path) -> Unhurried[Users]:
+    """What reads the users file at ``path``; it raises `UsersFileError`."""
+    return Unhurried(lambda: read_users(path), lambda why: UsersFileError(f"{path}: {why}"))
 
 
 def _host_of(peer: str) -> str:
@@ -73,7 +79,7 @@ class Entrance:
         self.unopened = Unopened(most_unopened)
         self._failures = Failures(clock)
         self.now = now
-        self._file = None if users_file is None else Path(users_file)
+        self._file = None if users_file is None else users_of(Path(users_file))
         self._connections = connections
         self._passwords = PasswordChecker(lambda: self.users, now)
         self._reading = asyncio.Lock()
@@ -87,7 +93,7 @@ class Entrance:
         """
         if self._file is not None:
             try:
-                self.users = read_users(self._file)
+                self.users = self._file.now()
             except UsersFileError as error:
                 raise LocalProtocolError(f"users_file: {error}") from None
 
@@ -106,7 +112,7 @@ class Entrance:
             return
         async with self._reading:
             # A file of many users takes a second, and the loop has others to serve.
-            self.users = await asyncio.to_thread(read_users, self._file)
+            self.users = await self._file.later()
             self._look()
 
     def wait(self, peer: str) -> float:

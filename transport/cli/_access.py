@@ -10,12 +10,15 @@ import typer
 
 from transport.cli._run import tell
 from transport.cli.exit_codes import EXIT_USAGE
-from transport.errors import TransportError
+from transport.errors import LocalProtocolError, TransportError
 
 if TYPE_CHECKING:
     from transport.security.access import Access
+    from transport.security.access_sources import GivenAccess
 
 PANEL = "Access"
+STDIN = "-"
+"""The file that is the standard input."""
 
 
 def _option(flag: str, metavar: str, text: str, variable: str) -> Any:
@@ -25,8 +28,12 @@ def _option(flag: str, metavar: str, text: str, variable: str) -> Any:
 
 ACCESS: dict[str, tuple[Any, Any]] = {
     "user": _option("--user", "NAME", "Who this is; the password is in a file, or asked for.", "PENSTOCK_USER"),
-    "password_file": _option("--password-file", "FILE", "The file with their password.", "PENSTOCK_PASSWORD_FILE"),
-    "token_file": _option("--token-file", "FILE", "The file with a token, in place of both.", "PENSTOCK_TOKEN_FILE"),
+    "password_file": _option(
+        "--password-file", "FILE", "The file with their password; - is standard input.", "PENSTOCK_PASSWORD_FILE"
+    ),
+    "token_file": _option(
+        "--token-file", "FILE", "The file with a token, in place of both; or -.", "PENSTOCK_TOKEN_FILE"
+    ),
     "tls": (
         Annotated[
             bool | None,
@@ -51,15 +58,21 @@ ACCESS: dict[str, tuple[Any, Any]] = {
 """The parameters of every verb that connects, by the names in `GivenAccess`."""
 
 
-def take_access(verb: str, given: dict[str, Any]) -> Access:
+def take_access(verb: str, given: dict[str, Any], *, data_from_stdin: bool = False) -> Access:
     """What ``given`` says of the access, which is taken from it, over the environment; a password is asked for where somebody sits.
 
     It exits with ``EXIT_USAGE`` where that cannot be.
+
+    Args:
+        verb: for messages.
+        given: all options, by their names.
+        data_from_stdin: whether the verb reads its data from the standard input, so that no secret can come from there.
     """
     from transport.security.access_sources import GivenAccess, from_environment  # noqa: PLC0415 - the help needs none
 
     try:
-        said = GivenAccess(**{name: given.pop(name) for name in ACCESS}).over(from_environment())
+        named = GivenAccess(**{name: given.pop(name) for name in ACCESS})
+        said = _with_stdin(named, data_from_stdin).over(from_environment())
         if said.lacks_password and said.token is None and said.token_file is None and _somebody_sits_there():
             said = replace(said, password=typer.prompt(f"password of {said.user}", hide_input=True, err=True))
         access = said.access()
@@ -70,6 +83,27 @@ def take_access(verb: str, given: dict[str, Any]) -> Access:
     except TransportError as error:
         tell(verb, str(error))
         raise typer.Exit(EXIT_USAGE) from None
+
+
+def _with_stdin(named: GivenAccess, data_from_stdin: bool) -> GivenAccess:
+    """``named``, with the secret itself where it comes from the standard input."""
+    from transport.security.secret_files import SecretFileError, line_of_standard_input  # noqa: PLC0415 - as above
+
+    options = [name for name in ("password_file", "token_file") if getattr(named, name) == STDIN]
+    if not options:
+        return named
+    flags = " and ".join(f"--{name.replace('_', '-')}" for name in options)
+    if len(options) > 1:
+        raise LocalProtocolError(f"{flags} cannot both be standard input: give a password or a token")
+    if data_from_stdin:
+        raise LocalProtocolError(f"{flags} cannot be standard input, which is the data: name files for one of both")
+    try:
+        secret = line_of_standard_input(sys.stdin.buffer)
+    except SecretFileError as error:
+        raise LocalProtocolError(str(error)) from None
+    if options == ["password_file"]:
+        return replace(named, password_file=None, password=secret)
+    return replace(named, token_file=None, token=secret)
 
 
 def _somebody_sits_there() -> bool:

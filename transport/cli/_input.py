@@ -11,8 +11,8 @@ from contextlib import aclosing
 from pathlib import Path
 
 from actors.batch import MessageBatch
+from transport.cli._access import STDIN
 from transport.cli._blocking import BlockingWorker
-from transport.cli._options import STDIN
 from transport.clients.sender_batches import DEFAULT_BATCH_MESSAGES, MAX_BATCH_BYTES
 from transport.errors import TransportError
 

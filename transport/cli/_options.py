@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from transport.cli._access import ACCESS, take_access
+from transport.cli._access import ACCESS, STDIN, take_access
 from transport.cli._run import run, tell
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
@@ -36,8 +36,6 @@ from transport.wire.names import check_name
 if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
 
-STDIN = "-"
-"""The file that is the standard input."""
 Parameter = tuple[Any, Any]
 """A command's parameter: its annotation, and its default."""
 REQUIRED = inspect.Parameter.empty
@@ -112,12 +110,20 @@ def parameters_of(act: Callable[..., object]) -> dict[str, Parameter]:
     return {each.name: (hints[each.name], each.default) for each in given if each.name not in GIVEN_BESIDES}
 
 
-def verb_command(verb: str) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., None]]:
-    """A typer command of an asynchronous function, which returns the exit code; its ``access`` is told by options of their own."""
+def verb_command(
+    verb: str, inputs: str | None = None
+) -> Callable[[Callable[..., Coroutine[Any, Any, int]]], Callable[..., None]]:
+    """A typer command of an asynchronous function, which returns the exit code; its ``access`` is told by options of their own.
+
+    Args:
+        verb: for messages.
+        inputs: its parameter with the files that it reads, if any: the standard input where none is named.
+    """
 
     def made(act: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., None]:
         def command(**given: Any) -> None:
-            access = take_access(verb, given)
+            data_from_stdin = inputs is not None and STDIN in (given[inputs] or [STDIN])
+            access = take_access(verb, given, data_from_stdin=data_from_stdin)
             run(verb, lambda: act(**given, access=access))
 
         return with_parameters(command, act, parameters_of(act) | ACCESS)
@@ -245,6 +251,8 @@ def _resolve(config: Path | None, queue: list[str] | None, **given: str | bool |
 
     if config is None and (named := os.environ.get(CONFIG_VARIABLE)):
         config = Path(named)
+    if config is not None:
+        config = Path(os.path.expanduser(config))
     command_line = {name: _as_text(value) for name, value in given.items() if value is not None}
     file = None if config is None else read_settings_file(config)
     return resolve(command_line, os.environ, file, queue or ())

@@ -12,6 +12,7 @@ from transport.broker.broker import Broker
 from transport.broker.descriptors import raise_soft_limit
 from transport.broker.memory import collect_rarely
 from transport.broker.reload import texts
+from transport.broker.unhurried import Unhurried
 from transport.cli._logs import set_level, start_logging
 from transport.cli._run import tell
 from transport.cli._signals import broker_signals
@@ -82,15 +83,21 @@ class Serving:
         Who asks while it is being read has it read once more.
         """
         in_force = texts(self._settings)
+        settings = Unhurried(self._again, lambda why: SettingsError([f"the settings file: {why}"]))
         while True:
             await self._asked.wait()
             self._asked.clear()
             self._supervisor.reloading()
             try:
-                in_force = await broker.reloads.reload(in_force, self._again())
+                in_force = await broker.reloads.reload(in_force, await settings.later())
             except SettingsError as error:
                 for problem in error.problems:
                     logger.error("nothing is read again, for the settings cannot be: %s", problem)
+            except Exception:
+                # Whatever it is: the next time is read again all the same.
+                logger.exception(
+                    "what was to be read again was not read whole, for a reason that nobody has thought of"
+                )
             finally:
                 self._supervisor.ready()
 

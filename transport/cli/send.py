@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._options import STDIN, ConnectTimeout, QueueOption, SendAddress, verb_command
+from transport.cli._access import STDIN
+from transport.cli._options import ConnectTimeout, QueueOption, SendAddress, verb_command
 from transport.cli._run import on_signal, tell
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
@@ -42,7 +43,7 @@ def _readable(paths: list[str] | None) -> list[str] | None:
     return paths
 
 
-@verb_command(VERB)
+@verb_command(VERB, inputs="files")
 async def send(
     queue: QueueOption,
     files: Annotated[

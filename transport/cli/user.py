@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os.path
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from transport.cli._access import STDIN
 from transport.cli._run import tell
 from transport.cli._tables import show
 from transport.cli.exit_codes import EXIT_USAGE
@@ -29,19 +30,29 @@ DEFAULT_FILE = "penstock-users.toml"
 KEY_FILE_SUFFIX = ".key"
 TOKEN_DAYS = 365
 MAX_TOKEN_DAYS = 3650
-MAX_PASSWORD_FILE = 4096
+
+
+def _at_home(path: Path | None) -> Path | None:
+    """Typer callback: ``~`` is the folder that it is for the broker too, which takes the same name from the same variable."""
+    return None if path is None else Path(os.path.expanduser(path))
+
 
 File = Annotated[
     Path,
     typer.Option(
-        "--users-file", metavar="FILE", help="The users file.", envvar="PENSTOCK_USERS_FILE", show_default=True
+        "--users-file",
+        metavar="FILE",
+        help="The users file.",
+        envvar="PENSTOCK_USERS_FILE",
+        show_default=True,
+        callback=_at_home,
     ),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.", show_default=False)]
 PasswordFile = Annotated[
     str | None,
     typer.Option(
-        "--password-file", metavar="FILE", help="Read the password from a file's first line; - is standard input."
+        "--password-file", metavar="FILE", help="Read the password from a file of one line; - is standard input."
     ),
 ]
 Rights = Annotated[
@@ -153,7 +164,10 @@ def key(
     key_file: Annotated[
         Path | None,
         typer.Option(
-            "--key-file", metavar="FILE", help="The broker's secret. [default: the users file's name and .key]"
+            "--key-file",
+            metavar="FILE",
+            help="The broker's secret. [default: the users file's name and .key]",
+            callback=_at_home,
         ),
     ] = None,
 ) -> None:
@@ -289,14 +303,12 @@ def _password(verb: str, file: str | None) -> str:
                 verb, "there is no terminal to ask for a password on: use --password-file FILE, or - for standard input"
             )
         return str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
+    from transport.security.secret_files import SecretFileError, line_of_standard_input, read_line  # noqa: PLC0415 - as above
+
     try:
-        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as opened:
-            line = opened.read(MAX_PASSWORD_FILE + 1).partition(b"\n")[0]
-        if len(line) > MAX_PASSWORD_FILE:
-            _refuse(verb, f"the first line of {file} is over {MAX_PASSWORD_FILE} bytes: it is no password")
-        return line.removesuffix(b"\r").decode()
-    except UnicodeDecodeError:
-        _refuse(verb, f"{file} is not UTF-8")
+        return line_of_standard_input(sys.stdin.buffer) if file == STDIN else read_line(file)
+    except SecretFileError as error:
+        _refuse(verb, str(error))
     except OSError as error:
         _refuse(verb, f"{file}: {error.strerror or error}")
 

@@ -13,7 +13,7 @@ from transport.errors import AuthenticationError, LocalProtocolError, RemoteProt
 from transport.security.access import NOBODY
 from transport.security.access_sources import access_in_force
 from transport.wire.messages import Auth, Frame, Hello
-from transport.wire.protocol import MECHANISM, TOKEN
+from transport.wire.protocol import MECHANISM, SCRAM, TOKEN
 
 if TYPE_CHECKING:
     import ssl
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from transport.security.access import Access
     from transport.security.scram import ClientExchange
     from transport.security.verifier import Keys
-
-SCRAM: Final = "SCRAM-SHA-256"
 
 
 class KeysNeededError(Exception):

@@ -25,9 +25,9 @@ from transport.config.config import (
     BrokerConfig,
 )
 from transport.config.units import (
+    BEYOND,
     parse_count,
     parse_duration,
-    parse_flag,
     parse_share,
     parse_size,
     show_duration,
@@ -74,12 +74,20 @@ class Kind(NamedTuple):
         """
         if isinstance(value, str) and self.strings:
             return self.parse(value)
+        if isinstance(value, int | float) and BEYOND <= abs(value) != math.inf:
+            raise ValueError("its number is beyond every limit")
         # Exactly these types: to Python a truth is a number too.
         if type(value) not in self.types or (isinstance(value, float) and not math.isfinite(value)):
             raise ValueError(
                 f"{str(value).lower() if value is True or value is False else repr(value):.60} is not {self.wanted}"
             )
         return value
+
+
+def _flag(text: str) -> bool:
+    from transport.wire.truths import parse_flag  # noqa: PLC0415 - the help needs none of it
+
+    return parse_flag(text)
 
 
 def _text(metavar: str) -> Kind:
@@ -102,7 +110,7 @@ DURATION = Kind(
     "TIME", 'a number of seconds or a text such as "10s"', (int, float), True, parse_duration, show_duration
 )
 SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, float), True, parse_share, str)
-FLAG = Kind("", "true or false", (bool,), False, parse_flag, lambda flag: str(flag).lower())
+FLAG = Kind("", "true or false", (bool,), False, _flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
 ADDRESS_OR_NONE = Kind("H:P", "a text in quotes", (), True, lambda text: text or None, lambda address: address or "")
 FOLDER = _text("DIR")

@@ -112,6 +112,9 @@ def parse_settings(data: bytes, name: str) -> list[FileValue]:
         raise SettingsError([_located(str(error), name, text)]) from error
     except RecursionError as error:
         raise SettingsError([f"{name}: its brackets are nested too deeply"]) from error
+    except ValueError as error:
+        # The one thing that `tomllib` leaves to Python: a number of more digits than `int` takes.
+        raise SettingsError([f"{name}: a number in it has too many digits"]) from error
     return list(_flattened(document, (), lines))
 
 

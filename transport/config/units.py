@@ -22,11 +22,13 @@ SIZES = {
 }
 DURATIONS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 """Milliseconds each, the longest first."""
-TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 _SIZES_BY_LOWER_CASE = {unit.lower(): factor for unit, factor in SIZES.items()}
-# So many digits are beyond any size or time, and few enough for every conversion below.
-_NUMBER = r"([0-9][0-9_]{0,23})(?:\.([0-9]{1,18}))?"
+MOST_DIGITS = 24
+"""So many are beyond any size or time, and few enough for every conversion below."""
+BEYOND = 10**MOST_DIGITS
+"""The least number that has more: the file has numbers of any length."""
+_NUMBER = rf"([0-9][0-9_]{{0,{MOST_DIGITS - 1}}})(?:\.([0-9]{{1,18}}))?"
 _SIZE = re.compile(rf"{_NUMBER} ?([A-Za-z]*)")
 _DURATION = re.compile(_NUMBER)
 # The longer unit first: "ms" would be read as "m".
@@ -82,17 +84,9 @@ def parse_share(text: str) -> float:
 
 def parse_count(text: str) -> int:
     """A whole number. Raises ValueError saying what was expected."""
-    if not re.fullmatch("-?[0-9][0-9_]{0,23}", text.strip()):
+    if not re.fullmatch(rf"-?[0-9][0-9_]{{0,{MOST_DIGITS - 1}}}", text.strip()):
         raise ValueError(f"{text!r:.60} is no whole number")
     return int(text.replace("_", ""))
-
-
-def parse_flag(text: str) -> bool:
-    """True or False. Raises ValueError saying what was expected."""
-    word = text.strip().lower()
-    if word not in TRUE + FALSE:
-        raise ValueError(f"{text!r:.60} is neither true nor false")
-    return word in TRUE
 
 
 def show_size(size: int) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import ssl
 
 MAX_SECRET_BYTES: Final = 1024
-"""Of a password, and of the file that holds one or a token."""
+"""Of a password, a token or a user's name, however it comes in: what is longer is a file that was given by mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,17 @@ class Tls:
         """
         import ssl  # noqa: PLC0415 - a client without TLS does not load it
 
+        from transport.security.key_password import no_password  # noqa: PLC0415 - as above
+
         try:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.certificate is not None:
-                # Never ask at a terminal for the password of a key: nobody may sit there.
-                context.load_cert_chain(self.certificate, self.key, password=_no_password)
+                context.load_cert_chain(self.certificate, self.key, password=no_password)
         except (OSError, ValueError) as error:
             files = ", ".join(file for file in (self.ca, self.certificate, self.key) if file is not None)
             raise LocalProtocolError(f"TLS cannot be set up with {files}: {error}") from error
         return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password; give one that has none, readable by its owner alone")
 
 
 @dataclass(frozen=True, slots=True)

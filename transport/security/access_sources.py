@@ -1,20 +1,14 @@
-"""Where a client's access comes from: what a program or a command line says, over the environment; secrets also from files.
-
-A file with a secret has one line. Whoever else may read it is told about in a warning and not refused: secrets that a container platform
-mounts are often readable for all, in a folder that nobody else has.
-"""
+"""Where a client's access comes from: what a program or a command line says, over the environment; secrets also from files."""
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from transport.errors import LocalProtocolError
-from transport.security.access import MAX_SECRET_BYTES, NOBODY, Access, Tls
+from transport.security.access import NOBODY, Access, Tls
 
 VARIABLES: Final = {
     "user": "PENSTOCK_USER",
@@ -29,21 +23,8 @@ VARIABLES: Final = {
     "tls_server_name": "PENSTOCK_TLS_SERVER_NAME",
 }
 """The environment's variables, by the names in `GivenAccess`."""
-TRUTHS: Final = {
-    "1": True,
-    "true": True,
-    "yes": True,
-    "on": True,
-    "0": False,
-    "false": False,
-    "no": False,
-    "off": False,
-}
-OWNERS_ALONE: Final = 0o077
-"""Bits of a mode that let others at a file. Where root has it, its group may read it: a service's secrets are given so."""
-ROOTS_GROUP: Final = 0o040
-
-logger = logging.getLogger("penstock.access")
+FILES: Final = ("password_file", "token_file", "tls_ca", "tls_certificate", "tls_key")
+"""Of these, the files: their names may begin with ``~``, which no shell has made a folder of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +136,14 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> GivenAccess
     said: dict[str, Any] = {name: value for name, variable in VARIABLES.items() if (value := environment.get(variable))}
     if not said:
         return _NOTHING
+    said |= {name: os.path.expanduser(said[name]) for name in FILES if name in said}
     tls = said.pop("tls", None)
-    if tls is not None and tls.lower() not in TRUTHS:
-        raise LocalProtocolError(f"{VARIABLES['tls']} is 1 or 0, not {tls!r:.40}")
-    return GivenAccess(tls=None if tls is None else TRUTHS[tls.lower()], **said)
+    from transport.wire.truths import parse_flag  # noqa: PLC0415 - most clients have none
+
+    try:
+        return GivenAccess(tls=None if tls is None else parse_flag(tls), **said)
+    except ValueError:
+        raise LocalProtocolError(f"{VARIABLES['tls']} is 1 or 0, not {tls!r:.40}") from None
 
 
 def access_in_force(access: Access | None, token: str | None = None) -> Access:
@@ -187,23 +172,14 @@ def read_secret(path: str) -> str:
     Raises:
         LocalProtocolError: it cannot be read, or is no such file; what it holds is not shown.
     """
+    from transport.security.secret_files import SecretFileError, read_line  # noqa: PLC0415 - most clients have none
+
     try:
-        with open(path, "rb") as file:
-            _warn_of_readers(path, os.fstat(file.fileno()))
-            content = file.read(MAX_SECRET_BYTES + 3)
+        return read_line(path)
     except OSError as error:
         raise LocalProtocolError(f"{path}: {error.strerror or error}") from None
-    line = content.removesuffix(b"\n").removesuffix(b"\r")
-    if len(line) > MAX_SECRET_BYTES:
-        raise LocalProtocolError(f"{path} holds more than the {MAX_SECRET_BYTES} bytes of a password or a token")
-    if not line or b"\n" in line:
-        raise LocalProtocolError(
-            f"{path} is to hold one line, a password or a token, and {'has more' if line else 'is empty'}"
-        )
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        raise LocalProtocolError(f"{path} is not UTF-8") from None
+    except SecretFileError as error:
+        raise LocalProtocolError(str(error)) from None
 
 
 def _one_of(what: str, value: str | None, path: str | None) -> str | None:
@@ -212,10 +188,3 @@ def _one_of(what: str, value: str | None, path: str | None) -> str | None:
     if value is not None:
         raise LocalProtocolError(f"give the {what}, or the file that has it, not both")
     return read_secret(path)
-
-
-def _warn_of_readers(path: str, facts: os.stat_result) -> None:
-    allowed = ROOTS_GROUP if facts.st_uid == 0 else 0
-    mode = stat.S_IMODE(facts.st_mode)
-    if stat.S_ISREG(facts.st_mode) and mode & OWNERS_ALONE & ~allowed:
-        logger.warning("%s holds a secret and has mode %04o, so others may read it: chmod 600 %s", path, mode, path)

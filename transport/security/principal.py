@@ -25,9 +25,11 @@ class Right(Flag):
     ADMINISTER = auto()
 
 
-RESOURCE_RIGHTS: Final = (Right.CONFIGURE, Right.WRITE, Right.READ)
-BROKER_RIGHTS: Final = (Right.MONITOR, Right.ADMINISTER)
-ALL_RIGHTS: Final = Right.CONFIGURE | Right.WRITE | Right.READ | Right.MONITOR | Right.ADMINISTER
+ALL_OF_RESOURCE: Final = Right.CONFIGURE | Right.WRITE | Right.READ
+ALL_OF_BROKER: Final = Right.MONITOR | Right.ADMINISTER
+ALL_RIGHTS: Final = ALL_OF_RESOURCE | ALL_OF_BROKER
+RESOURCE_RIGHTS: Final = tuple(ALL_OF_RESOURCE)
+BROKER_RIGHTS: Final = tuple(ALL_OF_BROKER)
 EVERYTHING: Final = "*"
 """The pattern of every name."""
 
@@ -67,7 +69,7 @@ class Grant:
             )
         if self.pattern != EVERYTHING:
             check_name(self.pattern.removesuffix("*"), "pattern's")
-        if not self.rights or self.rights & ~(Right.CONFIGURE | Right.WRITE | Right.READ):
+        if not self.rights or self.rights & ~ALL_OF_RESOURCE:
             raise ValueError(f"a grant gives one or more of {', '.join(name_of(right) for right in RESOURCE_RIGHTS)}")
 
 
@@ -128,8 +130,8 @@ class Principal:
 
 ANYONE: Final = Principal(
     "anyone",
-    Right.MONITOR | Right.ADMINISTER,
-    Grants([Grant(EVERYTHING, Right.CONFIGURE | Right.WRITE | Right.READ)]),
+    ALL_OF_BROKER,
+    Grants([Grant(EVERYTHING, ALL_OF_RESOURCE)]),
 )
 """Who asks a broker that has no users."""
 

@@ -7,8 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import Final
 
-MAX_BYTES: Final = 1024
-"""Of a name or a password before it is prepared: what is longer is a file that was given by mistake."""
+from transport.security.access import MAX_SECRET_BYTES
 
 _PROHIBITED: Final[tuple[tuple[Callable[[str], bool], str], ...]] = (
     (stringprep.in_table_c12, "a blank that is none of ASCII's"),
@@ -40,8 +39,8 @@ def saslprep(text: str, what: str = "password") -> str:
     Raises:
         PreparationError: empty, too long, or with a character that cannot be in it.
     """
-    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        raise PreparationError(f"the {what} is longer than {MAX_BYTES} bytes")
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_SECRET_BYTES:
+        raise PreparationError(f"the {what} is longer than {MAX_SECRET_BYTES} bytes")
     if text.isascii() and text.isprintable():
         prepared = text
     else:

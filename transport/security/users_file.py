@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from transport.security.principal import BROKER_RIGHTS, Grant, Right, name_of, right_of
+from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Grant, Right, name_of, right_of
 from transport.security.proofs import HASH_BYTES, TokenRecord, is_key_id
+from transport.security.secret_files import MODE, SecretFileError, open_own, read_own, sync_folder, write_synced
 from transport.security.users import DECOY_KEY_BYTES, User, Users, UsersError
 from transport.security.verifier import Verifier
 
 T = TypeVar("T")
 
 FORMAT: Final = 1
-MODE: Final = 0o600
 MAX_FILE_BYTES: Final = 32 << 20
 """More than `MAX_USERS` of the usual kind need."""
 MAX_NOTE: Final = 255
@@ -44,27 +43,31 @@ def read_users(path: Path) -> Users:
     Raises:
         UsersFileError: there is none, others may read it, or it is wrong.
     """
-    try:
-        with path.open("rb") as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            content = file.read(MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise UsersFileError(
-            f"{path}: {error.strerror or error}: `penstock user add NAME --users-file FILE` makes a users file"
-        ) from None
+    with _errors_of(path):
+        content = read_own(path, MAX_FILE_BYTES)
     if len(content) > MAX_FILE_BYTES:
         raise UsersFileError(f"{path} has more than {MAX_FILE_BYTES} bytes: it is no users file")
     return parse_users(content, str(path))
 
 
-def _check_owner(path: Path, facts: os.stat_result) -> None:
-    if not stat.S_ISREG(facts.st_mode):
-        raise UsersFileError(f"{path} is no regular file")
-    mode = stat.S_IMODE(facts.st_mode)
-    if mode & ~MODE:
-        raise UsersFileError(f"{path} has mode {mode:04o}, and others might read it: chmod 600 {path}")
-    if facts.st_uid not in {0, os.geteuid()}:
-        raise UsersFileError(f"{path} belongs to the user with number {facts.st_uid}, not to this one ({os.geteuid()})")
+@contextmanager
+def _errors_of(path: Path) -> Iterator[None]:
+    """What goes wrong with the file itself is said as a `UsersFileError`."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UsersFileError(
+            f"{path}: {error.strerror or error}: `penstock user add NAME --users-file FILE` makes a users file"
+        ) from None
+    except PermissionError as error:
+        raise UsersFileError(
+            f"{path}: {error.strerror or error}: it is to belong to the user that the broker runs as, "
+            "as what `sudo -u NAME penstock user ...` makes does"
+        ) from None
+    except OSError as error:
+        raise UsersFileError(f"{path}: {error.strerror or error}") from None
+    except SecretFileError as error:
+        raise UsersFileError(str(error)) from None
 
 
 def parse_users(content: bytes, name: str = "users file") -> Users:
@@ -79,10 +82,17 @@ def parse_users(content: bytes, name: str = "users file") -> Users:
     """
     try:
         told = tomllib.loads(content.decode())
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsersFileError(f"{name}: {error}") from None
+    except RecursionError:
+        raise UsersFileError(f"{name}: its brackets are nested too deeply") from None
+    except ValueError:
+        # The one thing that `tomllib` leaves to Python: a number of more digits than `int` takes.
+        raise UsersFileError(f"{name}: a number in it has too many digits") from None
     try:
-        if told.pop("version", None) != FORMAT:
+        version = told.pop("version", None)
+        # To Python a truth is a number too.
+        if type(version) is not int or version != FORMAT:
             raise UsersError(f"`version = {FORMAT}` is missing: this program reads no other")
         users = _taken(told, "users", dict, {})
         decoy = _taken(told, "decoy", str, "")
@@ -159,7 +169,7 @@ def _grant(facts: Any) -> Grant:
     pattern = _taken(left, "names", str, "")
     rights = _taken(left, "rights", list, [])
     _nothing_left(left, "a grant")
-    return Grant(pattern, _rights(rights, (Right.CONFIGURE, Right.WRITE, Right.READ)))
+    return Grant(pattern, _rights(rights, RESOURCE_RIGHTS))
 
 
 def _token(facts: Any) -> TokenRecord:
@@ -171,6 +181,13 @@ def _token(facts: Any) -> TokenRecord:
     _nothing_left(left, "a token")
     if until is not None and (type(until) is not datetime or until.tzinfo is None):
         raise UsersError("a token's `until` is to be a moment with its zone, as 2027-01-31T00:00:00Z")
+    if until is not None:
+        try:
+            until = until.astimezone(UTC)
+        except OverflowError:
+            raise UsersError(
+                f"a token's `until` is {until.isoformat()}, and no moment of the years 1 to 9999 in UTC"
+            ) from None
     if len(note) > MAX_NOTE:
         raise UsersError(f"a token's note has {len(note)} characters, {MAX_NOTE} is the most")
     try:
@@ -205,7 +222,7 @@ def _user_text(user: User) -> str:
     lines += _list_text(
         "grants",
         [
-            f"{{ names = {_quoted(grant.pattern)}, rights = {_rights_text(grant.rights, (Right.CONFIGURE, Right.WRITE, Right.READ))} }}"
+            f"{{ names = {_quoted(grant.pattern)}, rights = {_rights_text(grant.rights, RESOURCE_RIGHTS)} }}"
             for grant in user.grants
         ],
     )
@@ -224,11 +241,16 @@ def _rights_text(rights: Right, among: tuple[Right, ...]) -> str:
 
 
 def _token_text(record: TokenRecord) -> str:
-    until = (
-        "" if record.until is None else f", until = {record.until.astimezone(UTC).isoformat().replace('+00:00', 'Z')}"
-    )
+    until = "" if record.until is None else f", until = {_moment_text(record.until)}"
     note = f", note = {_quoted(record.note)}" if record.note else ""
     return f"{{ hash = {_quoted(record.hash.hex())}{until}{note} }}"
+
+
+def _moment_text(moment: datetime) -> str:
+    try:
+        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        raise UsersFileError(f"{moment.isoformat()} is no moment of the years 1 to 9999 in UTC") from None
 
 
 def _quoted(text: str) -> str:
@@ -248,6 +270,10 @@ def change_users(path: Path, change: Callable[[Users], Users]) -> Users:
     Raises:
         UsersFileError: the file is wrong, cannot be written, or is being changed by another program.
     """
+    if path.exists():
+        # What is another's is refused before a lock is left beside it that its owner could not open.
+        with _errors_of(path), open_own(path):
+            pass
     try:
         with _alone(path):
             old = read_users(path) if path.exists() else Users()
@@ -263,7 +289,13 @@ def change_users(path: Path, change: Callable[[Users], Users]) -> Users:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Hold the lock of the file's changes; it is a file of its own, for the file itself is replaced."""
-    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+    beside = path.with_name(f".{path.name}.lock")
+    try:
+        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, MODE)
+    except PermissionError as error:
+        if not beside.exists():
+            raise
+        raise UsersFileError(f"{beside}: {error.strerror}: another user has left it there; remove it") from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -283,15 +315,8 @@ def _replace(path: Path, content: bytes) -> None:
     file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
     try:
         os.fchmod(file, MODE)
-        view = memoryview(content)
-        while view:
-            view = view[os.write(file, view) :]
-        os.fsync(file)
+        write_synced(file, content)
     finally:
         os.close(file)
     aside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

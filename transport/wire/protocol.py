@@ -70,6 +70,8 @@ RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
 MECHANISM = "mechanism"
 """HELLO's option that names how the client proves itself in AUTH frames."""
+SCRAM = "SCRAM-SHA-256"
+"""The one way that there is."""
 TOKEN = "token"  # noqa: S105 - the option's name
 """HELLO's option that holds the proof itself."""
 UNPROVED = "the broker has not proved that it knows the user. It is older than this client, or has no users"

@@ -133,6 +133,12 @@ def test_a_mistake_in_the_settings_leaves_everything_as_it_is_and_is_told(
     told = said(broker)
     assert "ERROR penstock.broker: nothing is read again, for the settings cannot be: " in told
     assert "penstock.toml:2: broker.log_level: log_level is 'loud'" in told
+    settings.write_text(f"[limits]\nmax_queues = {'9' * 5000}\n")
+    broker.process.send_signal(signal.SIGHUP)
+    assert "penstock.toml: a number in it has too many digits" in said(broker)
+    settings.write_text(f"[limits]\nmax_queues = 0x{'f' * 5000}\n")
+    broker.process.send_signal(signal.SIGHUP)
+    assert "penstock.toml:2: limits.max_queues" in said(broker)
     settings.unlink()
     broker.process.send_signal(signal.SIGHUP)
     assert "cannot be read: No such file" in said(broker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,13 @@ def test_half_of_something_is_an_error(said: dict[str, str]) -> None:
     with pytest.raises(LocalProtocolError) as caught:
         from_environment(environment(**said)).access()
     assert "canary" not in str(caught.value)
+
+
+def test_files_of_the_environment_may_be_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    secret_file(tmp_path, b"~canary")
+    said = environment(user="~ann", password_file="~/secret", tls_ca="~/ca.pem", tls_server_name="~n")
+    assert from_environment(said).access() == Access("~ann", "~canary", tls=Tls(f"{tmp_path}/ca.pem", server_name="~n"))
 
 
 # One source over another
@@ -195,6 +203,15 @@ def test_a_pipe_is_read_as_well(tmp_path: Path) -> None:
         assert read_secret(f"/dev/fd/{end}") == "canary"
     finally:
         os.close(end)
+
+
+def test_who_writes_into_a_pipe_later_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o600)
+    # A shell that waits, as any writer does, until somebody has opened the pipe to read.
+    with subprocess.Popen(["sh", "-c", f"(printf cana; printf ry) > '{path}'"]) as writing:
+        assert read_secret(str(path)) == "canary"
+    assert writing.returncode == 0
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o400, False), (0o644, True), (0o604, True)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 from transport.cli import user as verbs
 from transport.cli.app import app
 from transport.cli.user import TOKEN_DAYS
+from transport.config.settings_sources import resolve
 from transport.security.principal import Right
 from transport.security.proofs import access_key_secret
 from transport.security.users import Users
@@ -61,7 +64,7 @@ def may(users: Users, *rights: Right, on: str | None = None) -> list[bool]:
 def test_a_user_comes_in_with_the_password_from_standard_input_a_file_or_a_prompt(
     keep: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep("add", "one", "--password-file", "-", stdin=f"{PASSWORD}\r\nignored")
+    keep("add", "one", "--password-file", "-", stdin=f"{PASSWORD}\r\n")
     (tmp_path / "password").write_text(PASSWORD)
     keep("add", "two", "--password-file", str(tmp_path / "password"))
     monkeypatch.setattr(verbs, "_has_terminal", lambda: True)
@@ -177,10 +180,52 @@ def test_what_cannot_be_is_told_in_one_line_and_changes_nothing(keep: Kept, word
     assert keep.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b"\xff\n", b"\n", b"x" * 5000, b"a\x07b\n"])
+@pytest.mark.parametrize("content", [b"\xff\n", b"\n", b"x" * 1025, b"a\x07b\n", b"a\nb\n"])
 def test_what_is_no_password_is_refused_and_not_shown(keep: Kept, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "password").write_bytes(content)
     _, told = keep("add", "alice", "--password-file", str(tmp_path / "password"), code=2)
     assert told.count("\n") == 1
     assert "a\x07b" not in told
     assert not keep.path.exists()
+
+
+def test_a_second_line_on_standard_input_is_no_password_either(keep: Kept) -> None:
+    _, told = keep("add", "alice", "--password-file", "-", stdin=f"{PASSWORD}\nmore\n", code=2)
+    assert told == "penstock user add: standard input is to hold one line, a password or a token, and has more\n"
+    assert not keep.path.exists()
+
+
+def test_a_file_is_found_at_home_as_the_broker_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PENSTOCK_USERS_FILE", "~/u.toml")
+    monkeypatch.chdir(tmp_path)
+    for words in (("add", "bob", "--no-password"), ("key", "bob", "--key-file", "~/k")):
+        assert CliRunner().invoke(app, ["user", *words]).exit_code == 0
+    assert resolve({}, {"PENSTOCK_USERS_FILE": "~/u.toml"}).config.users_file == str(tmp_path / "u.toml")
+    assert len(read_users(tmp_path / "u.toml")) == 1
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".u.toml.lock", "k", "u.toml"]
+
+
+@pytest.mark.parametrize(
+    "words", [("grant", "bob", "monitor"), ("key", "bob"), ("list",), ("add", "ann", "--no-password")]
+)
+def test_a_file_of_another_user_is_left_alone_and_what_to_do_is_said(
+    keep: Kept, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    keep.has_bob()
+    keep.path.with_name(f".{keep.path.name}.lock").unlink()
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000_001)
+    monkeypatch.setattr(os, "fstat", owned_by(os.fstat, 1_000_002))
+    _, told = keep(*words, code=2)
+    assert "belongs to the user with number 1000002, not to this one (1000001)" in told
+    assert "`sudo -u '#1000002' penstock user ...`" in told
+    assert [each.name for each in keep.path.parent.iterdir()] == [keep.path.name]
+
+
+def owned_by(real: Callable[[int], os.stat_result], user: int) -> Callable[[int], os.stat_result]:
+    def fstat(file: int) -> os.stat_result:
+        facts = list(real(file))
+        facts[4] = user
+        return os.stat_result(facts)
+
+    return fstat

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,55 @@ def test_of_two_programs_that_make_it_the_quicker_ones_secret_counts(
 
     monkeypatch.setattr(key_file.os, "link", later)
     assert ensure_key_file(tmp_path / "key") == quicker[0]
+
+
+def test_what_a_program_that_was_killed_has_left_is_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    (tmp_path / ".key.1.new").touch(0o400)
+    for name, call in (("os.link", killed), ("os.fsync", killed), ("os.fchmod", killed), ("os.write", killed)):
+        with monkeypatch.context() as patched:
+            patched.setattr(name, call)
+            patched.setattr(Path, "unlink", lambda _: None)  # who is killed tidies nothing up
+            with pytest.raises(Killed):
+                ensure_key_file(tmp_path / "key")
+        assert not (tmp_path / "key").exists()
+    assert len(list(tmp_path.iterdir())) == 5
+    assert len(ensure_key_file(tmp_path / "key")) == KEY_FILE_BYTES
+
+
+def test_its_name_is_on_the_disk_before_anybody_is_told_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bool] = []
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        real(file)
+        synced.append(stat.S_ISDIR(os.fstat(file).st_mode))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ensure_key_file(tmp_path / "key")
+    assert synced == [False, True]
+
+
+def test_anothers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_key_file(tmp_path / "key")
+    real = os.fstat
+
+    def fstat(file: int) -> os.stat_result:
+        facts = list(real(file))
+        facts[4] = 1_000_002
+        return os.stat_result(facts)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(KeyFileError, match="belongs to the user with number 1000002"):
+        read_key_file(tmp_path / "key")
 
 
 @pytest.mark.parametrize(

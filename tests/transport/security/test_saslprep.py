@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.security.saslprep import MAX_BYTES, PreparationError, saslprep
+from transport.security.access import MAX_SECRET_BYTES
+from transport.security.saslprep import PreparationError, saslprep
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_what_looks_alike_has_one_form(given: str, prepared: str) -> None:
         ("\ufffd", "plain text"),
         ("", "empty"),
         ("\u00ad", "empty"),
-        ("x" * (MAX_BYTES + 1), "longer"),
+        ("x" * (MAX_SECRET_BYTES + 1), "longer"),
     ],
 )
 def test_what_cannot_be_typed_alike_is_refused_without_being_shown(refused: str, why: str) -> None:

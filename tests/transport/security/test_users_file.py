@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from copy import copy
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,23 @@ ALICE = User(
 NAMES = st.text(st.characters(categories=["L", "N", "P", "S"], max_codepoint=0x2FF), min_size=1, max_size=20).filter(
     lambda name: "*" not in name
 )
+KEYS = st.sampled_from(
+    [
+        "version",
+        "users",
+        "alice",
+        "password",
+        "rights",
+        "grants",
+        "tokens",
+        "access_keys",
+        "names",
+        "hash",
+        "until",
+        "note",
+        "",
+    ]
+) | st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 RIGHTS = st.sampled_from([Right.READ, Right.WRITE | Right.READ, Right.CONFIGURE])
 
 
@@ -123,6 +142,15 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         os.close(held)
 
 
+@pytest.mark.timeout(10)
+def test_a_pipe_that_nobody_writes_to_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for act in (read_users, lambda path: change_users(path, lambda users: users)):
+        with pytest.raises(UsersFileError, match="no regular file"):
+            act(tmp_path / "pipe")
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
 def test_a_file_that_is_too_large_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
     path = written(tmp_path / "users.toml", b"")
     os.truncate(path, MAX_FILE_BYTES + 1)
@@ -135,6 +163,18 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read_whole(tmp_path: P
     [
         ("", "version = 1"),
         ("version = 2", "version = 1"),
+        ("version = true", "version = 1"),
+        ("version = 1.0", "version = 1"),
+        ("version = " + "9" * 5000, "a number in it has too many digits"),
+        ("version = 1\nx = 0x" + "f" * 5000, "`x`, which"),
+        (
+            f"version = 1\n[users.alice]\ntokens = [{{hash='{bytes(32).hex()}', until=0001-01-01T00:00:00+14:00}}]",
+            "years 1 to 9999",
+        ),
+        (
+            f"version = 1\n[users.alice]\ntokens = [{{hash='{bytes(32).hex()}', until=9999-12-31T23:59:59-01:00}}]",
+            "years 1 to 9999",
+        ),
         ("version = 1\nuser = {}", "`user`, which this program does not know"),
         ("version = 1\nusers = 1", "`users` is to be"),
         ("version = 1\nusers.alice = 1", "is no table"),
@@ -181,6 +221,137 @@ def test_a_file_with_a_changed_byte_is_refused_or_names_no_more_users_than_it_di
     except UsersFileError:
         return
     assert len(users) <= 2
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.booleans(),
+        st.integers(),
+        st.just(int("9" * 4000)),
+        st.floats(),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+        st.datetimes(),
+        st.datetimes(timezones=st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))),
+        st.dates(),
+        st.times(),
+        st.sampled_from(["monitor", "read", "orders*", "0" * 64, ALICE.access_keys[0], "CN=alice"]),
+        st.just(ALICE.password.text if ALICE.password else ""),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+"""Any value of TOML."""
+
+
+def in_toml(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case str():
+            return users_file._quoted(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case list():
+            return f"[{', '.join(map(in_toml, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{in_toml(key)} = {in_toml(each)}' for key, each in value.items())}}}"
+    return str(value)
+
+
+WHOLE: dict[str, Any] = {
+    "version": 1,
+    "users": {
+        "alice": {
+            "password": ALICE.password.text if ALICE.password else "",
+            "rights": ["monitor"],
+            "grants": [{"names": "orders*", "rights": ["read"]}],
+            "tokens": [{"hash": "0" * 64, "until": datetime(2027, 1, 31, tzinfo=UTC), "note": "x"}],
+            "access_keys": [ALICE.access_keys[0]],
+            "certificates": ["CN=alice"],
+        }
+    },
+}
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Where something stands in ``value``."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
+
+
+def with_value(whole: Any, place: tuple[Any, ...], value: Any) -> Any:
+    if not place:
+        return value
+    key, *rest = place
+    changed = copy(whole)
+    changed[key] = with_value(whole[key], tuple(rest), value)
+    return changed
+
+
+def text_of(whole: Any) -> bytes:
+    return "\n".join(f"{in_toml(key)} = {in_toml(each)}" for key, each in whole.items()).encode()
+
+
+def test_the_whole_file_that_others_are_made_of_is_read() -> None:
+    (user,) = parse_users(text_of(WHOLE))
+    assert len(user.tokens) == len(user.grants) == len(user.access_keys) == len(user.certificates) == 1
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(places(WHOLE)[1:]), VALUES)
+def test_whatever_stands_in_any_place_it_is_refused_or_is_users_who_can_be_written_again(
+    place: tuple[Any, ...], value: Any
+) -> None:
+    try:
+        users = parse_users(text_of(with_value(WHOLE, place, value)))
+    except UsersFileError:
+        return
+    assert as_dict(parse_users(users_text(users).encode())) == as_dict(users)
+    users.next_end(datetime.now(UTC))
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_whatever_a_file_says_it_is_refused_or_is_users(whole: dict[str, Any]) -> None:
+    try:
+        assert parse_users(text_of({"version": 1} | whole)) is not None
+    except UsersFileError:
+        return
+
+
+def test_a_moment_that_cannot_be_written_is_refused_and_the_file_is_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    change_users(path, lambda _: Users([User("bob")]))
+    before = path.read_bytes()
+    moment = datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))
+    with pytest.raises(UsersFileError, match="years 1 to 9999"):
+        change_users(path, lambda _: Users([User("bob", tokens=(TokenRecord(bytes(32), moment),))]))
+    assert path.read_bytes() == before
+
+
+def test_a_lock_that_another_user_has_left_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "users.toml"
+    change_users(path, lambda _: Users([User("bob")]))
+    real = os.open
+
+    def refused(name: Any, *arguments: Any, **named: Any) -> int:
+        if str(name).endswith(".lock"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(UsersFileError, match=r"\.users\.toml\.lock: Permission denied: another user has left it there"):
+        change_users(path, lambda users: users)
+
+
+def test_a_file_that_may_not_be_read_says_whose_it_is_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "users.toml", users_text(Users([ALICE])))
+
+    def refused(*_: Any, **__: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(UsersFileError, match="sudo -u NAME penstock user"):
+        read_users(path)
 
 
 def test_two_programs_do_not_change_it_at_a_time(tmp_path: Path) -> None:

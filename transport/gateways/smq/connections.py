@@ -15,7 +15,7 @@ from transport.broker.attached import Attached
 from transport.broker.listener import Host, Listener
 from transport.errors import LimitExceededError
 from transport.gateways.smq import protocol as wire
-from transport.security.principal import Grant, Grants, Principal, Right
+from transport.security.principal import ALL_OF_RESOURCE, Grant, Grants, Principal
 
 MOST_EARLY: Final = 65_536
 """Messages that a sink may have accepted beforehand: whoever says no more than Yes and takes nothing would have the loop to itself."""
@@ -34,7 +34,7 @@ class Place:
     @property
     def principal(self) -> Principal:
         """Who they are: nobody says."""
-        return Principal("smq", grants=Grants([Grant(self.queue, Right.CONFIGURE | Right.WRITE | Right.READ)]))
+        return Principal("smq", grants=Grants([Grant(self.queue, ALL_OF_RESOURCE)]))
 
     def listeners(self, source: str | None, sink: str | None) -> list[Listener[Any]]:
         """Where sources and sinks connect."""
