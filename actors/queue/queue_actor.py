@@ -315,7 +315,8 @@ class QueueActor(LoopActor):
         """A step of it; others have their turn between two of them."""
         purged = purge_step(self._state, purge.below)
         purge.messages += purged
-        if purged:
+        # What is being judged may be put back where the purge has been.
+        if purged or self._state.judging is not None:
             self.schedule_at(self.loop.time(), purge)
         else:
             self._output.answer_later(purge.reply, purge.messages, self._state.last_event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
 import pykka
@@ -11,10 +12,12 @@ import pytest
 
 from actors.errors import StorageError
 from actors.queue.connection_actor import _of
+from actors.queue.operations import judging
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary.commands import (
     Acknowledged,
+    AlterQueue,
     AttachReceiver,
     AttachSender,
     DemandSignalled,
@@ -125,6 +128,34 @@ async def test_what_is_sent_during_a_purge_stays_and_a_purge_that_the_queue_does
     queue.stop_nowait()
     with pytest.raises(pykka.ActorDeadError):
         await purged
+
+
+def test_a_purge_takes_what_is_being_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    @virtual
+    async def scenario() -> None:
+        state = in_pieces()
+        queue = start_queue(state)
+        await queue.ask(AlterQueue(replace(state.settings, max_receives=1)), block=False)
+        while state.judging is not None:
+            await statistics(queue)
+        assert (await statistics(queue)).leaving == BACKLOG
+        # Of these most wait, and come back one by one.
+        monkeypatch.setattr(judging, "JUDGE_BUDGET", 0)
+        await queue.ask(AlterQueue(replace(state.settings, max_receives=9)), block=False)
+        handed_over = state.outbox.sent.messages
+        purged = asyncio.ensure_future(answer(queue))
+        for _ in range(10):
+            assert (await statistics(queue)).ready == 0
+        assert not purged.done(), "what may be put back is still to come"
+        monkeypatch.setattr(judging, "JUDGE_BUDGET", 2)
+        assert await purged == BACKLOG - handed_over
+        facts = await statistics(queue)
+        assert (facts.ready, facts.leaving) == (0, handed_over)
+
+    async def answer(queue: Ref) -> Any:
+        return await queue.ask(PurgeQueue(), block=False)
+
+    scenario()
 
 
 @virtual

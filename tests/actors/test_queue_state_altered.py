@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from actors.batch import MessageBatch
+from actors.queue.operations import judging
 from actors.queue.state.capacity import WINDOWED_MESSAGES
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.replies import DeadLetter
@@ -312,3 +313,78 @@ def test_a_queue_that_failed_goes_on_with_the_settings_of_now() -> None:
     assert granted(queue) == 20
     assert queue.send("s", 0, batch(*[b"m"] * 10), 0.0, 0) is None
     assert queue.send("s", 0, batch(*[b"m"] * 9), 0.0, 0) == 0
+
+
+# Step by step
+
+
+def with_many_that_failed(count: int) -> QueueState:
+    """Every other of so many messages of their own failed once, and all are ready."""
+    queue = queue_of(max_receives=9)
+    sending(queue)
+    for number in range(count):
+        queue.send("s", number, batch(b"m"), 0.0, 0)
+    queue.attach_receiver("r")
+    queue.receive("r", count, LARGE, 0.0)
+    queue.cancel_demand("r")
+    queue.negative_acknowledge("r", [(number, 1) for number in range(count)], 0.0, 0.0, failed=False)
+    queue.receive("r", count, LARGE, 0.0)
+    queue.cancel_demand("r")
+    queue.negative_acknowledge("r", [(number, 1) for number in range(0, count, 2)], 0.0, 0.0)
+    queue.negative_acknowledge("r", [(number, 1) for number in range(1, count, 2)], 0.0, 0.0, failed=False)
+    queue.take_effects()
+    return queue
+
+
+def test_what_came_back_is_judged_in_steps_and_nothing_is_delivered_before_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(judging, "JUDGE_BUDGET", 10)
+    queue = with_many_that_failed(100)
+    alter(queue, max_receives=1)
+    queue.receive("r", 100, LARGE, 0.0)
+    queue.open_subscription("o", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
+    queue.reserve("o", 1, 0, messages=5, size=LARGE, wait=0.0, below=None, now=0.0)
+    assert queue.statistics(0.0).reserved == 0
+    steps = 1
+    while queue.judging is not None:
+        assert delivered(queue) == []
+        assert queue.next_deadline() == 0.0
+        assert queue.outbox.messages <= 10 * steps
+        queue.tick(0.0)
+        steps += 1
+    assert steps >= 10
+    assert [effect.first for effect in delivered(queue)] == list(range(1, 100, 2))
+
+
+def test_what_waits_to_leave_comes_back_in_steps_and_leaves_as_if_it_had_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = with_many_that_failed(200)
+    alter(queue, max_receives=1)
+    assert queue.outbox.messages == 100
+    sent = {number for span in queue.outbox.sent for number in range(span.start, span.stop)}
+    monkeypatch.setattr(judging, "JUDGE_BUDGET", 10)
+    queue.take_effects()
+    alter(queue, max_receives=3)
+    # The second was handed over before, and answered for too late.
+    queue.dead_letters_stored(((0, 1), (198, 199)), 0.0)
+    assert not [effect for effect in queue.take_effects() if isinstance(effect, DeadLetter)], "it is in doubt"
+    while queue.judging is not None:
+        assert queue.outbox.messages + queue.ready.messages == 198
+        queue.tick(0.0)
+    assert queue.outbox.messages == len(sent) - 1 == DEAD_LETTER_BATCHES - 1
+    queue.receive("r", 200, LARGE, 0.0)
+    assert [effect.first for effect in delivered(queue)] == [n for n in range(200) if n not in sent | {198}]
+
+
+def test_other_settings_in_the_midst_of_it_begin_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "JUDGE_BUDGET", 10)
+    queue = with_many_that_failed(100)
+    for receives in (1, 2, 1):
+        alter(queue, max_receives=receives)
+        queue.tick(0.0)
+        assert queue.judging is not None
+    while queue.judging is not None:
+        queue.tick(0.0)
+    assert (queue.outbox.messages, queue.ready.messages) == (50, 50)

@@ -57,6 +57,9 @@ CHANGES: tuple[dict[str, Any], ...] = (
 class AlteredMachine(QueueMachine):
     """As the other machine, with settings that change."""
 
+    changes = CHANGES
+    more_commands: tuple[str, ...] = ()
+
     def made(self, log: QueueLog) -> QueueState:
         if not hasattr(self, "largest"):
             self.largest = self.settings.max_messages
@@ -67,9 +70,12 @@ class AlteredMachine(QueueMachine):
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         feasible = [name for name in WEIGHTED if (possible := OPERATIONS[name][0]) is None or possible(self)]
-        name = data.draw(st.sampled_from([*feasible, *["alter"] * 8]), label="command")
+        name = data.draw(st.sampled_from([*feasible, *["alter"] * 8, *self.more_commands]), label="command")
         if name == "alter":
-            self.alter(data.draw(st.sampled_from(CHANGES), label="changed"))
+            self.alter(data.draw(st.sampled_from(self.changes), label="changed"))
+            return
+        if name in self.more_commands:
+            getattr(self, name)()
             return
         arguments = {key: data.draw(strategy, label=key) for key, strategy in OPERATIONS[name][1].items()}
         command: Any = getattr(self, name)
@@ -90,11 +96,15 @@ class AlteredMachine(QueueMachine):
         for receiver in self.receivers.values():
             receiver.visibility = max(receiver.visibility, after.visibility_timeout)
         if (before.max_receives, before.dead_letter_queue) != (after.max_receives, after.dead_letter_queue):
-            for message in self.stored.values():
-                if message.where in (READY, DELAYED) and self.is_worn_out(message.failures):
-                    message.where, message.until = LEAVING, 0.0
+            self.judge()
         assert self.queue.execute(commands.AlterQueue(after), self.now, self.wall_us(self.now)) == after
         self.settle()
+
+    def judge(self) -> None:
+        """What is worn out by other settings leaves."""
+        for message in self.stored.values():
+            if message.where in (READY, DELAYED) and self.is_worn_out(message.failures):
+                message.where, message.until = LEAVING, 0.0
 
     @invariant()
     def permits_are_bounded_whatever_is_stored(self) -> None:

@@ -222,9 +222,13 @@ class QueueMachine(RuleBasedStateMachine):
                 raise AssertionError(effect)
         assert not reserved
         assert not self.expect_confirm
-        assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
+        self.check_all_is_handed_over()
         gone = max(expired + self.late, default=-1)
         assert not any(m.where == READY and n < gone for n, m in self.stored.items()), "what expires does at the head"
+
+    def check_all_is_handed_over(self) -> None:
+        """More may be under way than this machine stores."""
+        assert all(message.until > 0 for message in self.stored.values() if message.where == LEAVING)
 
     def rejects(self) -> bool:
         return self.settings.overflow == REJECT

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from actors.queue.vocabulary.settings import JUDGE_BUDGET
 from tests.fault import turns
 from tests.fault.turns import LIMIT, TimedSelector, Turns, report, timed
 
@@ -16,6 +17,13 @@ def test_every_turn_of_a_purge_is_seen_and_all_of_it_is_gone(capsys: pytest.Capt
     told = capsys.readouterr().out
     assert int(told.split()[0]) >= 2000 // turns.BATCH + 1
     assert "the longest" in told
+
+
+def test_what_came_back_is_judged_by_other_settings_in_many_turns(capsys: pytest.CaptureFixture[str]) -> None:
+    turns.main(["alter", "--spans", "2000"])
+    told = capsys.readouterr().out
+    assert "2000 spans left" in told
+    assert int(told.splitlines()[1].split()[0]) >= 2 * 2000 // JUDGE_BUDGET
 
 
 def test_many_queues_are_used_and_checkpoints_made_meanwhile(capsys: pytest.CaptureFixture[str]) -> None:

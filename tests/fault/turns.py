@@ -1,7 +1,9 @@
 """How long one turn of a broker's loop takes at worst, where it has the most to do.
 
 ``python -m tests.fault.turns purge --ranges 1000000`` purges a million single messages, and ``python -m tests.fault.turns queues
---queues 10000 --seconds 60`` sends to, receives from and acknowledges in ten thousand queues while checkpoints are made.
+--queues 10000 --seconds 60`` sends to, receives from and acknowledges in ten thousand queues while checkpoints are made. ``alter
+--spans 100000`` alters ``max_receives`` of a queue that got so many single messages back: to one, and all leave; and to none, and what
+still waits to leave is ready again.
 
 What is measured is the processor time of the loop's thread from one wait for events to the next, so that it is the broker's work and
 not that of whatever else the machine does. Python's garbage collector is measured apart: a collection of everything comes
@@ -19,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,14 +29,16 @@ from actors.batch import MessageBatch
 from actors.queue.queue_directory import QueueDirectory
 from actors.queue.vocabulary.commands import (
     Acknowledged,
+    AlterQueue,
     AttachReceiver,
     AttachSender,
     DemandSignalled,
+    GetStatistics,
     OfferBatch,
     PurgeQueue,
     RequestCapacity,
 )
-from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded
+from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesAdded, MessagesReturned
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_registry import LoopActorRegistry
@@ -170,6 +175,38 @@ async def purge(selector: TimedSelector, directory: Path, ranges: int) -> Turns:
     return turns
 
 
+async def alter(selector: TimedSelector, directory: Path, spans: int) -> Turns:
+    """A queue to which every other message came back once, each by itself, counts failures otherwise: those leave, and come back."""
+    counting = QueueSettings(max_receives=2, max_messages=4 * spans)
+    storage = Storage.open(directory)
+    storage.start(_fail)
+    stored = storage.declare("q", counting)
+    body = MessageBatch.from_payloads([b"x" * 16] * BATCH)
+    for first in range(0, 2 * spans, BATCH):
+        added = MessagesAdded(first, body, 1, ())
+        stored.log.apply(added, storage.record(stored.number, added))
+        returned = MessagesReturned(tuple((n, n + 1, 1) for n in range(first, first + BATCH, 2)))
+        storage.record(stored.number, returned)
+        stored.log.apply(returned)
+    queue = QueueDirectory(QueueSettings(), time.time, storage=storage).get("q")
+    await storage.synced()
+    selector.begin()
+    await queue.ask(AlterQueue(replace(counting, max_receives=1)), block=False)
+    facts = await queue.ask(GetStatistics(), block=False)
+    while facts.ready != spans:
+        facts = await queue.ask(GetStatistics(), block=False)
+    await queue.ask(AlterQueue(replace(counting, max_receives=None)), block=False)
+    while facts.leaving:
+        facts = await queue.ask(GetStatistics(), block=False)
+    await asyncio.sleep(0)
+    turns = selector.measured()
+    assert facts.ready + facts.total_dead_lettered == 2 * spans, f"{facts.ready} of {2 * spans} are ready"
+    print(f"{spans} spans left, and {facts.ready - spans} came back")
+    await LoopActorRegistry.shutdown()
+    storage.close()
+    return turns
+
+
 async def queues(selector: TimedSelector, directory: Path, count: int, seconds: float) -> Turns:
     """So many queues, of which the next in line has a batch sent, received and acknowledged, again and again."""
     # Segments so small that there is always something to give back: a checkpoint is made as often as one may be.
@@ -230,6 +267,8 @@ def main(arguments: list[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     purging = verbs.add_parser("purge", help="purge single messages")
     purging.add_argument("--ranges", type=int, default=100_000, help="how many (default 100000)")
+    altering = verbs.add_parser("alter", help="alter a queue that got single messages back")
+    altering.add_argument("--spans", type=int, default=100_000, help="how many (default 100000)")
     busy = verbs.add_parser("queues", help="use many queues")
     busy.add_argument("--queues", type=int, default=10_000, help="how many (default 10000)")
     busy.add_argument("--seconds", type=float, default=30.0, help="for how long (default 30)")
@@ -239,6 +278,8 @@ def main(arguments: list[str] | None = None) -> int:
         data = Path(directory) / "data"
         if chosen.verb == "purge":
             turns = timed(lambda selector: purge(selector, data, chosen.ranges))
+        elif chosen.verb == "alter":
+            turns = timed(lambda selector: alter(selector, data, chosen.spans))
         else:
             turns = timed(lambda selector: queues(selector, data, chosen.queues, chosen.seconds))
         return 0 if report(turns, time.monotonic() - start) else 1

@@ -7,8 +7,8 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - the visibility timeout: leases. A receiver that is connected keeps the one that it was told, where that is longer: it extends what
   waits in it by that.
 - delay and time to live: what is sent.
-- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start. What was handed
-  to the old dead-letter queue is still its.
+- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start, and nothing is
+  delivered before all of it is (``judging``). What was handed to the old dead-letter queue is still its.
 
 ``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.
 """
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.judging import judge_anew, judge_on
 
 if TYPE_CHECKING:
     from actors.queue.state.core import QueueCore
@@ -38,17 +38,8 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     for receiver in core.receivers.values():
         receiver.visibility = max(receiver.visibility, settings.visibility_timeout)
     if (settings.max_receives, settings.dead_letter_queue) != (before.max_receives, before.dead_letter_queue):
-        _judge_anew(core)
-        hand_over(core, now)
+        judge_anew(core)
+        judge_on(core, now)
     dispatch(core, now)
     core.grant()
     return settings
-
-
-def _judge_anew(core: QueueCore) -> None:
-    """Have leave what is worn out now, and stay what waited to leave and is not: it may have expired, which the dispatch sees."""
-    spans = core.outbox.take_waiting()
-    if core.settings.max_receives is not None:
-        spans += core.ready.take_where(lambda span: core.settings.worn_out(span.failures))
-    for span in spans:
-        core.put_back(span, None)

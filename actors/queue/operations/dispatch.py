@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.queue.operations.dead_letters import hand_over
+from actors.queue.operations.judging import judge_on
 from actors.queue.state.receivers import Receiver
 from actors.queue.state.subscriptions import Reservation
 from actors.queue.structures.deadlines import US_PER_SECOND
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
     """The first span that can be delivered, with numbers of ``minimum`` or more; what expires before it is dropped.
 
-    None where nothing can be: nothing is ready, an exclusive queue waits for a delay, or there is more to drop than may be at once.
+    None where nothing can be: nothing is ready, an exclusive queue waits for a delay, there is more to drop than may be at once, or what
+    is ready is being judged.
     """
+    if core.judging is not None:
+        return None
     span = core.ready.first(minimum)
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
         return None
@@ -38,7 +42,7 @@ def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
 
 def next_expiry(core: QueueCore) -> float | None:
     """When the message that is next expires; None if it does not, or cannot leave yet."""
-    if not core.ttl_below or (_has_dead_letter_queue(core) and core.outbox.waiting):
+    if not core.ttl_below or core.judging is not None or (_has_dead_letter_queue(core) and core.outbox.waiting):
         return None
     span = core.ready.first()
     if span is None or (core.settings.exclusive and core.ready.skips(span)):
@@ -129,8 +133,9 @@ def dispatch(core: QueueCore, now: float) -> None:
 
 
 def resume(core: QueueCore, now: float) -> None:
-    """Go on with a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
+    """Go on with a judging or a dispatch that used up its budget, if there is one, and with whatever can be delivered."""
     core.unfinished_at = None
+    judge_on(core, now)
     dispatch(core, now)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from actors.errors import QueueError
     from actors.queue.state.capacity import Permits
     from actors.queue.state.entries import Span
-    from actors.queue.state.ready import ReadyRanges
+    from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.senders import Incoming, Sender
     from actors.queue.state.subscriptions import Reservation, Subscriber
     from actors.queue.structures.ranges import Range
@@ -82,7 +82,8 @@ class QueueCore:
         batch_overhead: bytes that each stored batch counts for beside its size.
         rejects: whether the queue refuses what it has no room for, rather than granting nothing.
         paused: why senders may send nothing, whatever room there is; None while they may.
-        unfinished_at: when a dispatch used up its budget; None while none is under way.
+        unfinished_at: when a dispatch or a judging used up its budget; None while none is under way.
+        judging: how far it is in judging anew, by other settings, what it holds; None while it is not.
         usual_timing: delay and time to live, microseconds, of what carries none of its own.
         wall_us: the time of day of the command that is carried out, microseconds since the epoch.
     """
@@ -118,6 +119,7 @@ class QueueCore:
     usual_timing: tuple[int, int | None]
     ttl_below: int
     unfinished_at: float | None
+    judging: Judging | None
     paused: str | None
     rejects: bool
     takes_all: bool
@@ -199,6 +201,7 @@ class QueueCore:
         self.incoming = []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
         self.unfinished_at = None
+        self.judging = None
         self.heaps = (
             self.leases.deadlines,
             self.ready.delayed.due,

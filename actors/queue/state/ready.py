@@ -12,8 +12,6 @@ from actors.queue.structures.spans import SpanMap, TimedSpans
 from actors.queue.vocabulary.settings import DEAD_LETTER_BATCHES, DEAD_LETTER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from actors.queue.state.entries import Entry, EntryTable
     from actors.queue.state.log import QueueLog
     from actors.queue.structures.ranges import Range
@@ -169,17 +167,18 @@ class ReadyRanges:
         removed.sort()
         return removed
 
-    def take_where(self, holds: Callable[[Span], bool]) -> list[Span]:
-        """Take out what came back, and what waits for a delay, of which something holds."""
-        taken = [span for span in self._returned if holds(span)]
-        for span in taken:
-            self._returned.cut(span.start, span.stop)
-            self.messages -= span.stop - span.start
-        delayed = [span for span in self.delayed if holds(span)]
-        for span in delayed:
+    def some_from(self, position: int, most: int, *, delayed: bool) -> list[Span]:
+        """The next of what waits for a delay, or else of what came back, from ``position`` on: at most so many, none behind the last."""
+        return (self.delayed if delayed else self._returned).some_from(position, most)
+
+    def take_out(self, span: Span, *, delayed: bool) -> None:
+        """Take out one that ``some_from`` has just returned."""
+        if delayed:
             self.delayed.cut(span.start, span.stop)
+        else:
+            self._returned.pop_exactly(span.start, span.stop)
+            self.messages -= span.stop - span.start
         self._offered = None
-        return taken + delayed
 
     def oldest(self, below: int) -> Range | None:
         """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
@@ -223,11 +222,32 @@ def unheld(log: QueueLog) -> ReadyRanges:
     return ReadyRanges(log.table, start, log.next_sequence, holes, log.next_sequence)
 
 
+@dataclass(eq=False, slots=True)
+class Judging:
+    """How far a queue is in judging anew what nobody holds: what waits for a delay, then what came back.
+
+    In this order, for a delay that ends meanwhile makes one of the other.
+
+    Attributes:
+        position: what ends beyond it is still to be judged; None where nothing of both is.
+        delayed: whether it is in what waits for a delay.
+    """
+
+    position: int | None
+    delayed: bool = True
+
+    def next_place(self) -> None:
+        """Go on with what came back, or be done with both."""
+        self.position = 0 if self.delayed else None
+        self.delayed = False
+
+
 @dataclass(eq=False, repr=False, slots=True)
 class Outbox:
     """Spans on their way out: a few that were handed over and not answered for, and the others, which wait for those.
 
-    So however many messages have to go, few of their batches are in memory for it.
+    So however many messages have to go, few of their batches are in memory for it. What waits under other settings than those that made
+    it leave is in doubt: it is not handed over before it is judged anew.
 
     Args:
         now: from when on what waits at a start may be handed over.
@@ -237,11 +257,14 @@ class Outbox:
     sent: TimedSpans[Span] = field(default_factory=TimedSpans)
     waiting: SpanMap[Span] = field(default_factory=SpanMap)
     waiting_messages: int = 0
+    # One map for each time that what waited came to be in doubt while some was; none of them is empty.
+    _doubted: list[SpanMap[Span]] = field(default_factory=list)
+    _doubted_messages: int = 0
 
     @property
     def messages(self) -> int:
         """How many are leaving."""
-        return self.sent.messages + self.waiting_messages
+        return self.sent.messages + self.waiting_messages + self._doubted_messages
 
     def add(self, span: Span) -> None:
         """Have a span leave that is in no other structure and has no deadline."""
@@ -265,16 +288,34 @@ class Outbox:
         self.waiting_messages -= span.stop - span.start
         return span
 
-    def take_waiting(self) -> list[Span]:
-        """Take out what was not handed over yet."""
-        self.waiting_messages = 0
-        return self.waiting.clear()
+    def doubt(self) -> None:
+        """What was not handed over yet is to be judged anew."""
+        if self.waiting:
+            self._doubted.append(self.waiting)
+            self._doubted_messages += self.waiting_messages
+            self.waiting, self.waiting_messages = SpanMap(), 0
+
+    def take_doubted(self) -> Span | None:
+        """Take out one that is in doubt, if there is one."""
+        if not self._doubted:
+            return None
+        span = self._doubted[-1].pop_first()
+        assert span is not None
+        self._doubted_messages -= span.stop - span.start
+        if not self._doubted[-1]:
+            self._doubted.pop()
+        return span
 
     def drop(self, start: int, stop: int) -> None:
         """The messages of a range have left."""
         self.sent.cut(start, stop)
         for span in self.waiting.cut(start, stop)[0]:
             self.waiting_messages -= span.stop - span.start
+        if self._doubted:
+            for spans in self._doubted:
+                for span in spans.cut(start, stop)[0]:
+                    self._doubted_messages -= span.stop - span.start
+            self._doubted = [spans for spans in self._doubted if spans]
 
     def _sent_bytes(self) -> int:
         """What is handed over has of its batches, about."""

@@ -103,6 +103,11 @@ class SpanMap(Generic[S]):
         which, index = self._locate(position)
         return self._chunks[which][index] if which < len(self._chunks) else None
 
+    def some_from(self, position: int, most: int) -> list[S]:
+        """The next spans with a number of ``position`` or more, at most so many; none where there are no more."""
+        which, index = self._locate(position)
+        return self._chunks[which][index : index + most] if which < len(self._chunks) else []
+
     def reach(self, position: int) -> int:
         """The end of the span that holds ``position``; ``position`` itself if none does."""
         which, index = self._locate(position)
@@ -173,6 +178,13 @@ class SpanMap(Generic[S]):
             index = 0
         return taken, None
 
+    def pop_first(self) -> S | None:
+        """Take out the span with the lowest numbers, if there is one."""
+        span = self.first()
+        if span is not None:
+            self.pop_exactly(span.start, span.stop)
+        return span
+
     def clear(self) -> list[S]:
         """Take out everything."""
         taken = [span for chunk in self._chunks for span in chunk]
@@ -229,6 +241,10 @@ class TimedSpans(Generic[T]):
     def first(self) -> T | None:
         """The span with the lowest numbers."""
         return self._spans.first()
+
+    def some_from(self, position: int, most: int) -> list[T]:
+        """See ``SpanMap``."""
+        return self._spans.some_from(position, most)
 
     def insert(self, span: T, deadline: float) -> None:
         """Add a span that overlaps none and is in no heap."""

@@ -56,6 +56,8 @@ EXPIRY_BUDGET = 256
 """Batches past their time to live that are dropped in one go; each may have to be read from the disk to know its time."""
 PURGE_BUDGET = 256
 """Batches, or parts of batches that are left of them, that a purge drops in one go: some milliseconds of work."""
+JUDGE_BUDGET = 512
+"""Parts of batches that other settings have a queue judge anew in one go: some milliseconds of work."""
 MAX_DELAYED = 100_000
 """Batches, or returned parts of batches, that may wait for a delay: each takes a few hundred bytes of memory."""
 DEAD_LETTER_TIMEOUT = 30.0
