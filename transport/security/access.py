@@ -43,20 +43,13 @@ class Tls:
         """
         import ssl  # noqa: PLC0415 - a client without TLS does not load it
 
-        try:
-            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if self.certificate is not None:
-                # Never ask at a terminal for the password of a key: nobody may sit there.
-                context.load_cert_chain(self.certificate, self.key, password=_no_password)
-        except (OSError, ValueError) as error:
-            files = ", ".join(file for file in (self.ca, self.certificate, self.key) if file is not None)
-            raise LocalProtocolError(f"TLS cannot be set up with {files}: {error}") from error
+        from transport.security.tls_files import load_own, trusting  # noqa: PLC0415 - as above
+
+        context = trusting(self.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certificate is not None:
+            load_own(context, self.certificate, self.key, "tls_key")
         return context
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password; give one that has none, readable by its owner alone")
 
 
 @dataclass(frozen=True, slots=True)
