@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -94,6 +95,25 @@ def test_every_verb_explains_itself(verb: list[str]) -> None:
 )
 def test_the_documented_options_are_there(option: str, verb: str) -> None:
     assert option in invoke(verb, "--help").stdout
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_names_of_options_are_whole_on_a_narrow_terminal(verb: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in verb:
+        command = command.commands[word]
+    environment = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+    shown = CliRunner().invoke(app, [*verb, "--help"], env=environment).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    words = shown.replace("/", " ").split()
+    for parameter in command.params:
+        if parameter.param_type_name == "option" and not parameter.hidden:
+            assert {*parameter.opts, *parameter.secondary_opts} <= set(words)
+
+
+def test_brackets_in_a_help_are_shown() -> None:
+    assert "[default: (127.0.0.1:9182)]" in invoke("broker", "--help").stdout
+    assert "[default: (the users file's name and .key)]" in invoke("user", "key", "--help").stdout
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from transport.cli import administration, broker, config, journal, receive, send, user
+from transport.cli._help import with_whole_names
 from transport.cli._options import EPILOG
 from transport.wire.version import installed_version
 
@@ -30,6 +31,7 @@ app.add_typer(journal.app, name="journal")
 app.add_typer(administration.subscriptions, name="subscription")
 app.add_typer(administration.transactions, name="transaction")
 app.add_typer(user.app, name="user")
+with_whole_names(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,11 +24,14 @@ from transport.wire.address import parse_address
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.messages import Auth, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
+from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
     from transport.clients.proving import Proving
 
 FrameConnection: TypeAlias = Connection[Frame]
+logger = logging.getLogger("penstock.transport")
+
 LEAST_STANDING = 1.0
 """Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
@@ -94,6 +98,8 @@ class BrokerLink:
         self._retry: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        # Whether it was said already that the connections of this run of failures come to nothing.
+        self._warned = False
         self.reconnects = 0
         self.writable = True
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -166,6 +172,7 @@ class BrokerLink:
             heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
+            self._warned = False
             self._of_use = False
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
@@ -264,8 +271,23 @@ class BrokerLink:
         if patience is not None and down + delay > patience:
             self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}", error))
             return
+        self._warn_once(error)
         self._attempt += 1
         self._retry = self._loop.call_later(delay, self._try)
+
+    def _warn_once(self, error: Exception) -> None:
+        """Who tries for long, or for ever, tells at the first try what may be the matter where the broker's side says nothing of it."""
+        if self._warned:
+            return
+        from transport.clients.tls_errors import ClosedUnheardError  # noqa: PLC0415 - only for an error
+
+        for each in (error, error.__cause__):
+            if isinstance(each, ClosedUnheardError):
+                self._warned = True
+                logger.warning(
+                    "the broker at %s: %s; this client tries on", self._address, shown(str(each), MAX_LINE_BYTES)
+                )
+                return
 
     def _fail(self, error: Exception) -> None:
         if not self._ended:

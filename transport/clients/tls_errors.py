@@ -35,6 +35,10 @@ _OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "AC
 """OpenSSL's words for the alerts of a server that does not take a client's certificate, or has got none."""
 
 
+class ClosedUnheardError(ConnectionLostError):
+    """The broker's side ended a connection before it said anything. The text says what may be the reason."""
+
+
 def explained(error: Exception, address: Address, credentials: Credentials, heard: int = 0) -> Exception:
     """``error`` of a connection to ``address`` that did not open, or another that says more.
 
@@ -60,7 +64,7 @@ def explained(error: Exception, address: Address, credentials: Credentials, hear
     broken = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError | PeerTimeoutError)
     if heard or not broken:
         return error
-    return ConnectionLostError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
+    return ClosedUnheardError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
 
 
 def _of_tls(error: ssl.SSLError, address: Address, heard: int) -> Exception:
