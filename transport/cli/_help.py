@@ -9,11 +9,10 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
-from typer.core import TyperCommand
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from typer.core import TyperCommand
 
 PANELS: Final = {"argument": "Arguments", "option": "Options"}
 """Of parameters that have none of their own."""
@@ -22,38 +21,26 @@ _NAMES: Final = re.compile(r"(-\S+(?:\s*[,/]\s*-\S+)*)\s*(.*)", re.DOTALL)
 """An option's names, and what stands for its value."""
 
 
-class Verb(TyperCommand):
-    """A command with that help."""
+def print_help(command: TyperCommand, ctx: Any) -> None:
+    """Print it: usage, what the verb does, and a panel for each group of parameters."""
+    from rich.console import Console  # noqa: PLC0415 - for the help alone
+    from rich.padding import Padding  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints by itself, as typer's does
-        """Print it: usage, what the verb does, and a panel for each group of parameters."""
-        from rich.console import Console  # noqa: PLC0415 - for the help alone
-        from rich.padding import Padding  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        console = Console(highlight=False)
-        console.print(Padding(Text(self.get_usage(ctx), "bold"), 1))
-        if self.help:
-            console.print(Padding(Text(_paragraphs(self.help)), (0, 1, 1, 1)))
-        panels: dict[str, list[Any]] = defaultdict(list, {title: [] for title in PANELS.values()})
-        for parameter in self.get_params(ctx):
-            if not getattr(parameter, "hidden", False):
-                own = getattr(parameter, "rich_help_panel", None)
-                panels[own or PANELS[parameter.param_type_name]].append(parameter)
-        for title, parameters in panels.items():
-            if parameters:
-                console.print(_panel(title, [parameter.get_help_record(ctx) for parameter in parameters]))
-        if self.epilog:
-            console.print(Padding(Text(_paragraphs(self.epilog)), 1))
-
-
-def with_whole_names(app: typer.Typer) -> None:
-    """Give every verb of ``app``, and of those within it, that help."""
-    for command in app.registered_commands:
-        command.cls = Verb
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            with_whole_names(group.typer_instance)
+    console = Console(highlight=False)
+    console.print(Padding(Text(command.get_usage(ctx), "bold"), 1))
+    if command.help:
+        console.print(Padding(Text(_paragraphs(command.help)), (0, 1, 1, 1)))
+    panels: dict[str, list[Any]] = defaultdict(list, {title: [] for title in PANELS.values()})
+    for parameter in command.get_params(ctx):
+        if not getattr(parameter, "hidden", False):
+            own = getattr(parameter, "rich_help_panel", None)
+            panels[own or PANELS[parameter.param_type_name]].append(parameter)
+    for title, parameters in panels.items():
+        if parameters:
+            console.print(_panel(title, [parameter.get_help_record(ctx) for parameter in parameters]))
+    if command.epilog:
+        console.print(Padding(Text(_paragraphs(command.epilog)), 1))
 
 
 def _panel(title: str, records: Iterable[tuple[str, str]]) -> Any:

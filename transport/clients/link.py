@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,14 +23,11 @@ from transport.wire.address import parse_address
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.messages import Auth, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
-from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
     from transport.clients.proving import Proving
 
 FrameConnection: TypeAlias = Connection[Frame]
-logger = logging.getLogger("penstock.transport")
-
 LEAST_STANDING = 1.0
 """Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
@@ -277,17 +273,10 @@ class BrokerLink:
 
     def _warn_once(self, error: Exception) -> None:
         """Who tries for long, or for ever, tells at the first try what may be the matter where the broker's side says nothing of it."""
-        if self._warned:
-            return
-        from transport.clients.tls_errors import ClosedUnheardError  # noqa: PLC0415 - only for an error
+        if not self._warned:
+            from transport.clients.tls_errors import warn_of_silence  # noqa: PLC0415 - only for an error
 
-        for each in (error, error.__cause__):
-            if isinstance(each, ClosedUnheardError):
-                self._warned = True
-                logger.warning(
-                    "the broker at %s: %s; this client tries on", self._address, shown(str(each), MAX_LINE_BYTES)
-                )
-                return
+            self._warned = warn_of_silence(error, self._address)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended:

@@ -6,6 +6,7 @@ just closes: asyncio's and uvloop's say nothing of why. Then all that can be sai
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from transport.errors import (
@@ -14,6 +15,7 @@ from transport.errors import (
     PeerTimeoutError,
     RemoteProtocolError,
 )
+from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
     import ssl
@@ -25,6 +27,8 @@ TLS_HANDSHAKE_TIMEOUT: Final = 10.0
 """Seconds for the handshake of one connection: a broker allows less, so that this never ends one that would come about."""
 TLS_SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds for the peer to answer the end of TLS; all that was said has left by then."""
+
+logger = logging.getLogger("penstock.transport")
 
 _WRONG_NAME: Final = frozenset({62, 64})
 _NOT_TRUSTED: Final = frozenset({2, 18, 19, 20, 21})
@@ -65,6 +69,15 @@ def explained(error: Exception, address: Address, credentials: Credentials, hear
     if heard or not broken:
         return error
     return ClosedUnheardError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
+
+
+def warn_of_silence(error: Exception, address: Address) -> bool:
+    """Log what may be the reason where ``error`` is, or comes of, a `ClosedUnheardError`; whether it does."""
+    for each in (error, error.__cause__):
+        if isinstance(each, ClosedUnheardError):
+            logger.warning("the broker at %s: %s; this client tries on", address, shown(str(each), MAX_LINE_BYTES))
+            return True
+    return False
 
 
 def _of_tls(error: ssl.SSLError, address: Address, heard: int) -> Exception:
