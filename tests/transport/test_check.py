@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from typer.testing import CliRunner
@@ -14,9 +14,22 @@ from actors.storage import Storage
 from journal.format import SEGMENT_HEADER_BYTES, pack_segment_header, unpack_segment_header
 from journal.names import parse_segment
 from transport.broker import check as checking
-from transport.broker.check import check, check_addresses, check_directory, check_open_files, check_users
+from transport.broker.check import (
+    Problem,
+    check,
+    check_addresses,
+    check_certificates,
+    check_directory,
+    check_open_files,
+    check_users,
+)
 from transport.cli.app import app
 from transport.config.config import BrokerConfig
+from transport.security.users import User, Users
+from transport.security.users_file import change_users
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
 
 FREE = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}
 
@@ -64,6 +77,7 @@ def test_all_that_is_wrong_is_told_in_one_run_and_the_code_is_the_one_that_a_sta
         "the data directory data cannot be opened: data is in use by an"[:60],
         f"cannot listen on {address}: Address already in use"[:60],
         "cannot listen on 203.0.113.7:1: Cannot assign requested address"[:60],
+        "note: anybody who reaches 203.0.113.7:1 may read, write and delete everything here"[:60],
     ]
 
 
@@ -144,6 +158,42 @@ def test_a_users_file_that_others_may_read_is_told_and_so_is_one_that_is_not_the
     assert "has mode 0644, and others might read it: chmod 600" in open_to_all.text
     users.chmod(0o600)
     assert list(check_users(BrokerConfig(users_file=str(users)))) == []
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_what_a_start_would_warn_of_who_can_reach_it_is_a_note(tmp_path: Path, users: bool) -> None:
+    options = ["--memory", "--insecure", "--send-address", "0.0.0.0:0", "--receive-address", "127.0.0.1:0"]
+    if users:
+        change_users(tmp_path / "users.toml", lambda _: Users([User("alice")]))
+        options += ["--users-file", str(tmp_path / "users.toml")]
+    code, said = run(*options)
+    warned = (
+        "what goes to and from 0.0.0.0:0 can be read on its way, tokens too"
+        if users
+        else "anybody who reaches 0.0.0.0:0 may read, write and delete everything here"
+    )
+    assert code == 0
+    assert said[0].startswith(f"penstock broker --check: note: {warned}, for this broker is told to be insecure")
+    assert said[1:] == ["penstock broker --check: nothing is wrong"]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["a key's file", "one file for both"])
+def test_a_key_of_tls_that_others_may_read_is_a_note(
+    tmp_path: Path, certificates: Certificates, together: bool
+) -> None:
+    key, certificate = tmp_path / "broker.key", tmp_path / "broker.crt"
+    key.write_bytes(Path(certificates.server.key).read_bytes())
+    certificate.write_bytes(Path(certificates.server.certificate).read_bytes())
+    if together:
+        certificate.write_bytes(certificate.read_bytes() + key.read_bytes())
+    config = BrokerConfig(tls_certificate=str(certificate), tls_key=None if together else str(key))
+    held = certificate if together else key
+    held.chmod(0o644)
+    [problem] = check_certificates(config)
+    text = f"{held} has the key of TLS and mode 0644, so others may read it: chmod 600 {held}"
+    assert problem == Problem(text, None)
+    held.chmod(0o600)
+    assert list(check_certificates(config)) == []
 
 
 def test_a_broker_in_memory_needs_no_directory() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from tests.transport.proving_peers import PASSWORD, USER, Script, hear_it_go, prove, proved
 from tests.transport.scripted_peers import Peer, ScriptedBroker
+from transport.broker.authentication import REQUIRED
 from transport.cli import _access
 from transport.cli._access import ACCESS
 from transport.cli.app import app
@@ -130,6 +131,7 @@ def test_a_token_comes_from_a_file_and_goes_over_the_environments_user(
     result = invoke(*words, PENSTOCK_USER="bob", PENSTOCK_PASSWORD=PASSWORD)
     assert (result.exit_code, hellos[0].options) == (1, {"token": TOKEN})
     assert "check --user and --password-file, or --token-file" in result.stderr
+    assert "with --tls-certificate alone, `penstock user certificate` gives its subject to a user" in result.stderr
 
 
 def test_the_environment_is_enough(invoke: Invoke, play: Play) -> None:
@@ -173,10 +175,52 @@ def test_a_certificate_that_is_wrong_is_one_line(invoke: Invoke, play: Play, cer
     )
 
 
+@pytest.mark.parametrize(("which", "option"), [("elsewhere", "--tls-server-name NAME"), ("untrusted", "--tls-ca FILE")])
+def test_what_mends_a_certificate_that_is_wrong_is_told_as_an_option(
+    invoke: Invoke, play: Play, certificates: Certificates, which: str, option: str
+) -> None:
+    from tests.transport.scripted_peers import refused_within_tls
+
+    broker = play(refused_within_tls, tls=certificates.server_context(getattr(certificates, which)))
+    result = invoke("stats", "--address", broker.address, "--tls-ca", certificates.ca)
+    assert result.stderr.strip().endswith(f"({option})")
+
+
+def test_whoever_speaks_plainly_to_tls_is_told_the_option(invoke: Invoke, play: Play) -> None:
+    broker = play(lambda peer: None, again=True)
+    result = invoke("stats", "--address", broker.address, "--connect-timeout", "0.2")
+    assert "if it speaks TLS there, this client must as well (--tls); is the broker running there?" in result.stderr
+
+
+def test_who_has_shown_nothing_is_told_once_and_with_every_option(invoke: Invoke, play: Play) -> None:
+    def script(peer: Peer) -> None:
+        peer.read(Hello)
+        peer.send(Error("authentication-required", REQUIRED, close=True))
+        hear_it_go(peer)
+
+    result = invoke("stats", "--address", play(script).address)
+    assert result.stderr.count("say who you are") == 1
+    assert "use --user, --token-file or --tls-certificate; `penstock user add` makes a user" in result.stderr
+
+
+def test_a_certificate_without_its_key_says_which_option_has_it(invoke: Invoke, certificates: Certificates) -> None:
+    own = certificates.server.certificate
+    result = invoke("stats", "--tls-certificate", own)
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"penstock stats: TLS cannot be set up with {own}: {own} has no key in it: "
+        "give tls_key, the file that has it (--tls-key FILE)\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--user", "ann"], "a user and a password go together; give both, or a token"),
+        (
+            ["--user", "ann"],
+            "the user ann has no password here, and there is no terminal to ask for it on: give --password-file",
+        ),
+        (["--user", "ann", "--tls-certificate", "x"], "the user ann has no password here: leave --user out"),
         (["--user", "ann", "--password-file", "missing"], "missing: No such file or directory"),
         (["--token-file", "missing"], "missing: No such file or directory"),
         (["--user", "", "--password-file", "/dev/null"], "/dev/null is to hold one line"),

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -96,6 +97,25 @@ def test_the_documented_options_are_there(option: str, verb: str) -> None:
     assert option in invoke(verb, "--help").stdout
 
 
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_names_of_options_are_whole_on_a_narrow_terminal(verb: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    for word in verb:
+        command = command.commands[word]
+    environment = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+    shown = CliRunner().invoke(app, [*verb, "--help"], env=environment).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    words = shown.replace("/", " ").split()
+    for parameter in command.params:
+        if parameter.param_type_name == "option" and not parameter.hidden:
+            assert {*parameter.opts, *parameter.secondary_opts} <= set(words)
+
+
+def test_brackets_in_a_help_are_shown() -> None:
+    assert "[default: (127.0.0.1:9182)]" in invoke("broker", "--help").stdout
+    assert "[default: (the users file's name and .key)]" in invoke("user", "key", "--help").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -136,6 +156,8 @@ def test_the_documented_options_are_there(option: str, verb: str) -> None:
         (["queue", "create", "a", "--max-messages", "0"], "max_messages is 0; 1 or more is possible"),
         (["queue", "create", "a", "--max-staged-bytes", "0"], "max_staged_bytes is 0; 1 or more is possible"),
         (["queue", "create", "a", "--dead-letter-queue", "two words"], "white space"),
+        (["queue", "alter", "a", "--exclusive"], "exclusive cannot change, for receivers rely on it: delete the queue"),
+        (["queue", "alter", "a", "--no-exclusive", "--ttl", "5s"], "exclusive cannot change"),
         (["subscription", "release", "q"], "NAME"),
         (["transaction", "abort", "w"], "VERSION"),
         (["transaction", "abort", "two words", "1"], "white space"),

@@ -186,6 +186,34 @@ def test_a_broker_that_just_closes_may_want_tls(ask: Client, play: Play) -> None
         ask(play(lambda peer: None, again=True).address, Access(), patience=0.3)
 
 
+def test_a_client_that_tries_for_ever_tells_once_a_run_of_failures_what_may_be_the_matter(
+    run: Any, play: Play, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def says_nothing(peer: Peer) -> None:
+        peer.read(Hello)
+
+    def lets_in_and_goes(peer: Peer) -> None:
+        peer.read(Hello)
+        welcome(peer)
+
+    closing = [says_nothing] * 3
+    broker = play(*closing, lets_in_and_goes, *closing, says_nothing, again=True)
+    patient = Backoff(minimum=0.01, maximum=0.01, give_up_after=None)
+
+    async def main() -> None:
+        receiver = Receiver(broker.address, queue="orders", reconnect=patient, access=Access())
+        running = asyncio.ensure_future(anext(aiter(receiver)))
+        await until(lambda: len(caplog.records) == 2)
+        running.cancel()
+        await asyncio.wait([running])
+
+    with caplog.at_level(logging.WARNING, "penstock.transport"):
+        run(main)
+    for record in caplog.records:
+        assert record.getMessage().startswith(f"the broker at {broker.address}: ")
+        assert "before it said anything; if it speaks TLS there, this client must as well" in record.getMessage()
+
+
 def test_only_old_tls_is_too_old(ask: Client, play: Play, certificates: Certificates, trusting: Access) -> None:
     old = certificates.server_context()
     with pytest.warns(DeprecationWarning, match="TLSv1"):

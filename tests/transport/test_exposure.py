@@ -34,7 +34,7 @@ def why(config: BrokerConfig, address: Address = EVERYWHERE, *, protected: bool 
 
 
 def test_users_and_tls_are_both_needed_and_the_text_has_the_commands_that_mend_it() -> None:
-    add, certificate = "`penstock user add NAME --users FILE` and --users-file FILE", "--tls-certificate FILE"
+    add, certificate = "`penstock user add NAME --users-file FILE` and --users-file FILE", "--tls-certificate FILE"
     neither = why(BrokerConfig())
     assert neither.startswith("listener x 0.0.0.0:9182 can be reached from other machines")
     assert "no users and no TLS" in neither

@@ -629,6 +629,23 @@ def spoil(path: Path) -> None:
     path.write_text("-----BEGIN CERTIFICATE-----\n")
 
 
+def test_a_start_with_a_key_that_others_may_read_warns(
+    run: Any, serve: Any, until: Any, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = tmp_path / "broker.key"
+    key.write_bytes(Path(certificates.server.key).read_bytes())
+    key.chmod(0o644)
+
+    async def main() -> None:
+        async with serve(tls_certificate=certificates.server.certificate, tls_key=str(key)):
+            await until(lambda: caplog.records)
+
+    run(main)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().endswith(f"mode 0644, so others may read it: chmod 600 {key}")
+
+
 # What may be reached from elsewhere
 
 

@@ -66,6 +66,7 @@ class Intake:
         too_many: what a connection is told for which there is no room.
         too_many_of_one: what one is told of whose address there are too many.
         tls: gives what connections are made with; None for plain ones.
+        not_secured: is told with whom TLS has not come about, host:port, and why.
     """
 
     factory: Factory
@@ -74,6 +75,7 @@ class Intake:
     too_many: bytes
     too_many_of_one: bytes
     tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    not_secured: Callable[[str, str], None] = lambda _peer, _why: None
 
 
 Listen = Callable[[Intake, str, int], Awaitable[Listening]]
@@ -156,9 +158,9 @@ class Acceptor:
             elif (entrant := intake.unopened.enter(peer[0])) is None:
                 self._turn_away(accepted, intake.too_many_of_one)
             else:
-                self._take(accepted, entrant)
+                self._take(accepted, entrant, f"{peer[0]}:{peer[1]}")
 
-    def _take(self, accepted: socket.socket, entrant: Entrant) -> None:
+    def _take(self, accepted: socket.socket, entrant: Entrant, peer: str) -> None:
         # The protocol is there at once, so that whoever counts connections has counted this one before the next.
         try:
             protocol = self._intake.factory(entrant)
@@ -166,11 +168,12 @@ class Acceptor:
             entrant.leave()
             accepted.close()
             raise
-        task = self._loop.create_task(self._attach(accepted, protocol), name="accept a connection")
+        task = self._loop.create_task(self._attach(accepted, protocol, peer), name="accept a connection")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _attach(self, accepted: socket.socket, protocol: asyncio.BaseProtocol) -> None:
+    async def _attach(self, accepted: socket.socket, protocol: asyncio.BaseProtocol, peer: str) -> None:
+        context = None
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +191,10 @@ class Acceptor:
                 )
         except BaseException as error:
             # It broke before it stood, TLS was not agreed upon, or the loop is ending.
-            logger.info("a connection ends before it stands: %s", error)
+            if context is None or isinstance(error, asyncio.CancelledError):
+                logger.info("a connection from %s ends before it stands: %s", peer, error, extra={"peer": peer})
+            else:
+                self._intake.not_secured(peer, _why(error))
             accepted.close()
             protocol.connection_lost(error if isinstance(error, OSError) else None)
             if not isinstance(error, OSError):
@@ -251,6 +257,12 @@ def bind(found: Found, host: str, port: int) -> list[socket.socket]:
             each.close()
         raise
     return listening
+
+
+def _why(error: BaseException) -> str:
+    """What a handshake failed with: OpenSSL's words without its numbers, where it says any."""
+    reason = getattr(error, "reason", None)
+    return str(reason).lower().replace("_", " ") if reason else str(error) or type(error).__name__
 
 
 def _keep_alive(accepted: socket.socket) -> None:

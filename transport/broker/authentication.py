@@ -39,6 +39,7 @@ class Authentication:
 
     Attributes:
         name: who says that it is they, for the log; nobody has proved it.
+        certificate: the subject of the certificate that was shown in place of any other proof.
     """
 
     def __init__(self, users: Callable[[], Users | None], now: Callable[[], datetime]) -> None:
@@ -47,6 +48,7 @@ class Authentication:
         self._exchange: tuple[Users, ServerExchange] | None = None
         self._challenged = False
         self.name: str | None = None
+        self.certificate: str | None = None
 
     def decides(self, options: Options | None) -> bool:
         """Whether what the client says now, HELLO with its options or AUTH, is a proof: right or wrong."""
@@ -89,7 +91,7 @@ class Authentication:
         shown = subject()
         if shown is None:
             raise AuthenticationRequiredError(REQUIRED)
-        self.name = shown
+        self.name = self.certificate = shown
         return self._someone(users.of_certificate(shown))
 
     def answer(self, data: bytes) -> tuple[bytes, Principal | None]:

@@ -16,7 +16,7 @@ from actors.storage import DurableMap, MemoryMap, Storage, storage_options
 from transport.broker import audit
 from transport.broker.acceptor import Listen, listen
 from transport.broker.broker_connection import native_listeners
-from transport.broker.certificates import Certificates
+from transport.broker.certificates import Certificates, key_readers
 from transport.broker.commands import Commands
 from transport.broker.descriptors import connections_allowed
 from transport.broker.enlisted import EnlistedTotal
@@ -30,7 +30,7 @@ from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
-from transport.config.exposure import check_listener, problems_together
+from transport.config.exposure import check_listener, problems_together, warnings_of
 from transport.errors import LocalProtocolError
 from transport.security.users_file import UsersFileError
 from transport.shell.ends import LINGER
@@ -342,26 +342,14 @@ class Broker:
 
     def _look_who_can_reach(self) -> None:
         """Refuse what a name has turned out to stand for, as its address would have been; where it is allowed, say so."""
-        open_to_all, plain = [], []
+        listening = [(address, listener.protected) for listener in self._listeners for address in listener.addresses]
         for listener in self._listeners:
             for address in listener.addresses:
                 check_listener(f"listener {listener.name}", address, self.config, protected=listener.protected)
-                if address.is_loopback:
-                    continue
-                if self.config.users_file is None or not listener.protected:
-                    open_to_all.append(str(address))
-                elif self.config.tls_certificate is None:
-                    plain.append(str(address))
-        if open_to_all:
-            self._warn_once_started(
-                f"anybody who reaches {' or '.join(open_to_all)} may read, write and delete everything here, "
-                "for this broker is told to be insecure: let only those reach it whom you trust"
-            )
-        if plain:
-            self._warn_once_started(
-                f"what goes to and from {' or '.join(plain)} can be read on its way, tokens too, "
-                "for this broker is told to be insecure, without TLS"
-            )
+        for text in warnings_of(listening, self.config):
+            self._warn_once_started(text)
+        if (text_of_key := key_readers(self.config)) is not None:
+            self._warn_once_started(text_of_key)
 
     def _warn_once_started(self, text: str) -> None:
         """Say ``text`` behind whatever the program says first of a broker that stands."""

@@ -19,7 +19,13 @@ from transport.broker.operations import Operations
 from transport.broker.port import Client, Port
 from transport.broker.receiving_ports import ReceivingPort, SubscribingPort
 from transport.broker.sending_ports import AdministrationPort, SendingPort, TransactionPort
-from transport.errors import AuthenticationError, LimitExceededError, RemoteProtocolError, UnreadError
+from transport.errors import (
+    AuthenticationError,
+    AuthenticationRequiredError,
+    LimitExceededError,
+    RemoteProtocolError,
+    UnreadError,
+)
 from transport.security.principal import Principal
 from transport.security.subject import subject_of
 from transport.wire import messages as wire
@@ -119,7 +125,7 @@ class BrokerConnection(Client):
         """Stop the actor and forget the connection."""
         if isinstance(error, UnreadError):
             # Cut without a word to the client, which would not read it.
-            peer = self.connection.peer if self.connection is not None else "?"
+            peer = self._peer
             who = (
                 f"{self.role} {shown(self.client_id or '')!r} of queue {shown(self.queue)!r}"
                 if self.queue
@@ -179,13 +185,20 @@ class BrokerConnection(Client):
                 answer, principal = proof.answer(frame.data)
                 self.send(wire.Auth(answer))
         except AuthenticationError:
-            self._entrance.failed(self.connection.peer if self.connection is not None else "?", proof.name)
+            self._entrance.failed(self._peer, proof.name, proof.certificate)
+            raise
+        except AuthenticationRequiredError:
+            self._entrance.nothing_shown(self._peer)
             raise
         if principal is not None:
             try:
                 self._open(principal)
             except StorageError as error:
                 self.refused("journal-failed", f"the broker can store nothing any more and stops: {error}")
+
+    @property
+    def _peer(self) -> str:
+        return "?" if self.connection is None else self.connection.peer
 
     def _subject(self) -> str | None:
         return None if self.connection is None else subject_of(self.connection.certificate)

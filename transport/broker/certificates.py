@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import stat
+from typing import TYPE_CHECKING, Final
 
 from transport.broker.unhurried import Unhurried
 from transport.config.config import REQUIRED
 from transport.errors import LocalProtocolError
-from transport.security.key_password import no_password
+from transport.security.tls_files import authorities_failed, load_own
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
     from transport.config.config import BrokerConfig
+
+KEY_SETTING: Final = "--tls-key (tls_key)"
+OTHERS: Final = 0o007
+GROUP: Final = 0o070
+"""Bits of a mode. Where root has the key, its group may have it too: a service's secrets are given so."""
 
 
 class Certificates:
@@ -66,12 +73,27 @@ def _context(config: BrokerConfig, certificate: str) -> ssl.SSLContext:
     # A client that comes again shows anew who it is, to the certificates of then.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
-    try:
-        context.load_cert_chain(certificate, config.tls_key, password=no_password)
-        if config.tls_client_ca is not None:
+    load_own(context, certificate, config.tls_key, KEY_SETTING)
+    if config.tls_client_ca is not None:
+        try:
             context.load_verify_locations(config.tls_client_ca)
-            required = config.tls_client_certificates == REQUIRED
-            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-    except (OSError, ValueError) as error:
-        raise LocalProtocolError(f"TLS cannot be set up with {_named(config, certificate)}: {error}") from None
+        except (OSError, ValueError) as error:
+            raise authorities_failed(config.tls_client_ca, error) from error
+        required = config.tls_client_certificates == REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
+
+
+def key_readers(config: BrokerConfig) -> str | None:
+    """What to say of a key that others may read; None where nobody else may, or it cannot be told."""
+    file = config.tls_key or config.tls_certificate
+    if file is None:
+        return None
+    try:
+        facts = os.stat(file)
+    except OSError:
+        return None
+    mode = stat.S_IMODE(facts.st_mode)
+    if not stat.S_ISREG(facts.st_mode) or not mode & (OTHERS if facts.st_uid == 0 else OTHERS | GROUP):
+        return None
+    return f"{file} has the key of TLS and mode {mode:04o}, so others may read it: chmod 600 {file}"

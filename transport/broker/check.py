@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from actors import StorageError, glance_storage
 from transport.broker.acceptor import bind
-from transport.broker.certificates import Certificates
+from transport.broker.certificates import Certificates, key_readers
 from transport.broker.descriptors import connections_allowed, raise_soft_limit
 from transport.broker.entrance import users_of
+from transport.config.exposure import PROTECTED, warnings_of
 from transport.errors import LimitExceededError, LocalProtocolError
 from transport.security.users_file import UsersFileError
 from transport.wire.address import parse_address
@@ -112,9 +113,25 @@ def check_certificates(config: BrokerConfig) -> Iterator[Problem]:
         Certificates(config).open()
     except LocalProtocolError as error:
         yield Problem(str(error), error)
+    if (readers := key_readers(config)) is not None:
+        yield Problem(readers, None)
 
 
-CHECKS: Final[tuple[Check, ...]] = (check_users, check_certificates, check_directory, check_open_files, check_addresses)
+def check_exposure(config: BrokerConfig) -> Iterator[Problem]:
+    """What others can do who reach the broker, where it is told to let them."""
+    addresses = [(parse_address(text), name in PROTECTED) for name, text in config.addresses().items()]
+    for text in warnings_of(addresses, config):
+        yield Problem(text, None)
+
+
+CHECKS: Final[tuple[Check, ...]] = (
+    check_users,
+    check_certificates,
+    check_directory,
+    check_open_files,
+    check_addresses,
+    check_exposure,
+)
 """All of them, in the order in which a start comes to what they look at."""
 
 

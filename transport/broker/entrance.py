@@ -51,6 +51,14 @@ def _host_of(peer: str) -> str:
     return peer.rpartition(":")[0]
 
 
+def _logged(failures: Failures, peer: str) -> str | None:
+    """What the line of one more failure of that peer's address ends with; None where its address has had enough lines."""
+    times = failures.note(_host_of(peer))
+    if times > MOST_FAILURES:
+        return None
+    return " (no more of this address is logged before a minute is over)" if times == MOST_FAILURES else ""
+
+
 class Entrance:
     """One broker's.
 
@@ -78,6 +86,8 @@ class Entrance:
         self.users: Users | None = None
         self.unopened = Unopened(most_unopened)
         self._failures = Failures(clock)
+        # No guesses, so that nobody waits for them; they are counted for the log alone.
+        self._others = Failures(clock)
         self.now = now
         self._file = None if users_file is None else users_of(Path(users_file))
         self._connections = connections
@@ -119,12 +129,24 @@ class Entrance:
         """Seconds that this side has a peer wait for the answer to its proof, for its address has failed too often."""
         return self._failures.wait(_host_of(peer))
 
-    def failed(self, peer: str, name: str | None) -> None:
-        """A peer, which says it is ``name``, has shown a proof that is none."""
-        times = self._failures.note(_host_of(peer))
-        if times <= MOST_FAILURES:
-            last = " (no more of this address is logged before a minute is over)" if times == MOST_FAILURES else ""
-            audit.unproved(name, peer, last)
+    def failed(self, peer: str, name: str | None, certificate: str | None = None) -> None:
+        """A peer, which says it is ``name``, has shown a proof that is none: a ``certificate`` of that subject, or another."""
+        if (more := _logged(self._failures, peer)) is None:
+            return
+        if certificate is None:
+            audit.unproved(name, peer, more)
+        else:
+            audit.unknown_certificate(certificate, peer, more)
+
+    def nothing_shown(self, peer: str) -> None:
+        """A peer has shown no proof at all."""
+        if (more := _logged(self._others, peer)) is not None:
+            audit.nothing_shown(peer, more)
+
+    def not_secured(self, peer: str, why: str) -> None:
+        """TLS with a peer has not come about."""
+        if (more := _logged(self._others, peer)) is not None:
+            audit.not_secured(peer, why, more)
 
     async def authenticate(self, name: str, password: str, peer: str) -> Principal | None:
         """Who says this name and this password, which came as they are, as other protocols have it; None for nobody.

@@ -136,6 +136,7 @@ class Listener(Generic[P]):
             self._refusal(host.connections.too_many()),
             self._refusal(host.entrance.unopened.too_many_of_one),
             host.tls if self.protected else lambda: None,
+            host.entrance.not_secured,
         )
         listening = await host.listen(intake, address.host, address.port)
         self._listening, self._host = listening, host

@@ -123,8 +123,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
 
+MADE_BY: Final = "queue.create"
 MAKES: Final = "makes, as {}, the queue"
-"""What it is called in the log that a queue is made by being used."""
+"""What it is in the log that a queue is made by being used: the operation, and in words."""
 COMMANDS: Final = tuple(sorted(name for name, operation in OPERATIONS.items() if operation.handler is not None))
 
 
@@ -254,7 +255,7 @@ class Operations:
         made = queues.get_or_create(name) if settings is None else queues.declare(name, settings)
         if self.principal.proof is not Proof.NOT_ASKED:
             # Where nobody says who they are, a queue that is used for the first time is no news.
-            audit.allowed(self.principal.name, MAKES.format(role), name, self.peer)
+            audit.allowed(self.principal.name, MADE_BY, name, self.peer, MAKES.format(role))
         return made
 
     def _attach(self, right: Right, resource: str, operation: str) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from transport.cli._run import tell
+from transport.cli._run import explain, tell
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.errors import LocalProtocolError, TransportError
 
@@ -75,14 +75,30 @@ def take_access(verb: str, given: dict[str, Any], *, data_from_stdin: bool = Fal
         said = _with_stdin(named, data_from_stdin).over(from_environment())
         if said.lacks_password and said.token is None and said.token_file is None and _somebody_sits_there():
             said = replace(said, password=typer.prompt(f"password of {said.user}", hide_input=True, err=True))
+        if said.lacks_password and said.token is None and said.token_file is None:
+            _refuse(verb, _no_password(said))
         access = said.access()
         if access.tls is not None:
             # Its files are looked at before anything is started.
             access.tls.context()
         return access
     except TransportError as error:
-        tell(verb, str(error))
-        raise typer.Exit(EXIT_USAGE) from None
+        _refuse(verb, explain(error))
+
+
+def _no_password(said: GivenAccess) -> str:
+    """What to do about a user who has none, where nobody can be asked."""
+    if said.tls_certificate is not None:
+        return (
+            f"the user {said.user} has no password here: leave --user out (or PENSTOCK_USER), for the certificate says who this is; "
+            "or give --password-file FILE"
+        )
+    return f"the user {said.user} has no password here, and there is no terminal to ask for it on: give --password-file FILE"
+
+
+def _refuse(verb: str, text: str) -> NoReturn:
+    tell(verb, text)
+    raise typer.Exit(EXIT_USAGE)
 
 
 def _with_stdin(named: GivenAccess, data_from_stdin: bool) -> GivenAccess:

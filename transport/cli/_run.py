@@ -19,12 +19,23 @@ if TYPE_CHECKING:
 HINTS = {
     "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
     "not-found": "`penstock queue list` and `penstock subscription list` show what there is",
-    "authentication-required": "say who you are with --user or --token-file; `penstock user add` makes a user",
-    "authentication-failed": "check --user and --password-file, or --token-file",
+    "authentication-required": "use --user, --token-file or --tls-certificate; `penstock user add` makes a user",
+    "authentication-failed": "check --user and --password-file, or --token-file; "
+    "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
     "forbidden": "`penstock user grant` gives a right",
     "unsupported-version": "broker and command are of different versions",
 }
 """What a refusal's own text cannot know: what to do on the command line."""
+OPTIONS = {
+    "the name that the certificate has as the server name": "--tls-server-name NAME",
+    "the file of the authority": "--tls-ca FILE",
+    "has no key in it: give tls_key": "--tls-key FILE",
+    "if it speaks TLS there": "--tls",
+    "this address speaks it": "--tls",
+    "want a certificate of this client's": "--tls-certificate FILE",
+    "without a certificate that it trusts": "--tls-certificate FILE",
+}
+"""Words of errors of TLS, which programs read too, and the option that does what they say."""
 
 
 def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:
@@ -71,6 +82,8 @@ def tell(verb: str, text: str) -> None:
 def explain(error: Exception) -> str:
     """What went wrong, and where it can be said what to do about it."""
     text = str(error) or type(error).__name__
+    if options := list(dict.fromkeys(option for words, option in OPTIONS.items() if words in text)):
+        text = f"{text} ({' or '.join(options)})"
     if isinstance(error, ConnectionLostError):
         return f"{text}; is the broker running there? (penstock broker)"
     if isinstance(error, BrokerError) and error.code in HINTS:

@@ -142,9 +142,12 @@ def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:
     _set("queue create", "created", lambda client: client.create_queue, settings, queue, where)
 
 
-def _alter(settings: dict[str, Any], queue: str, **where: Any) -> None:
+def _alter(settings: dict[str, Any], queue: str, exclusive: bool | None = None, **where: Any) -> None:
     """Give a queue that is there other settings. What is not said stays as it is; what it holds stays too."""
     # Its options are made of QUEUE_SETTINGS.
+    if exclusive is not None:
+        tell("queue alter", "exclusive cannot change, for receivers rely on it: delete the queue and create it anew")
+        raise typer.Exit(EXIT_USAGE)
     if not settings:
         tell("queue alter", "say what to alter, as --max-messages 1000; `penstock queue alter --help` has it all")
         raise typer.Exit(EXIT_USAGE)
@@ -180,7 +183,11 @@ def _set(
 WHICH = {"queue": (QueueArgument, REQUIRED), **CONNECTING}
 UNALTERABLE = frozenset({"exclusive"})
 queues.command("create")(queue_settings_command(_create, WHICH))
-queues.command("alter")(queue_settings_command(_alter, WHICH, unsaid="as it is", without=UNALTERABLE))
+EXCLUSIVE = Annotated[bool | None, typer.Option("--exclusive/--no-exclusive", hidden=True)]
+"""Known to be refused with the reason."""
+queues.command("alter")(
+    queue_settings_command(_alter, WHICH | {"exclusive": (EXCLUSIVE, None)}, unsaid="as it is", without=UNALTERABLE)
+)
 
 
 @queues.command("delete")

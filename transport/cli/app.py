@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from transport.cli import administration, broker, config, journal, receive, send, user
 from transport.cli._options import EPILOG
@@ -30,6 +31,27 @@ app.add_typer(journal.app, name="journal")
 app.add_typer(administration.subscriptions, name="subscription")
 app.add_typer(administration.transactions, name="transaction")
 app.add_typer(user.app, name="user")
+
+
+class _Verb(TyperCommand):
+    """A verb, whose help has the names of options whole."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints by itself, as typer's does
+        """Print it."""
+        from transport.cli._help import print_help  # noqa: PLC0415 - for a verb's help alone
+
+        print_help(self, ctx)
+
+
+def _with_whole_names(group: typer.Typer) -> None:
+    for verb in group.registered_commands:
+        verb.cls = _Verb
+    for each in group.registered_groups:
+        if each.typer_instance is not None:
+            _with_whole_names(each.typer_instance)
+
+
+_with_whole_names(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -77,7 +77,7 @@ def add(
 
     verb = "user add"
     password = None if no_password else _new_password(verb, password_file)
-    _change(verb, users, lambda them: added(them, User(name, password)))
+    _change(verb, users, lambda them: added(them, User(name, password)), begins=True)
     typer.echo(f"user {name} added to {users}")
 
 
@@ -166,7 +166,8 @@ def key(
         typer.Option(
             "--key-file",
             metavar="FILE",
-            help="The broker's secret. [default: the users file's name and .key]",
+            help="The broker's secret.",
+            show_default="the users file's name and .key",
             callback=_at_home,
         ),
     ] = None,
@@ -191,13 +192,22 @@ def key(
 @app.command("certificate")
 def certificate(
     name: Name,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="As RFC 4514 writes it: CN=alice,O=Example")],
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="As RFC 4514 writes it: CN=alice,O=Example.")],
     users: File = USERS,
 ) -> None:
-    """Have client certificates of a subject stand for a user."""
-    from transport.security.changes import with_certificate  # noqa: PLC0415 - the help needs none of it
+    """Have client certificates of a subject stand for a user.
 
-    _change("user certificate", users, lambda them: with_certificate(them, name, subject))
+    This prints the subject of one: openssl x509 -noout -subject -nameopt RFC2253,utf8,-esc_msb -in FILE
+    """
+    from transport.security.changes import with_certificate  # noqa: PLC0415 - the help needs none of it
+    from transport.security.subject import written_subject  # noqa: PLC0415 - as above
+
+    verb = "user certificate"
+    try:
+        subject = written_subject(subject)
+    except ValueError as error:
+        _refuse(verb, str(error))
+    _change(verb, users, lambda them: with_certificate(them, name, subject))
     typer.echo(f"certificates of {subject} stand for user {name}")
 
 
@@ -223,10 +233,13 @@ def sorted_users(users: Users) -> list[User]:
 
 def _row(user: User) -> dict[str, Any]:
     from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of  # noqa: PLC0415 - the help needs none
+    from transport.wire.shown import shown  # noqa: PLC0415 - as above
 
     proofs = ["password"] if user.password is not None else []
     proofs += [
-        f"token {record.name} until {record.until:%Y-%m-%d}" if record.until else f"token {record.name}"
+        f"token {record.name}"
+        + (f" until {record.until:%Y-%m-%d}" if record.until else "")
+        + (f" ({shown(record.note)})" if record.note else "")
         for record in user.tokens
     ]
     proofs += [f"key {each}" for each in user.access_keys] + [f"certificate {each}" for each in user.certificates]
@@ -253,10 +266,13 @@ def _read(verb: str, path: Path, what: Callable[[Users], T]) -> T:
         _refuse(verb, str(error))
 
 
-def _change(verb: str, path: Path, change: Callable[[Users], Users]) -> None:
-    from transport.security.users_file import change_users  # noqa: PLC0415 - the help needs none of it
+def _change(verb: str, path: Path, change: Callable[[Users], Users], *, begins: bool = False) -> None:
+    """Change the users file; where there is none only a verb that ``begins`` one makes it, or its lock."""
+    from transport.security.users_file import change_users, read_users  # noqa: PLC0415 - the help needs none of it
 
     try:
+        if not begins and not path.exists():
+            read_users(path)
         change_users(path, change)
     except ValueError as error:
         _refuse(verb, str(error))

@@ -94,6 +94,8 @@ class BrokerLink:
         self._retry: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._error: Exception | None = None
+        # Whether it was said already that the connections of this run of failures come to nothing.
+        self._warned = False
         self.reconnects = 0
         self.writable = True
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -166,6 +168,7 @@ class BrokerLink:
             heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
+            self._warned = False
             self._of_use = False
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
@@ -264,8 +267,16 @@ class BrokerLink:
         if patience is not None and down + delay > patience:
             self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}", error))
             return
+        self._warn_once(error)
         self._attempt += 1
         self._retry = self._loop.call_later(delay, self._try)
+
+    def _warn_once(self, error: Exception) -> None:
+        """Who tries for long, or for ever, tells at the first try what may be the matter where the broker's side says nothing of it."""
+        if not self._warned:
+            from transport.clients.tls_errors import warn_of_silence  # noqa: PLC0415 - only for an error
+
+            self._warned = warn_of_silence(error, self._address)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended:

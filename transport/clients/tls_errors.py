@@ -6,6 +6,7 @@ just closes: asyncio's and uvloop's say nothing of why. Then all that can be sai
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from transport.errors import (
@@ -14,6 +15,7 @@ from transport.errors import (
     PeerTimeoutError,
     RemoteProtocolError,
 )
+from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
     import ssl
@@ -26,6 +28,8 @@ TLS_HANDSHAKE_TIMEOUT: Final = 10.0
 TLS_SHUTDOWN_TIMEOUT: Final = 5.0
 """Seconds for the peer to answer the end of TLS; all that was said has left by then."""
 
+logger = logging.getLogger("penstock.transport")
+
 _WRONG_NAME: Final = frozenset({62, 64})
 _NOT_TRUSTED: Final = frozenset({2, 18, 19, 20, 21})
 """OpenSSL's codes of what is wrong with a certificate (x509_vfy.h)."""
@@ -33,6 +37,10 @@ _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYE
 _NO_VERSION: Final = ("PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW")
 _OUR_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED", "DECRYPT_ERROR")
 """OpenSSL's words for the alerts of a server that does not take a client's certificate, or has got none."""
+
+
+class ClosedUnheardError(ConnectionLostError):
+    """The broker's side ended a connection before it said anything. The text says what may be the reason."""
 
 
 def explained(error: Exception, address: Address, credentials: Credentials, heard: int = 0) -> Exception:
@@ -60,7 +68,16 @@ def explained(error: Exception, address: Address, credentials: Credentials, hear
     broken = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError | PeerTimeoutError)
     if heard or not broken:
         return error
-    return ConnectionLostError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
+    return ClosedUnheardError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
+
+
+def warn_of_silence(error: Exception, address: Address) -> bool:
+    """Log what may be the reason where ``error`` is, or comes of, a `ClosedUnheardError`; whether it does."""
+    for each in (error, error.__cause__):
+        if isinstance(each, ClosedUnheardError):
+            logger.warning("the broker at %s: %s; this client tries on", address, shown(str(each), MAX_LINE_BYTES))
+            return True
+    return False
 
 
 def _of_tls(error: ssl.SSLError, address: Address, heard: int) -> Exception:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from transport.config.config import REQUIRED
@@ -50,6 +50,33 @@ def check_listener(what: str, address: Address, config: BrokerConfig, *, protect
         raise LocalProtocolError(
             f"{where}, and the broker has {' and '.join(missing)}: use {', and '.join(mends)}; "
             "or say --insecure where whoever reaches it may do everything"
+        )
+
+
+def warnings_of(listeners: Iterable[tuple[Address, bool]], config: BrokerConfig) -> Iterator[str]:
+    """What is allowed and still worth a word: who can reach listeners that are not for this machine alone, and what they can do.
+
+    Args:
+        listeners: the address of each, and whether it is protected, as of `check_listener`.
+        config: the broker's.
+    """
+    open_to_all, plain = [], []
+    for address, protected in listeners:
+        if address.is_loopback:
+            continue
+        if config.users_file is None or not protected:
+            open_to_all.append(str(address))
+        elif config.tls_certificate is None:
+            plain.append(str(address))
+    if open_to_all:
+        yield (
+            f"anybody who reaches {' or '.join(open_to_all)} may read, write and delete everything here, "
+            "for this broker is told to be insecure: let only those reach it whom you trust"
+        )
+    if plain:
+        yield (
+            f"what goes to and from {' or '.join(plain)} can be read on its way, tokens too, "
+            "for this broker is told to be insecure, without TLS"
         )
 
 

@@ -43,16 +43,12 @@ class Tls:
         """
         import ssl  # noqa: PLC0415 - a client without TLS does not load it
 
-        from transport.security.key_password import no_password  # noqa: PLC0415 - as above
+        from transport.security.tls_files import load_own, trusting  # noqa: PLC0415 - as above
 
-        try:
-            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.ca)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key, password=no_password)
-        except (OSError, ValueError) as error:
-            files = ", ".join(file for file in (self.ca, self.certificate, self.key) if file is not None)
-            raise LocalProtocolError(f"TLS cannot be set up with {files}: {error}") from error
+        context = trusting(self.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.certificate is not None:
+            load_own(context, self.certificate, self.key, "tls_key")
         return context
 
 

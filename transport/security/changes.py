@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from shlex import quote
 
 from transport.security.principal import Grant, Right, name_of
 from transport.security.proofs import TokenRecord
 from transport.security.users import User, Users, UsersError
 from transport.security.verifier import Verifier
+from transport.wire.shown import shown
 
 
 def added(users: Users, user: User) -> Users:
@@ -86,8 +88,18 @@ def with_access_key(users: Users, name: str, key_id: str) -> Users:
 
 
 def with_certificate(users: Users, name: str, subject: str) -> Users:
-    """With one more certificate that stands for them."""
+    """With one more certificate that stands for them.
+
+    Raises:
+        UsersError: it stands for somebody already.
+    """
     user = user_of(users, name)
+    owner = users.of_certificate(subject)
+    if owner is not None:
+        raise UsersError(
+            f"the certificate {shown(subject)} stands for the user {owner.name} already: "
+            f"`penstock user revoke {owner.name} --proof {quote(shown(subject))}` takes it away"
+        )
     return _changed(users, replace(user, certificates=(*user.certificates, subject)))
 
 

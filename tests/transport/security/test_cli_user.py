@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 from typer.testing import CliRunner
 
 from transport.cli import user as verbs
@@ -18,8 +22,12 @@ from transport.cli.user import TOKEN_DAYS
 from transport.config.settings_sources import resolve
 from transport.security.principal import Right
 from transport.security.proofs import access_key_secret
+from transport.security.subject import PRINTS
 from transport.security.users import Users
 from transport.security.users_file import read_users
+
+if TYPE_CHECKING:
+    from tests.transport.certificates import Certificates
 
 PASSWORD = "correct horse"  # a canary: it must appear nowhere
 
@@ -125,6 +133,90 @@ def test_both_halves_of_an_access_key_are_printed_and_the_secret_one_follows_fro
 def test_a_certificate_stands_for_a_user(keep: Kept) -> None:
     keep.has_bob()("certificate", "bob", "CN=alice,O=Example")
     assert keep.users.of_certificate("CN=alice,O=Example") is not None
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "subject=CN=alice,O=Example",
+        "subject= CN=alice,O=Example\n",
+        "CN=alice,O=Example ",
+        r"CN=a = b\, c/d\+,O=\ e\ ",
+        "1.2.3.4=#0403",
+        "OU=x+OU=y",
+    ],
+)
+def test_a_subject_may_be_what_openssl_prints(keep: Kept, printed: str) -> None:
+    keep.has_bob()("certificate", "bob", printed)
+    [subject] = keep.users.get("bob").certificates  # type: ignore[union-attr]
+    assert subject == printed.removeprefix("subject=").strip(" \n") + (" " if printed.endswith("\\ ") else "")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "subject=CN = alice, O = Example",
+        "CN=alice, O=Example",
+        "/O=Example/CN=alice",
+        "alice",
+        "",
+        "CN=alice,",
+        "CN= alice",
+    ],
+)
+def test_a_subject_in_another_form_is_refused_with_the_command_that_prints_the_right_one(
+    keep: Kept, other: str
+) -> None:
+    _, told = keep.has_bob()("certificate", "bob", other, code=2)
+    assert "is no subject as RFC 4514 writes it" in told
+    assert "openssl x509 -noout -subject -nameopt RFC2253,utf8,-esc_msb -in FILE" in told
+    assert keep.users.get("bob").certificates == ()  # type: ignore[union-attr]
+
+
+def test_the_command_that_a_refusal_names_prints_a_subject_that_is_taken(
+    keep: Kept, certificates: Certificates
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl here")
+    parts = [(NameOID.ORGANIZATION_NAME, "Ä, B"), (NameOID.COMMON_NAME, "till = 7 ")]
+    own = certificates.client(x509.Name([x509.NameAttribute(oid, value) for oid, value in parts]))
+    command = PRINTS.replace("FILE", own.certificate).split()
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    keep.has_bob()("certificate", "bob", printed)
+    assert keep.users.of_certificate(r"CN=till = 7\ ,O=Ä\, B") is not None
+
+
+def test_a_certificate_that_stands_for_somebody_is_told_with_the_command_that_takes_it_away(keep: Kept) -> None:
+    keep.has_bob()("certificate", "bob", "CN=till 7")
+    keep("add", "ann", "--no-password")
+    for name in ("ann", "bob"):
+        _, told = keep("certificate", name, "CN=till 7", code=2)
+        assert told == (
+            "penstock user certificate: the certificate CN=till 7 stands for the user bob already: "
+            "`penstock user revoke bob --proof 'CN=till 7'` takes it away\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("grant", "ann", "monitor"), ("remove", "ann"), ("revoke", "ann", "monitor"), ("token", "ann"), ("key", "ann")],
+)
+def test_where_there_is_no_users_file_that_is_told_and_nothing_is_left(keep: Kept, words: tuple[str, ...]) -> None:
+    _, told = keep(*words, code=2)
+    assert told.startswith(f"penstock user {words[0]}: {keep.path}: No such file or directory: `penstock user add NAME")
+    assert list(keep.path.parent.iterdir()) == []
+
+
+def test_the_note_of_a_token_is_in_the_list(keep: Kept) -> None:
+    keep.has_bob()("token", "bob", "--note", "the till\x1b at the door")
+    [row] = json.loads(keep("list", "--json")[0])
+    assert row["proofs"][0].endswith(r" (the till\x1b at the door)")
+    assert r"(the till\x1b at the door)" in keep("list")[0]
+
+
+def test_the_help_of_a_key_says_where_the_key_file_is() -> None:
+    shown = CliRunner().invoke(app, ["user", "key", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "the users file's name and .key" in shown
 
 
 def test_the_list_shows_what_everybody_may_do_and_nothing_to_guess_from(keep: Kept) -> None:
