@@ -49,23 +49,36 @@ def stated() -> dict[str, str]:
     return dict(word.split("=", 1) for word in block.replace("\\\n", " ").split())
 
 
-@pytest.mark.parametrize("key", ["ExecStart", "ExecStartPre"])
-def test_the_unit_runs_a_verb_with_options_that_there_are(key: str) -> None:
-    [line] = unit_values(key)
+def unit_environment() -> dict[str, str]:
+    """What the unit itself sets."""
+    [words] = unit_values("Environment")
+    return dict(word.split("=", 1) for word in shlex.split(words))
+
+
+def test_the_unit_runs_a_verb_with_settings_that_there_are() -> None:
+    [line] = unit_values("ExecStart")
     program, *words = shlex.split(line)
     assert Path(program).name == "penstock"
-    settings = check_command(words)
-    config = resolve({name: value for name, value in settings.items() if name in {o.name for o in OPTIONS}}, {}).config
+    check_command(words)
+    settings = resolve({}, unit_environment())
+    assert settings.ignored == ()
     [folder] = unit_values("StateDirectory")
-    assert config.directory == f"/var/lib/{folder}"
-    assert ("--check" in words) == (key == "ExecStartPre")
+    assert settings.config.directory == f"/var/lib/{folder}"
+
+
+def test_the_units_settings_give_way_to_those_of_its_environment_file() -> None:
+    [line] = unit_values("ExecStart")
+    # An option would count before each variable. Of two settings of one variable systemd takes the file's.
+    assert {option.name for option in OPTIONS}.isdisjoint(check_command(shlex.split(line)[1:]))
+    assert unit_values("EnvironmentFile") == ["-/etc/penstock/environment"]
 
 
 def test_the_unit_gives_a_drain_the_time_that_it_has_and_starts_nothing_again_that_would_fail_again() -> None:
-    [line] = unit_values("ExecStart")
-    drain = parse_duration(check_command(shlex.split(line)[1:])["drain"])
+    drain = resolve({}, unit_environment()).config.drain
     [stop], [watchdog] = unit_values("TimeoutStopSec"), unit_values("WatchdogSec")
     assert parse_duration(stop) > drain + 5
+    # systemd looks at the code of ExecStart alone: what fails before it is started again for ever.
+    assert unit_values("ExecStartPre") == []
     assert parse_duration(watchdog) >= 10
     assert unit_values("RestartPreventExitStatus") == [f"{EXIT_USAGE} {EXIT_STORAGE}"]
     assert unit_values("Type") == ["notify"]
@@ -104,6 +117,18 @@ def test_the_container_gets_every_package_of_the_distribution() -> None:
     )[:1]
     copied = re.findall(r"^COPY (\w+) \1$", CONTAINER.read_text(), re.MULTILINE)
     assert copied == json.loads(packages)
+
+
+def test_the_container_with_tls_says_by_which_name_its_check_knows_the_broker() -> None:
+    [recipe] = [text for text in CONTAINER.read_text().split("docker run ")[1:] if "PENSTOCK_TLS_CERTIFICATE" in text]
+    assert "PENSTOCK_TLS_SERVER_NAME=" in recipe.partition("\n#\n")[0]
+
+
+def test_the_documentation_that_the_unit_names_is_what_its_installation_puts_there() -> None:
+    [page] = unit_values("Documentation")
+    [(source, target)] = re.findall(r"^#   install -D -m 644 (\S+) (\S+)$", UNIT.read_text(), re.MULTILINE)
+    assert page == f"file://{target}"
+    assert (ROOT / source).is_file()
 
 
 def test_the_containers_check_fails_where_no_broker_answers() -> None:
