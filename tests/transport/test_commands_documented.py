@@ -163,7 +163,7 @@ def test_the_variables_that_packaging_names_are_read_by_somebody(file: Path) -> 
         "penstock brokr",
         "penstock broker --no-such",
         "penstock broker --drain",
-        "penstock queue alter q --exclusive",
+        "penstock queue alter q --exclusively",
         "penstock queue purge q another",
         "penstock queue list|mend",
         "penstock send [--que Q]",

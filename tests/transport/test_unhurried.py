@@ -108,7 +108,7 @@ def test_a_users_file_that_is_stuck_leaves_the_users_and_the_next_reload_works(
             for why in ("it could not be read within", STUCK):
                 with caplog.at_level(logging.ERROR, "penstock.broker"):
                     assert not await broker.reload_users()
-                assert f"the users stay as they were: {path}: {why}" in caplog.text
+                assert f"users: not read again, and as before: {path}: {why}" in caplog.text
             assert broker._entrance.users is before
             monkeypatch.undo()
             under_way = broker._entrance._file._under_way
