@@ -9,7 +9,7 @@ import asyncio
 import importlib.util
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +26,7 @@ from transport.wire.messages import VERSION, Error, Frame, Hello, Ping, Pong, We
 
 if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
+    from tests.transport.scripted_peers import Play, Script, ScriptedBroker
 
 DEADLINE = 20.0
 """Seconds for a whole test: reached only when something that must come does not."""
@@ -296,6 +297,22 @@ def cutting_fixture() -> Any:
 @pytest.fixture(name="until")
 def until_fixture() -> Any:
     return until
+
+
+@pytest.fixture
+def play() -> Iterator[Play]:
+    """``play(*scripts, **options)`` starts a scripted broker; every script must have been played."""
+    from tests.transport.scripted_peers import ScriptedBroker
+
+    brokers: list[ScriptedBroker] = []
+
+    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
+        brokers.append(ScriptedBroker(*scripts, **options))
+        return brokers[-1]
+
+    yield played
+    for broker in brokers:
+        broker.finish()
 
 
 @pytest.fixture(scope="session")

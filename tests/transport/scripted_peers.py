@@ -124,3 +124,7 @@ class ScriptedBroker:
 def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+Play = Callable[..., ScriptedBroker]
+"""The fixture `play`: scripts and options in, a broker out."""

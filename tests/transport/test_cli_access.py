@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.transport.proving_peers import PASSWORD, USER, Script, hear_it_go, prove, proved
-from tests.transport.scripted_peers import Peer, ScriptedBroker
+from tests.transport.proving_peers import PASSWORD, USER, hear_it_go, prove, proved
+from tests.transport.scripted_peers import Peer, Play
 from transport.broker.authentication import REQUIRED
 from transport.cli import _access
 from transport.cli._access import ACCESS
@@ -41,7 +41,6 @@ CONNECTING = [
 """Every verb that connects."""
 
 Invoke = Callable[..., Result]
-Play = Callable[..., ScriptedBroker]
 
 
 @pytest.fixture
@@ -54,19 +53,6 @@ def invoke() -> Invoke:
         return result
 
     return invoked
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    brokers: list[ScriptedBroker] = []
-
-    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
-        brokers.append(ScriptedBroker(*scripts, **options))
-        return brokers[-1]
-
-    yield played
-    for broker in brokers:
-        broker.finish()
 
 
 @pytest.fixture

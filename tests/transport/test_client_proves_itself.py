@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from tests.transport.proving_peers import (
     serve,
     welcome,
 )
-from tests.transport.scripted_peers import Peer, Script, ScriptedBroker
+from tests.transport.scripted_peers import Peer, Play
 from transport import Access, AuthenticationError, BrokerError, LocalProtocolError, RemoteProtocolError
 from transport.security import verifier as verifiers
 from transport.security.proofs import make_token
@@ -35,26 +35,11 @@ from transport.wire.messages import Auth, Error, Hello, Welcome
 
 pytestmark = pytest.mark.event_loop
 
-Play = Callable[..., ScriptedBroker]
-
 
 @pytest.fixture(params=CLIENTS.values(), ids=CLIENTS.keys())
 def ask(request: pytest.FixtureRequest) -> Client:
     client: Client = request.param
     return client
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    brokers: list[ScriptedBroker] = []
-
-    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
-        brokers.append(ScriptedBroker(*scripts, **options))
-        return brokers[-1]
-
-    yield played
-    for broker in brokers:
-        broker.finish()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +31,7 @@ from tests.transport.proving_peers import (
     serve,
     welcome,
 )
-from tests.transport.scripted_peers import Peer, Script, ScriptedBroker, refused_within_tls
+from tests.transport.scripted_peers import Peer, Play, refused_within_tls
 from transport import (
     Access,
     Administration,
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.event_loop
 
-Play = Callable[..., ScriptedBroker]
 LARGE = MAX_BODY_BYTES - 64
 
 
@@ -67,19 +66,6 @@ LARGE = MAX_BODY_BYTES - 64
 def ask(request: pytest.FixtureRequest) -> Client:
     client: Client = request.param
     return client
-
-
-@pytest.fixture
-def play() -> Iterator[Play]:
-    brokers: list[ScriptedBroker] = []
-
-    def played(*scripts: Script, **options: Any) -> ScriptedBroker:
-        brokers.append(ScriptedBroker(*scripts, **options))
-        return brokers[-1]
-
-    yield played
-    for broker in brokers:
-        broker.finish()
 
 
 @pytest.fixture

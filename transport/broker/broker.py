@@ -342,10 +342,11 @@ class Broker:
 
     def _look_who_can_reach(self) -> None:
         """Refuse what a name has turned out to stand for, as its address would have been; where it is allowed, say so."""
-        listening = [(address, listener.protected) for listener in self._listeners for address in listener.addresses]
+        listening = []
         for listener in self._listeners:
             for address in listener.addresses:
                 check_listener(f"listener {listener.name}", address, self.config, protected=listener.protected)
+                listening.append((address, listener.protected))
         for text in warnings_of(listening, self.config):
             self._warn_once_started(text)
         if (text_of_key := key_readers(self.config)) is not None:

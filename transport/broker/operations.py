@@ -233,12 +233,12 @@ class Operations:
         operation = OPERATIONS.get(name)
         if operation is None or operation.handler is None:
             raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(COMMANDS)}")
-        self._check(name, None if operation.resource is None else string_of(arguments, operation.resource))
-        for right, resource in operation.also(self._services.queues, arguments):
-            self._need(right, resource, name)
+        resource = None if operation.resource is None else string_of(arguments, operation.resource)
+        self._check(name, resource)
+        for right, of in operation.also(self._services.queues, arguments):
+            self._need(right, of, name)
         if operation.right is Right.CONFIGURE or operation.right is Right.ADMINISTER:
-            done_to = None if operation.resource is None else string_of(arguments, operation.resource)
-            audit.allowed(self.principal.name, name, done_to, self.peer)
+            audit.allowed(self.principal.name, name, resource, self.peer)
         return await self._services.commands.run(operation.handler, arguments, operation.long)
 
     # Inside
