@@ -12,6 +12,7 @@ from benchmarks._links import raise_file_limit
 from benchmarks._processes import Worker
 from benchmarks._worker import Parent, run_loop
 from transport import Broker, BrokerConfig
+from transport.broker.memory import collect_rarely
 from transport.gateways.listeners import configured_listeners
 
 ANY_PORT = "127.0.0.1:0"
@@ -64,6 +65,7 @@ def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, 
 
 
 async def _serve(parent: Parent, options: dict[str, Any]) -> None:
+    collect_rarely()  # as `penstock broker` does
     config = BrokerConfig(send_address=ANY_PORT, receive_address=ANY_PORT, **options)
     async with Broker(config, listeners=configured_listeners(config)) as broker:
         source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])

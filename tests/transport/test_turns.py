@@ -1,14 +1,16 @@
-"""The line that whoever sends a great deal stands in, on a loop whose turns are counted."""
+"""The line that whoever sends a great deal stands in, and the one of those who break off together, on a loop whose turns are counted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transport.shell.turns import CROWD, CROWD_EVERY, LEAST, SHARE, TURN_WORK, Turns
+from transport.shell.turns import CROWD, CROWD_EVERY, ENDS, LEAST, SHARE, TURN_WORK, Turns
 
 
 class CountedLoop:
@@ -153,3 +155,66 @@ def test_a_debt_is_paid_by_the_turns_that_follow_though_nobody_stands_in_line() 
     turns.join(late)
     loop.turn()
     assert late.handled == [1], "whoever comes much later has nothing of it"
+
+
+def ended_in(loop: Any, ended: list[int], turns: int) -> list[int]:
+    """How many come to their end in each of so many turns."""
+    counts = []
+    for _ in range(turns):
+        before = len(ended)
+        loop.turn()
+        counts.append(len(ended) - before)
+    return counts
+
+
+@given(st.lists(st.integers(0, 3 * ENDS), min_size=1, max_size=12))
+def test_however_many_connections_end_together_a_turn_has_a_few_of_them_and_each_ends_once(crowds: list[int]) -> None:
+    loop, turns = made()
+    ended: list[int] = []
+    at_once = number = 0
+    for crowd in crowds:
+        before = len(ended)
+        for _ in range(crowd):
+            if not turns.endings.wait(partial(ended.append, number)):
+                at_once += 1
+            number += 1
+        assert len(ended) == before, "whoever asks does what need not wait"
+        loop.turn()
+        assert len(ended) - before <= ENDS
+    counts = ended_in(loop, ended, CROWD_EVERY * (number // ENDS + 2))
+    assert all(sum(counts[at : at + CROWD_EVERY]) <= ENDS for at in range(len(counts)))
+    assert turns.endings.waiting == 0
+    assert ended == sorted(set(ended)), "in the order in which they broke off"
+    assert at_once + len(ended) == number
+    assert loop.ready == [], "then it is idle"
+
+
+def test_a_few_that_end_do_so_at_once_in_each_turn() -> None:
+    loop, turns = made()
+    for _ in range(3):
+        assert not any(turns.endings.wait(pytest.fail) for _ in range(ENDS))
+        loop.turn()
+
+
+def test_whoever_waits_until_all_have_ended_is_called_once_even_where_one_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    loop, turns = made()
+    called: list[int] = []
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    def resume() -> None:
+        called.append(turns.endings.waiting)
+
+    for _ in range(ENDS):
+        turns.endings.wait(fail)
+    for _ in range(ENDS + 1):
+        assert turns.endings.wait(fail)
+    turns.endings.when_caught_up(resume)
+    turns.endings.when_caught_up(resume)
+    for _ in range(4 * CROWD_EVERY):
+        loop.turn()
+    assert called == [0]
+    assert len(caplog.records) == ENDS + 1

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     import ssl
 
     from transport.broker.strangers import Entrant, Unopened
+    from transport.shell.turns import Endings
 
 BACKLOG = 1024
 """Connections the kernel holds while they wait to be accepted."""
-ACCEPTS_A_TURN = 64
+ACCEPTS_A_TURN = 4
 """Connections taken from one address in one turn of the loop: a crowd must not make those wait that are connected."""
 ACCEPT_AGAIN = 1.0
 """Seconds without accepting after the process had no descriptor left: whoever waits goes on waiting, and the loop is free."""
@@ -63,6 +64,7 @@ class Intake:
         factory: makes a new connection's protocol.
         has_room: whether one more connection may be taken.
         unopened: those of all addresses that are not let in yet.
+        endings: those that are over.
         too_many: what a connection is told for which there is no room.
         too_many_of_one: what one is told of whose address there are too many.
         tls: gives what connections are made with; None for plain ones.
@@ -72,6 +74,7 @@ class Intake:
     factory: Factory
     has_room: Callable[[], bool]
     unopened: Unopened
+    endings: Endings
     too_many: bytes
     too_many_of_one: bytes
     tls: Callable[[], ssl.SSLContext | None] = lambda: None
@@ -130,6 +133,11 @@ class Acceptor:
 
     def _accept(self, listening: socket.socket) -> None:
         intake = self._intake
+        if intake.endings.waiting:
+            # Who comes back comes after its own end: it finds its name free, and room where it had some.
+            self._pause()
+            intake.endings.when_caught_up(self._resume)
+            return
         for _ in range(ACCEPTS_A_TURN):
             if intake.unopened.full:
                 # Whoever comes waits in the kernel's line, and costs nothing here.

@@ -133,6 +133,7 @@ class Listener(Generic[P]):
             partial(self.accept, host),
             host.connections.has_room,
             host.entrance.unopened,
+            host.turns.endings,
             self._refusal(host.connections.too_many()),
             self._refusal(host.entrance.unopened.too_many_of_one),
             host.tls if self.protected else lambda: None,

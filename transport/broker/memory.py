@@ -14,9 +14,10 @@ from typing import Any
 ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
-THRESHOLDS = (5_000, 2, 500)
+THRESHOLDS = (1_000, 2, 2_500)
 """Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13:
-2,000), 10 and 10. The older are looked at soon: with 200,000 of them that takes 70 ms, with 15,000 it takes five."""
+2,000), 10 and 10. The older are looked at soon: with 200,000 of them that takes 70 ms, with 15,000 some six, with 3,000 one. While
+thousands of clients come back, what they need makes up most of these, and everybody waits for a look at it."""
 
 MALLINFO2 = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 """What glibc's mallinfo2 returns, each a size_t (mallinfo(3)); fordblks are the bytes that are free."""

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
 from transport.shell.connection_handler import ConnectionHandler
-from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_writing, last_words
+from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_later, end_writing, last_words
 from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, peer_of, write_parts
 from transport.shell.place import Place
 from transport.shell.turns import Turns
@@ -178,9 +179,8 @@ class Connection(Connectable, Generic[E]):
 
     def eof_received(self) -> bool:
         """Called by asyncio: the peer has closed its side."""
-        if self._receiver.mid_event and not self._discarding:
-            self._error = self._error or TruncatedFrameError(f"the stream ended inside a {self._protocol.noun}")
-        return False
+        self._look_whether_whole()
+        return self._transport is not None and end_later(self._transport, self._turns.endings)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio: the connection is over. Whoever made it may have said so before."""
@@ -189,9 +189,13 @@ class Connection(Connectable, Generic[E]):
         self._over = True
         if exc is None:
             # Under TLS the end of the stream may not be told by itself.
-            self.eof_received()
+            self._look_whether_whole()
         self._discard()
         self._protocol.closed = True
+        if not self._turns.endings.wait(partial(self._end, exc)):
+            self._end(exc)
+
+    def _end(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
         # No cycle is left, so that what this connection kept is free at once and not when the collector comes by: a traceback, a timer and
@@ -369,6 +373,10 @@ class Connection(Connectable, Generic[E]):
     def _taken(self) -> int:
         """Bytes that the system has taken of what was written."""
         return self.bytes_out - (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    def _look_whether_whole(self) -> None:
+        if self._receiver.mid_event and not self._discarding:
+            self._error = self._error or TruncatedFrameError(f"the stream ended inside a {self._protocol.noun}")
 
     def _look_whether_open(self) -> None:
         """The handshake may be over: from then on the heartbeat is kept."""

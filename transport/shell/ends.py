@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transport.errors import forget_variables
 from transport.wire.carried import CarriedProtocol
 from transport.wire.receiving import Part
+
+if TYPE_CHECKING:
+    from transport.shell.turns import Endings
 
 LINGER = 2.0
 """Seconds that a refused peer has to read why; closing at once would reset the connection and destroy what tells it."""
@@ -48,3 +51,11 @@ def end_writing(transport: asyncio.Transport, told: bool) -> None:
     except OSError:
         # The peer has reset the connection: there is nobody to linger for.
         transport.abort()
+
+
+def end_later(transport: asyncio.Transport, endings: Endings) -> bool:
+    """What ``eof_received`` returns: whether the transport stays open, takes nothing more, and is closed in a turn to come.
+
+    One of TLS is closed whatever it is told here.
+    """
+    return transport.get_extra_info("sslcontext") is None and endings.wait(transport.close)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 TURN_WORK = 64
@@ -26,6 +27,8 @@ CROWD = 4
 """So many in line are a crowd: one or two that send steadily are as fast as ever."""
 CROWD_EVERY = 4
 """A crowd's work is done in one turn of so many: most of a message's turns have none of it. Three empty turns take 0.05 ms."""
+ENDS = 8
+"""Connections that come to their end in one turn, which takes a millisecond: a process that has thousands of them may die."""
 LEAST = 8
 """Units that a connection which has just received something has in any case, the work of a batch of nearly a thousand messages: one that
 sends little has no line to stand in, but for what takes more (`LONG_WORK`) in a turn that is used up."""
@@ -86,18 +89,81 @@ class Flushes:
                 _end(each, error)
 
 
+class Endings:
+    """Connections come to their end a few at a time, however many break off together: the turns between are for those that stay.
+
+    As with the line of those who send much, they have one turn of ``CROWD_EVERY``.
+    """
+
+    __slots__ = ("_caught_up", "_left", "_line", "_loop", "_scheduled", "_skipped")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._line: deque[Callable[[], None]] = deque()
+        self._caught_up: list[Callable[[], None]] = []
+        self._left = ENDS
+        self._scheduled = False
+        self._skipped = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many are over and not at their end yet."""
+        return len(self._line)
+
+    def wait(self, ending: Callable[[], None]) -> bool:
+        """Whether ``ending`` has to wait, and is called in a turn to come; where not, it is the caller's to do now."""
+        self._next_turn()
+        if self._left > 0:
+            self._left -= 1
+            return False
+        self._line.append(ending)
+        return True
+
+    def when_caught_up(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once, as soon as none waits."""
+        if resume not in self._caught_up:
+            self._caught_up.append(resume)
+
+    def _next_turn(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._line and self._skipped < CROWD_EVERY - 1:
+            self._skipped += 1
+            self._next_turn()
+            return
+        self._skipped = 0
+        self._left = ENDS
+        for _ in range(min(ENDS, len(self._line))):
+            try:
+                self._line.popleft()()
+            except Exception:
+                logger.exception("the end of a connection fails on a defect of ours")
+        if self._line:
+            self._next_turn()
+            return
+        caught_up, self._caught_up = self._caught_up, []
+        for resume in caught_up:
+            resume()
+
+
 class Turns:
     """The turns of one loop, shared by the connections that have to share it.
 
     Attributes:
         flushes: what is written when a turn ends.
+        endings: those that are over.
     """
 
-    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped", "flushes")
+    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped", "endings", "flushes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.flushes = Flushes(loop)
+        self.endings = Endings(loop)
         self._line: deque[Worker] = deque()
         self._left = TURN_WORK
         self._scheduled = False

@@ -8,6 +8,7 @@ from transport.wire.frames import RawFrame
 from transport.wire.messages import (
     AbortTransaction,
     Ack,
+    Auth,
     Command,
     CommitTransaction,
     Enlist,
@@ -33,7 +34,7 @@ LONG_WORK = 16
 
 _WITH_RANGES = frozenset(frame.TYPE for frame in (Ack, Nack, Extend))
 _WORK = {Enlist.TYPE: NAMES_WORK} | dict.fromkeys(
-    (frame.TYPE for frame in (Hello, Reserve, Fetch, Command, CommitTransaction, AbortTransaction)), LONG_WORK
+    (frame.TYPE for frame in (Hello, Auth, Reserve, Fetch, Command, CommitTransaction, AbortTransaction)), LONG_WORK
 )
 
 
