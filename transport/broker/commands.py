@@ -125,7 +125,7 @@ class Commands:
             return _json(facts)
         queues = await listings.whole_list(self._of, listings.queue_rows)
         connections = await listings.whole_list(self._of, listings.connection_rows)
-        answer = _json(facts)[:-1] + b',"queues":' + queues + b',"connections":' + connections + b"}"
+        answer = b"".join((_json(facts)[:-1], b',"queues":', *queues, b',"connections":', *connections, b"}"))
         if len(answer) > MAX_BODY_BYTES:
             raise listings.too_long()
         return answer
