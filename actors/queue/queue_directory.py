@@ -165,7 +165,7 @@ class QueueDirectory:
         if name in self._numbers:
             if self.settings_of(name) != settings:
                 raise QueueExistsError(
-                    f"queue {name!r} exists with other settings; delete it first, or declare it as it is"
+                    f"queue {name!r} exists with other settings; alter it (queue.alter), or declare it as it is"
                 )
             return self._living(name)
         return self._create(name, settings)

@@ -272,6 +272,7 @@ def test_every_message_goes_to_one_of_the_active_receivers(benchmark: Benchmark)
         assert value(outcome, name) > 0
 
 
+@pytest.mark.soak  # half a minute, and nothing but its own program depends on it
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: Benchmark, data: Path) -> None:

@@ -65,6 +65,10 @@ MOST_P99 = 3.0
 MOST_P99_BY_STRANGERS = 2.0
 """The same where nobody attacks but who has not shown who they are, or not the truth."""
 MOST_HANDSHAKE_MS = 1000.0
+LEAST_CUTS = 0.1
+"""Times that each stranger, or fuzzer, is cut in a second at least: one that says nothing is, every five seconds."""
+FIRST_CUTS = 10.0
+"""Seconds of an attack of which nothing is said of that."""
 GIVEN_BACK = 1.1
 """Times what it had before, when they have left."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -82,6 +86,7 @@ class Outcome:
     disturbed: dict[str, float] = field(default_factory=dict)
     attacks: dict[str, dict[str, int]] = field(default_factory=dict)
     defects: list[str] = field(default_factory=list)
+    least_cuts: dict[str, int] = field(default_factory=dict)
     most_p99: float = MOST_P99
     most_handshake_ms: float = MOST_HANDSHAKE_MS
 
@@ -101,6 +106,9 @@ class Outcome:
             # Where all places of those who are not known are taken, the next have to wait: nothing is said of them.
             if self.disturbed["handshake_ms"] > self.most_handshake_ms:
                 found.append(f"a handshake took {self.disturbed['handshake_ms']} ms")
+        for kind, least in self.least_cuts.items():
+            if (cuts := self.attacks[kind]["cuts"]) < least:
+                found.append(f"{kind} were cut {cuts} times, {least} are the least of who attacks at all")
         if self.defects:
             found.append(f"the broker's log tells of {len(self.defects)} defects: {self.defects[0]}")
         if math.isnan(self.disturbed["p99_ms"]):
@@ -209,6 +217,10 @@ async def run(
 ) -> Outcome:
     """One run; with ``users`` the broker knows one, whose token the pair has and every attacker that says who it is."""
     outcome = Outcome(bound=bound(each * len(kinds)))
+    # No more of them are let in at one time.
+    at_once = min(each, DEFAULT_MAX_UNAUTHENTICATED // len(kinds))
+    attacked = max(0.0, seconds - FIRST_CUTS)
+    outcome.least_cuts = {kind: int(LEAST_CUTS * at_once * attacked) for kind in kinds if kind in strangers.KINDS}
     if set(kinds) <= set(strangers.KINDS):
         outcome.most_p99 = MOST_P99_BY_STRANGERS
     if each * len(set(kinds) & strangers.SILENT) >= DEFAULT_MAX_UNAUTHENTICATED:

@@ -99,6 +99,27 @@ def test_one_address_for_both_is_found_though_neither_is_taken() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("0.0.0.0", "127.0.0.1"), ("localhost", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")]
+)
+def test_one_address_that_takes_anothers_port_is_found(one: str, other: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    config = BrokerConfig(send_address=f"{one}:{port}", receive_address=f"{other}:{port}", insecure=True)
+    assert texts(check_addresses(config)) == [
+        f"send_address and receive_address ({one}:{port}, {other}:{port}) are one address: each needs a port of its own"
+    ]
+    apart = BrokerConfig(send_address=f"{one}:{port}", receive_address=f"{other}:0", insecure=True)
+    assert texts(check_addresses(apart)) == []
+
+
+def test_each_file_of_tls_that_is_missing_is_told(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("c.pem", "k.pem", "ca.pem")]
+    config = BrokerConfig(tls_certificate=files[0], tls_key=files[1], tls_client_ca=files[2])
+    why = "; ".join(f"{file}: No such file or directory" for file in files)
+    assert texts(check_certificates(config)) == [f"TLS cannot be set up with {', '.join(files)}: {why}"]
+
+
 def test_an_address_that_was_checked_can_be_bound_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -368,12 +368,15 @@ def test_a_part_of_a_record_is_no_end_of_a_connection_that_writes(
     monkeypatch: pytest.MonkeyPatch, certificates: Certificates, trusting: Access
 ) -> None:
     """Poll shows that there is something to read, and there is nothing yet: while the broker takes nothing, and speaks."""
-    waits, saw_part = threading.Event(), threading.Event()
+    waits, saw_part, took_nothing = threading.Event(), threading.Event(), threading.Event()
     wait_for = BlockingConnection._wait_for
 
     def noting(connection: BlockingConnection, events: int, seconds: float) -> int:
         # Called where nothing could be written, and only there.
         waits.set()
+        if saw_part.is_set():
+            # It has tried to read the part, and waits again.
+            took_nothing.set()
         happened = wait_for(connection, events, seconds)
         if happened & select.POLLIN:
             saw_part.set()
@@ -403,7 +406,7 @@ def test_a_part_of_a_record_is_no_end_of_a_connection_that_writes(
     # Nothing is read from here on, and the frame is more than the system holds: the client waits until it may write.
     assert waits.wait(20)
     broker.send(part[:9])
-    assert saw_part.wait(20)
+    assert took_nothing.wait(20)
     broker.send(part[9:])
     sent = broker.read()
     assert isinstance(sent, Send)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from transport import Broker, parse_address
+from transport.shell.connection import Connection
 from transport.shell.turns import ENDS
 from transport.wire.codec import encode
 from transport.wire.messages import VERSION, Hello
@@ -69,6 +70,32 @@ def test_a_crowd_that_breaks_off_comes_to_its_end_in_many_turns(run_on: Any, ser
             ended = [before - after for before, after in itertools.pairwise(counts)]
             # Those who come to their end as they break off, and those who have waited for it.
             assert max(ended) <= 2 * ENDS, ended
+
+    run_on(main)
+
+
+def test_the_transports_of_a_crowd_that_closes_are_closed_in_many_turns(
+    run_on: Any, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Connection.connection_lost
+    closed = 0
+
+    def counting(connection: Any, exc: Exception | None) -> None:
+        nonlocal closed
+        closed += 1
+        lost(connection, exc)
+
+    async def main() -> None:
+        async with serve() as broker:
+            for each in await crowd_of(broker, reset=False):
+                each.close()
+            monkeypatch.setattr(Connection, "connection_lost", counting)
+            counts = [0]
+            while broker.connections:
+                await asyncio.sleep(0)
+                counts.append(closed)
+            assert max(after - before for before, after in itertools.pairwise(counts)) <= 2 * ENDS
+            assert closed == CROWD
 
     run_on(main)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from tests.transport.test_tls import context_of, options_of, refused_by_tls
+from transport import parse_address
+from transport.broker import audit
 from transport.broker.strangers import MOST_FAILURES
 from transport.security.principal import Grant, Right
 from transport.security.proofs import TokenRecord, make_token, token_hash
@@ -148,3 +151,28 @@ def test_a_queue_that_is_made_by_being_used_is_one_that_was_created(
     [record] = told()
     assert (record.levelno, fields(record)) == (logging.INFO, ("alice", "queue.create", "orders"))
     assert record.getMessage() == f"alice: makes, as sender, the queue orders, from {record.peer}"
+
+
+@pytest.mark.parametrize("subject", ["CN=" + "x" * 300, "CN=a\u200bb"])
+def test_a_subject_that_cannot_be_shown_as_it_is_makes_no_command_that_would_store_another(
+    told: Any, subject: str
+) -> None:
+    audit.unknown_certificate(subject, "127.0.0.1:1")
+    [record] = told()
+    assert "`penstock user certificate NAME SUBJECT`" in record.getMessage()
+
+
+@pytest.mark.event_loop
+def test_who_only_looks_whether_a_port_of_tls_is_there_is_no_warning(
+    run: Any, serve: Any, until: Any, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        async with serve(**options_of(certificates.server)) as broker:
+            with socket.create_connection(parse_address(broker.send_address)):
+                pass
+            await until(lambda: "ends before it stands" in caplog.text)
+
+    run(main)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]

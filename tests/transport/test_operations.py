@@ -204,6 +204,15 @@ def test_dead_letters_take_the_rights_to_read_the_queue_and_to_write_where_they_
             with pytest.raises(ForbiddenError, match=f"may not write '{own}'"):
                 await operations(alice()).command("queue.alter", {"name": QUEUE, "max_receives": 1})
             await operations(alice()).command("queue.alter", {"name": QUEUE, "max_messages": 7, "max_receives": 0})
+            # What expires is dropped, but where a queue is named.
+            await operations(alice(queue=Right.CONFIGURE)).command("queue.alter", {"name": QUEUE, "ttl_ms": 1000})
+            await operations(alice(elsewhere=Right.WRITE)).command("queue.alter", settings)
+            expiring = {"name": QUEUE, "ttl_ms": 1}
+            with pytest.raises(ForbiddenError, match=f"may not read '{QUEUE}'"):
+                await operations(alice(queue=Right.CONFIGURE)).command("queue.alter", expiring)
+            with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
+                await operations(alice()).command("queue.alter", expiring)
+            await operations(alice(elsewhere=Right.WRITE)).command("queue.alter", expiring)
 
     run(main)
 
@@ -287,7 +296,8 @@ def test_whoever_stages_may_write_to_the_queue_and_as_the_writer(run: Any, on: s
     # Else anybody with a queue could take another's stage over, whose name it knows.
     async def main() -> None:
         async with door() as (_, operations):
-            with pytest.raises(ForbiddenError, match=f"may not write '{'w' if on == QUEUE else QUEUE}'"):
+            missing = "the writer 'w'" if on == QUEUE else f"'{QUEUE}'"
+            with pytest.raises(ForbiddenError, match=f"may not write {missing}"):
                 operations(principal(Right.WRITE, on)).sender(QUEUE, Told(), None, StageKey("w", 1, "part"))
             both = Grants([Grant(QUEUE, Right.WRITE), Grant("w", Right.WRITE)])
             alice = operations(Principal("alice", grants=both))
@@ -302,7 +312,7 @@ def test_nobody_commits_or_discards_what_another_writer_has_staged(run: Any) -> 
     async def main() -> None:
         async with door() as (_, operations):
             everything_else = Principal("eve", Right.MONITOR, Grants([Grant(QUEUE, Right.WRITE | Right.READ)]))
-            with pytest.raises(ForbiddenError, match="may not write 'w'"):
+            with pytest.raises(ForbiddenError, match="may not write the writer 'w'"):
                 operations(everything_else).transaction("w", 1)
 
     run(main)

@@ -83,6 +83,22 @@ def test_who_is_late_is_told_so_and_one_thread_is_left_behind_and_no_more(dead: 
     assert got(Unhurried(dead.read, LateError), later) == "read"
 
 
+@pytest.mark.parametrize("later", [True, False])
+def test_where_no_thread_can_be_begun_it_is_said_and_the_next_time_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, later: bool
+) -> None:
+    reading = Unhurried(lambda: 7, LateError)
+
+    def none(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", none)
+        with pytest.raises(LateError, match="this process may begin no thread"):
+            got(reading, later)
+    assert got(reading, later) == 7
+
+
 def test_a_thread_that_comes_back_when_the_loop_is_gone_has_nobody_to_tell(dead: Dead) -> None:
     reading = Unhurried(dead.read, LateError, SHORT)
     with pytest.raises(LateError):

@@ -11,7 +11,7 @@ from actors.batch import MessageBatch
 from tests.decoding import FrameDecoder
 from transport.wire.codec import decode_ranges, encode
 from transport.wire.frames import RawFrame
-from transport.wire.messages import Ack, Command, Extend, Frame, Nack, Ping, Send
+from transport.wire.messages import Ack, Auth, Command, Extend, Frame, Nack, Ping, Send
 from transport.wire.receiving import SHARED_BUFFER_BYTES
 from transport.wire.work import BYTES_A_UNIT, LONG_WORK, MESSAGES_A_UNIT, announced_messages, paid_for, work_of
 
@@ -27,6 +27,7 @@ def raw(frame: Frame) -> RawFrame:
 def test_work_grows_with_what_a_frame_has_whoever_handles_it_look_at() -> None:
     assert work_of(raw(Ping(1))) == 1
     assert work_of(raw(Command(1, "stats", {}))) == LONG_WORK
+    assert work_of(raw(Auth(b"proof"))) == LONG_WORK
     for kind in (Ack([(0, 1)]), Nack([(0, 1)], 0), Extend([(0, 1)], 1)):
         assert work_of(raw(kind)) == 1
     # As they came, not as they are kept: each was looked at.

@@ -198,8 +198,8 @@ class Acceptor:
                     ssl_shutdown_timeout=LINGER,
                 )
         except BaseException as error:
-            # It broke before it stood, TLS was not agreed upon, or the loop is ending.
-            if context is None or isinstance(error, asyncio.CancelledError):
+            # It broke before it stood, as one that only looks whether the port is there; TLS was not agreed upon; or the loop is ending.
+            if context is None or isinstance(error, (asyncio.CancelledError, ConnectionError)):
                 logger.info("a connection from %s ends before it stands: %s", peer, error, extra={"peer": peer})
             else:
                 self._intake.not_secured(peer, _why(error))

@@ -49,11 +49,13 @@ def unproved(name: str | None, peer: str, more: str = "") -> None:
 
 def unknown_certificate(subject: str, peer: str, more: str = "") -> None:
     """A peer has a certificate that TLS has verified, and that stands for no user; ``more`` as of `unproved`."""
+    # What is cut or escaped to be shown is nobody's subject.
+    whole = quote(subject) if shown(subject) == subject else "SUBJECT"
     logger.warning(
         "no user has the certificate %s that came from %s: `penstock user certificate NAME %s` gives it to one%s",
         shown(subject),
         shown(peer),
-        quote(shown(subject)),
+        whole,
         more,
         extra=_of(subject, "authenticate", peer),
     )

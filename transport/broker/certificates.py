@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from transport.broker.unhurried import Unhurried
 from transport.config.config import REQUIRED
 from transport.errors import LocalProtocolError
-from transport.security.tls_files import authorities_failed, load_own
+from transport.security.tls_files import authorities_failed, check_there, load_own
 
 if TYPE_CHECKING:
     import ssl
@@ -68,6 +68,7 @@ def _named(config: BrokerConfig, certificate: str) -> str:
 def _context(config: BrokerConfig, certificate: str) -> ssl.SSLContext:
     import ssl  # noqa: PLC0415 - a broker without TLS does not need it
 
+    check_there(certificate, config.tls_key, config.tls_client_ca)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client that comes again shows anew who it is, to the certificates of then.

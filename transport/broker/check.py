@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from transport.config.config import BrokerConfig
 
 
+Place = tuple[int, str, int]
+"""What one socket listens on: family, host, port."""
+EVERY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound to it here
+"""Hosts that stand for all."""
+
+
 class Problem(NamedTuple):
     """One thing that is wrong, or worth a word.
 
@@ -86,15 +92,17 @@ def check_open_files(config: BrokerConfig) -> Iterator[Problem]:
 def check_addresses(config: BrokerConfig) -> Iterator[Problem]:
     """Whether each address can be bound."""
     addresses = config.addresses()
-    for text in addresses.values():
+    found: dict[str, set[Place]] = {}
+    for name, text in addresses.items():
         try:
-            _bind(text)
+            found[name] = _bind(text)
         except OSError as error:
             yield Problem(f"cannot listen on {error.strerror or error}", error)
-    for (one, first), (other, second) in combinations(addresses.items(), 2):
-        address = parse_address(first)
-        if address == parse_address(second) and address.port:
-            text = f"{one} and {other} are both {first}: each needs a port of its own"
+    for one, other in combinations(found, 2):
+        if _one_takes_the_others(found[one], found[other]):
+            first, second = addresses[one], addresses[other]
+            both = f"are both {first}" if first == second else f"({first}, {second}) are one address"
+            text = f"{one} and {other} {both}: each needs a port of its own"
             yield Problem(text, OSError(errno.EADDRINUSE, text))
 
 
@@ -146,7 +154,8 @@ def _not_writable(directory: Path) -> str | None:
     return f"{what}: this process has no right to; give it to the user that the broker runs as"
 
 
-def _bind(text: str) -> None:
+def _bind(text: str) -> set[Place]:
+    """What an address stands for, all of which could be bound."""
     address = parse_address(text)
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -154,3 +163,13 @@ def _bind(text: str) -> None:
         raise OSError(errno.EADDRNOTAVAIL, f"{text}: {getattr(error, 'strerror', None) or error}") from None
     for each in bind(found, address.host, address.port):
         each.close()
+    return {(family, str(where[0]), int(where[1])) for family, _, _, _, where in found}
+
+
+def _one_takes_the_others(some: set[Place], others: set[Place]) -> bool:
+    """Whether two addresses have a port in common: of one host, or where either stands for all hosts."""
+    return any(
+        port and (family, port) == (other_family, other_port) and (host == other or EVERY & {host, other})
+        for family, host, port in some
+        for other_family, other, other_port in others
+    )

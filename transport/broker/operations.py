@@ -85,13 +85,17 @@ class Operation(NamedTuple):
 def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
     """Dead letters are taken out of one queue and written to another: whoever has them go there might have done it.
 
-    It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other.
+    It is asked for where a call says that there are to be any, or where they go; the queue's own is a queue like any other. What
+    expires goes to a queue that is named, and else nowhere.
     """
-    name, target, receives = (arguments.get(key) for key in ("name", "dead_letter_queue", "max_receives"))
-    if not isinstance(name, str) or not (isinstance(target, str) or receives):
+    name, target = arguments.get("name"), arguments.get("dead_letter_queue")
+    receives, ttl = arguments.get("max_receives"), arguments.get("ttl_ms")
+    if not isinstance(name, str) or not (isinstance(target, str) or receives or ttl):
         return
     if not isinstance(target, str):
         target = queues.settings_of(name).dead_letter_queue
+        if not (target or receives):
+            return
     target = target or dead_letter_name(name)
     yield Right.READ, name
     yield Right.WRITE, target
@@ -123,6 +127,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
 
+WRITER: Final = "the writer "
 MADE_BY: Final = "queue.create"
 MAKES: Final = "makes, as {}, the queue"
 """What it is in the log that a queue is made by being used: the operation, and in words."""
@@ -192,7 +197,7 @@ class Operations:
             settings: what it is made with; the broker's for queues that are not declared otherwise by default.
         """
         if stage is not None:
-            self._attach(Right.WRITE, stage.writer, "sender")
+            self._attach(Right.WRITE, stage.writer, "sender", WRITER)
         found = self._queue("sender", queue, settings=settings)
         return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
@@ -219,7 +224,7 @@ class Operations:
 
     def transaction(self, writer: str, version: int) -> Transaction:
         """The transaction of a writer and a version. A writer's name is a resource, as a queue's is."""
-        self._attach(Right.WRITE, check_name(writer, "writer"), "transaction")
+        self._attach(Right.WRITE, check_name(writer, "writer"), "transaction", WRITER)
         return Transaction(self, self._services, writer, version)
 
     async def command(self, name: str, arguments: Options) -> bytes:
@@ -258,9 +263,9 @@ class Operations:
             audit.allowed(self.principal.name, MADE_BY, name, self.peer, MAKES.format(role))
         return made
 
-    def _attach(self, right: Right, resource: str, operation: str) -> None:
+    def _attach(self, right: Right, resource: str, operation: str, kind: str = "") -> None:
         """Something takes this right from now on, and as long as it is attached."""
-        self._need(right, resource, operation)
+        self._need(right, resource, operation, kind)
         self._attached.add((right, resource))
 
     def _check(self, name: str, resource: str | None = None) -> None:
@@ -268,12 +273,12 @@ class Operations:
         if right is not None:
             self._need(right, resource, name)
 
-    def _need(self, right: Right, resource: str | None, operation: str) -> None:
-        """Refuse, and log it, unless the principal has the right."""
+    def _need(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
+        """Refuse, and log it, unless the principal has the right; ``kind`` is in words what a resource is that is no queue."""
         if self.principal.may(right, resource):
             return
         audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
-        what = "the broker" if resource is None else f"{resource!r:.255}"
+        what = "the broker" if resource is None else f"{kind}{resource!r:.255}"
         raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")
 
 

@@ -69,6 +69,9 @@ class Reloads:
                     await reading
             except (TransportError, OSError, ValueError) as error:
                 audit.not_read(thing.name, error)
+            except Exception as error:
+                logger.exception("reading the %s again fails on a defect of ours", thing.name)
+                audit.not_read(thing.name, error)
             else:
                 done.append(thing.name)
                 taken_in |= {key: wanted[key] for key in thing.settings if key in wanted}

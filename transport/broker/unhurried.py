@@ -65,8 +65,11 @@ class Unhurried(Generic[T]):
         if self._under_way is not None and not self._under_way.done():
             raise self._late(STUCK)
         reading: Future[T] = Future()
+        try:
+            threading.Thread(target=self._work, args=(reading,), name="penstock reading", daemon=True).start()
+        except RuntimeError as error:
+            raise self._late(f"this process may begin no thread ({error})") from error
         self._under_way = reading
-        threading.Thread(target=self._work, args=(reading,), name="penstock reading", daemon=True).start()
         return reading
 
     def _work(self, reading: Future[T]) -> None:

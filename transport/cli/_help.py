@@ -51,7 +51,7 @@ def _panel(title: str, records: Iterable[tuple[str, str]]) -> Any:
     table = Table(show_header=False, expand=True, box=None, pad_edge=False, padding=(0, 1))
     table.add_column(style="bold cyan", no_wrap=True)
     table.add_column(style="bold yellow", overflow="fold")
-    table.add_column(ratio=1)
+    table.add_column(ratio=1, overflow="fold")
     for written, text in records:
         found = _NAMES.fullmatch(written)
         names, value = found.groups() if found else (written, "")

@@ -268,10 +268,10 @@ def _read(verb: str, path: Path, what: Callable[[Users], T]) -> T:
 
 def _change(verb: str, path: Path, change: Callable[[Users], Users], *, begins: bool = False) -> None:
     """Change the users file; where there is none only a verb that ``begins`` one makes it, or its lock."""
-    from transport.security.users_file import change_users, read_users  # noqa: PLC0415 - the help needs none of it
+    from transport.security.users_file import change_users, is_there, read_users  # noqa: PLC0415 - the help needs none of it
 
     try:
-        if not begins and not path.exists():
+        if not begins and not is_there(path):
             read_users(path)
         change_users(path, change)
     except ValueError as error:

@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import stat
+import time
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -24,6 +25,8 @@ OWNERS_ALONE: Final = 0o077
 """Bits of a mode that let others at a file. Where root has it, its group may read it: a service's secrets are given so."""
 ROOTS_GROUP: Final = 0o040
 _BLOCK: Final = 4096
+PIPE_SECONDS: Final = 60.0
+"""For a pipe's other end to write the line: somebody may have to type it."""
 
 logger = logging.getLogger("penstock.access")
 
@@ -70,25 +73,25 @@ def _check_own(path: Path, facts: os.stat_result) -> None:
     if facts.st_uid not in {0, os.geteuid()}:
         raise SecretFileError(
             f"{path} belongs to the user with number {facts.st_uid}, not to this one ({os.geteuid()}): "
-            f"run this as its owner, as in `sudo -u {_name_of(facts.st_uid)} penstock user ...`"
+            f"run this as its owner, as in `{_as_user(facts.st_uid)} penstock user ...`"
         )
 
 
-def _name_of(user: int) -> str:
-    """What sudo calls them: by their number where this machine has no name for them, as for a container's."""
+def _as_user(user: int) -> str:
+    """What runs a command as them. sudo knows no user that this machine has no name for, as for a container's; there root says a number."""
     import pwd  # noqa: PLC0415 - for this error alone
 
     try:
-        return pwd.getpwuid(user).pw_name
+        return f"sudo -u {pwd.getpwuid(user).pw_name}"
     except KeyError:
-        return f"'#{user}'"
+        return f"sudo setpriv --reuid {user} --regid {user} --clear-groups"
 
 
 # One line
 
 
 def read_line(path: str) -> str:
-    """The one line of the file, or the pipe, at ``path``. A pipe is waited for: somebody may be typing at its other end.
+    """The one line of the file, or the pipe, at ``path``. A pipe is waited for, `PIPE_SECONDS`.
 
     Raises:
         OSError: it cannot be read.
@@ -98,7 +101,7 @@ def read_line(path: str) -> str:
     try:
         facts = os.fstat(file)
         _warn_of_readers(path, facts)
-        content = _beginning(file, wait=not stat.S_ISREG(facts.st_mode))
+        content = _beginning(file, path, wait=not stat.S_ISREG(facts.st_mode))
     finally:
         os.close(file)
     return one_line(content, path)
@@ -128,16 +131,19 @@ def one_line(content: bytes, name: str) -> str:
         raise SecretFileError(f"{name} is not UTF-8") from None
 
 
-def _beginning(file: int, *, wait: bool) -> bytes:
+def _beginning(file: int, path: str, *, wait: bool) -> bytes:
     """What is there up to the end, or to one byte more than a secret and the end of its line can have."""
     most = MAX_SECRET_BYTES + len(b"\r\n") + 1
     poll = select.poll()
     poll.register(file, select.POLLIN)
     content = b""
+    until = time.monotonic() + PIPE_SECONDS
     while len(content) < most:
-        if wait:
-            # Of a pipe that nobody has opened yet to write, a read would say that it is at its end.
-            poll.poll()
+        # Of a pipe that nobody has opened yet to write, a read would say that it is at its end.
+        if wait and not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+            raise SecretFileError(
+                f"{path} is a pipe, and nobody has written a line into it within {PIPE_SECONDS:.0f} s"
+            )
         try:
             block = os.read(file, min(_BLOCK, most - len(content)))
         except BlockingIOError:

@@ -11,9 +11,32 @@ from transport.errors import LocalProtocolError
 if TYPE_CHECKING:
     import ssl
 
+MAX_PEM_BYTES: Final = 1 << 20
+"""Of a file that cannot be used, and is looked through for why: the authorities of a system take a quarter of it."""
 _CERTIFICATE: Final = b"CERTIFICATE-----"
 _KEY: Final = b"PRIVATE KEY-----"
 """What the first line of such a thing ends with in PEM, of whatever kind it is (RFC 7468)."""
+
+
+def check_there(*files: str | None) -> None:
+    """Look at all of a broker's files, which it reads again and again, before one is read.
+
+    Of a pipe it would wait for a writer, and for ever where the pipe is gone meanwhile.
+
+    Raises:
+        LocalProtocolError: some are not there, or are neither files nor folders; each is told.
+    """
+    wrong = {file: why for file in files if file is not None and (why := _not_there(file)) is not None}
+    if wrong:
+        raise _cannot(", ".join(wrong), "; ".join(wrong.values()))
+
+
+def _not_there(file: str) -> str | None:
+    try:
+        mode = Path(file).stat().st_mode
+    except OSError as error:
+        return f"{file}: {error.strerror or error}"
+    return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else f"{file}: it is no regular file"
 
 
 def load_own(context: ssl.SSLContext, certificate: str, key: str | None, key_setting: str) -> None:
@@ -33,6 +56,8 @@ def load_own(context: ssl.SSLContext, certificate: str, key: str | None, key_set
         context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ValueError) as error:
         files = certificate if key is None else f"{certificate}, {key}"
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            raise _cannot(files, "the key is not the certificate's: name the two that were made together") from error
         raise _cannot(files, _wrong_with_own(certificate, key, key_setting) or str(error)) from error
 
 
@@ -69,9 +94,12 @@ def _wrong_with(file: str, mark: bytes, what: str) -> str | None:
         if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
             # It cannot be read a second time.
             return None
-        content = path.read_bytes()
+        with path.open("rb") as opened:
+            content = opened.read(MAX_PEM_BYTES + 1)
     except OSError as error:
         return f"{file}: {error.strerror or error}"
+    if len(content) > MAX_PEM_BYTES:
+        return f"{file} has more than {MAX_PEM_BYTES} bytes: it is no file of a {what}"
     return None if mark in content else f"{file} has no {what} in it"
 
 

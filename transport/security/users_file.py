@@ -264,19 +264,27 @@ def _escape(each: str) -> str:
     return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is a users file; raises UsersFileError where it is another's, or one cannot even look."""
+    with _errors_of(path):
+        try:
+            open_own(path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+
 def change_users(path: Path, change: Callable[[Users], Users]) -> Users:
     """Read the file, or begin one, and put ``change`` of its users in its place: the old file or the new one is there at any moment.
 
     Raises:
         UsersFileError: the file is wrong, cannot be written, or is being changed by another program.
     """
-    if path.exists():
-        # What is another's is refused before a lock is left beside it that its owner could not open.
-        with _errors_of(path), open_own(path):
-            pass
+    # What is another's is refused before a lock is left beside it that its owner could not open.
+    is_there(path)
     try:
         with _alone(path):
-            old = read_users(path) if path.exists() else Users()
+            old = read_users(path) if is_there(path) else Users()
             new = change(old)
             content = users_text(new).encode()
             parse_users(content, f"{path} as it would be")

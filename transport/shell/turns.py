@@ -28,7 +28,8 @@ CROWD = 4
 CROWD_EVERY = 4
 """A crowd's work is done in one turn of so many: most of a message's turns have none of it. Three empty turns take 0.05 ms."""
 ENDS = 8
-"""Connections that come to their end in one turn, which takes a millisecond: a process that has thousands of them may die."""
+"""Connections that come to their end in one turn as they break off, and as many of those that wait for it, in half a millisecond each:
+a process that has thousands of them may die."""
 LEAST = 8
 """Units that a connection which has just received something has in any case, the work of a batch of nearly a thousand messages: one that
 sends little has no line to stand in, but for what takes more (`LONG_WORK`) in a turn that is used up."""
@@ -147,7 +148,10 @@ class Endings:
             return
         caught_up, self._caught_up = self._caught_up, []
         for resume in caught_up:
-            resume()
+            try:
+                resume()
+            except Exception:
+                logger.exception("connections are not accepted again, on a defect of ours")
 
 
 class Turns:

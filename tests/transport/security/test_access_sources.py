@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transport.errors import LocalProtocolError, TransportError
+from transport.security import secret_files
 from transport.security.access import MAX_SECRET_BYTES, NOBODY, Access, Tls
 from transport.security.access_sources import (
     VARIABLES,
@@ -22,6 +23,7 @@ from transport.security.access_sources import (
     read_secret,
 )
 from transport.security.proofs import make_token
+from transport.security.secret_files import SecretFileError
 
 TOKEN = make_token()
 ANN = GivenAccess(user="ann", password="canary")
@@ -266,3 +268,11 @@ def test_what_a_program_gives_is_all_that_counts_in_spark_too() -> None:
     environment = from_environment({"PENSTOCK_USER": "env", "PENSTOCK_PASSWORD": "x", "PENSTOCK_TLS_CA": "ca"})
     for access in (Access(), Access("ann", "canary"), Access(tls=Tls())):
         assert GivenAccess.of(access).over(environment).access() == access
+
+
+def test_a_pipe_that_nobody_writes_to_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path, 0o600)
+    monkeypatch.setattr(secret_files, "PIPE_SECONDS", 0.02)
+    with pytest.raises(SecretFileError, match=r"pipe, and nobody has written a line into it within 0 s"):
+        secret_files.read_line(str(path))

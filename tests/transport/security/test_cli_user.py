@@ -310,7 +310,7 @@ def test_a_file_of_another_user_is_left_alone_and_what_to_do_is_said(
     monkeypatch.setattr(os, "fstat", owned_by(os.fstat, 1_000_002))
     _, told = keep(*words, code=2)
     assert "belongs to the user with number 1000002, not to this one (1000001)" in told
-    assert "`sudo -u '#1000002' penstock user ...`" in told
+    assert "`sudo setpriv --reuid 1000002 --regid 1000002 --clear-groups penstock user ...`" in told
     assert [each.name for each in keep.path.parent.iterdir()] == [keep.path.name]
 
 

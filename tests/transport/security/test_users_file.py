@@ -24,6 +24,7 @@ from transport.security.users_file import (
     MAX_FILE_BYTES,
     UsersFileError,
     change_users,
+    is_there,
     parse_users,
     read_users,
     users_text,
@@ -352,6 +353,32 @@ def test_a_file_that_may_not_be_read_says_whose_it_is_to_be(tmp_path: Path, monk
     monkeypatch.setattr(os, "open", refused)
     with pytest.raises(UsersFileError, match="sudo -u NAME penstock user"):
         read_users(path)
+
+
+def test_a_folder_that_one_may_not_look_into_says_whose_the_file_is_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "locked" / "users.toml"
+    real = os.open
+
+    def refused(name: Any, *arguments: Any, **named: Any) -> int:
+        if "locked" in str(name):
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        return real(name, *arguments, **named)
+
+    def no_look(*_: Any, **__: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(Path, "stat", no_look)  # what exists() asks
+    for use in (lambda: change_users(path, lambda users: users), lambda: is_there(path)):
+        with pytest.raises(UsersFileError, match="sudo -u NAME penstock user"):
+            use()
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsersFileError, match="File name too long"):
+        change_users(tmp_path / ("a" * 300), lambda users: users)
 
 
 def test_two_programs_do_not_change_it_at_a_time(tmp_path: Path) -> None:
