@@ -89,6 +89,7 @@ def verify_rate(outcome: Outcome, messages: int, work: str) -> None:
     )
 
 
+@pytest.mark.soak  # seconds each, as the others so marked, and nothing but their own programs depends on them
 def test_a_rate_of_single_messages_stands_beside_three_ceilings_of_the_same_run(benchmark: Benchmark) -> None:
     outcome = benchmark("single", "--messages", "20000", "--batch", "300", "--rounds", "1")
     assert len(outcome["rounds"]) == 4
@@ -115,6 +116,7 @@ def test_latencies_are_ordered_and_have_a_ceiling(benchmark: Benchmark) -> None:
         assert one["late p50"] <= one["p50"]
 
 
+@pytest.mark.soak
 def test_a_durable_rate_stands_beside_one_in_memory_and_plain_appends_of_the_same_run(
     benchmark: Benchmark, data: Path
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_durable_rate_stands_beside_one_in_memory_and_plain_appends_of_the_sam
     assert not list(data.iterdir())
 
 
+@pytest.mark.soak
 def test_senders_that_wait_for_each_confirmation_share_syncs(benchmark: Benchmark, data: Path) -> None:
     arguments = ("--senders", "8", "--messages", "800", "--size", "512", "--rounds", "1", "--data", str(data))
     outcome = benchmark("group_commit", *arguments)
@@ -158,6 +161,7 @@ def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benc
     assert value(outcome, "p50, 8192 bytes in two writes, SMQ") > 0
 
 
+@pytest.mark.soak
 def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benchmark: Benchmark, data: Path) -> None:
     arguments = ("--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
     outcome = benchmark("durable_latency", *arguments)
@@ -170,6 +174,7 @@ def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benc
     assert durable["syncs"] > 0
 
 
+@pytest.mark.soak
 def test_each_figure_of_a_durable_message_stands_beside_that_of_redis(benchmark: Benchmark, data: Path) -> None:
     lacking = missing()
     if lacking is not None:
@@ -261,6 +266,7 @@ def test_idle_connections_are_set_beside_a_broker_without_any(benchmark: Benchma
     assert value(outcome, "memory of a broker without connections") > 0
 
 
+@pytest.mark.soak
 def test_every_message_goes_to_one_of_the_active_receivers(benchmark: Benchmark) -> None:
     arguments = ("--connected", "20", "--active", "4", "--messages", "4000", "--max-in-flight", "20", "--rounds", "1")
     outcome = benchmark("fairness", *arguments)
@@ -272,7 +278,7 @@ def test_every_message_goes_to_one_of_the_active_receivers(benchmark: Benchmark)
         assert value(outcome, name) > 0
 
 
-@pytest.mark.soak  # half a minute, and nothing but its own program depends on it
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: Benchmark, data: Path) -> None:
@@ -287,7 +293,7 @@ def test_both_sources_give_spark_every_row_in_as_many_micro_batches(benchmark: B
     assert own["micro_batches"] == ready["micro_batches"] == 3
 
 
-@pytest.mark.soak  # half a minute each, and nothing but their own programs depends on them
+@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_row_is_as_old_as_its_micro_batch_and_the_floor_lies_below(benchmark: Benchmark, data: Path) -> None:
