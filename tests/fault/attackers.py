@@ -3,7 +3,8 @@
 The pair sends and receives a thousand messages a second, first undisturbed, then attacked. Strangers of every role connect all the
 time. It fails when the broker takes more memory than the stated bound, or does not give it back, when the pair's p99 grows to more
 than three times what it was (twice, where nobody attacks but strangers), when the broker's log tells of a defect, or when anybody waits
-more than a second to be let in, unless strangers fill all the places that there are for those who are not known.
+more than a second to be let in, unless strangers fill all the places that there are for those who are not known. Attackers have the
+processor time that the others leave; it fails, too, when strangers or fuzzers were cut so rarely that they have not attacked.
 """
 
 from __future__ import annotations

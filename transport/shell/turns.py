@@ -90,20 +90,38 @@ class Flushes:
                 _end(each, error)
 
 
-class Endings:
+class _Scheduled:
+    """What asks the loop for a turn of its own, once however often it wants one."""
+
+    __slots__ = ("_loop", "_scheduled")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._scheduled = False
+
+    def _next_turn(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """The turn. It says first that none is asked for any more."""
+        raise NotImplementedError
+
+
+class Endings(_Scheduled):
     """Connections come to their end a few at a time, however many break off together: the turns between are for those that stay.
 
     As with the line of those who send much, they have one turn of ``CROWD_EVERY``.
     """
 
-    __slots__ = ("_caught_up", "_left", "_line", "_loop", "_scheduled", "_skipped")
+    __slots__ = ("_caught_up", "_left", "_line", "_skipped")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self._line: deque[Callable[[], None]] = deque()
         self._caught_up: list[Callable[[], None]] = []
         self._left = ENDS
-        self._scheduled = False
         self._skipped = 0
 
     @property
@@ -124,11 +142,6 @@ class Endings:
         """Call ``resume`` once, as soon as none waits."""
         if resume not in self._caught_up:
             self._caught_up.append(resume)
-
-    def _next_turn(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
@@ -154,7 +167,7 @@ class Endings:
                 logger.exception("connections are not accepted again, on a defect of ours")
 
 
-class Turns:
+class Turns(_Scheduled):
     """The turns of one loop, shared by the connections that have to share it.
 
     Attributes:
@@ -162,15 +175,14 @@ class Turns:
         endings: those that are over.
     """
 
-    __slots__ = ("_debt", "_left", "_line", "_loop", "_scheduled", "_skipped", "endings", "flushes")
+    __slots__ = ("_debt", "_left", "_line", "_skipped", "endings", "flushes")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        super().__init__(loop)
         self.flushes = Flushes(loop)
         self.endings = Endings(loop)
         self._line: deque[Worker] = deque()
         self._left = TURN_WORK
-        self._scheduled = False
         self._skipped = self._debt = 0
 
     @property
@@ -194,11 +206,6 @@ class Turns:
         """Stand in line, behind the others."""
         self._line.append(worker)
         self._next_turn()
-
-    def _next_turn(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
         self._scheduled = False
