@@ -24,6 +24,7 @@ from .queue.vocabulary.commands import (
     ReserveRequested,
     Writable,
 )
+from .queue.vocabulary.moves import MoveMessages, PeekMessages
 from .queue.vocabulary.replies import (
     FetchedMessages,
     MessagesReserved,
@@ -38,13 +39,14 @@ from .runtime.loop_future import LoopFuture, ask
 from .runtime.loop_ref import LoopActorRef
 from .runtime.loop_registry import LoopActorRegistry
 from .runtime.supervision import Supervision
-from .storage import glance_storage, repair_storage, verify_storage
+from .storage import BackupWriting, backup_storage, glance_storage, repair_storage, restore_storage, verify_storage
 
 __all__ = [
     "DEFAULT_MAX_QUEUES",
     "MAX_ENLISTED",
     "Acknowledged",
     "ActorError",
+    "BackupWriting",
     "BatchError",
     "BinaryColumn",
     "CaughtUp",
@@ -65,8 +67,10 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessagesReserved",
+    "MoveMessages",
     "OfferBatch",
     "OpenTransaction",
+    "PeekMessages",
     "PurgeQueue",
     "QueueActor",
     "QueueDirectory",
@@ -89,7 +93,9 @@ __all__ = [
     "TransactionDirectory",
     "Writable",
     "ask",
+    "backup_storage",
     "glance_storage",
     "repair_storage",
+    "restore_storage",
     "verify_storage",
 ]

@@ -79,6 +79,10 @@ class NoStorageError(StorageError):
     """What was named as a data directory is none: a file, or, where one has to be there, nothing or a directory without a journal."""
 
 
+class BackupFailedError(StorageError):
+    """A backup cannot be made or restored; the text says why. No broker is concerned."""
+
+
 class QueueError(ActorError):
     """A queue refused a command and is as it was before.
 

@@ -1,7 +1,9 @@
+from .backup import BackupFile, BackupWriter, Manifest, read_manifest
 from .cache import ByteBoundedCache
 from .committer import Committer, ManualCommitter, ThreadCommitter
 from .encountered import write_encountered
 from .errors import (
+    BackupError,
     FormatError,
     JournalDamagedError,
     JournalError,
@@ -18,14 +20,19 @@ from .items import ITEMS_PREFIX_BYTES, Held, unpack_items_prefix, unpack_several
 from .journal import Journal
 from .judgement import Finding
 from .options import JournalOptions, JournalStatistics
+from .pins import Pin, PinnedFile
 from .reader import Located, StoredItems
 from .recovery import Record
 from .repair import repair
+from .restore import back_up_directory, restore
 from .verify import glance, verify
 
 __all__ = [
     "ITEMS_PREFIX_BYTES",
     "RECORD_HEADER_BYTES",
+    "BackupError",
+    "BackupFile",
+    "BackupWriter",
     "Buffer",
     "ByteBoundedCache",
     "Committer",
@@ -44,14 +51,20 @@ __all__ = [
     "JournalStatistics",
     "JournalUsageError",
     "Located",
+    "Manifest",
     "ManualCommitter",
     "OsFiles",
+    "Pin",
+    "PinnedFile",
     "Record",
     "StoredItems",
     "ThreadCommitter",
     "UnknownItemError",
+    "back_up_directory",
     "glance",
+    "read_manifest",
     "repair",
+    "restore",
     "unpack_items_prefix",
     "unpack_several",
     "verify",

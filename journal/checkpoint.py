@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from journal.durable import read_whole, write_aside
@@ -40,8 +40,9 @@ def newest_checkpoint(files: Files, directory: Path, names: Sequence[str]) -> Ch
     return checkpoint
 
 
-def drop_old_checkpoints(files: Files, directory: Path) -> None:
-    """Remove all but the newest ``KEPT_CHECKPOINTS``."""
+def drop_old_checkpoints(files: Files, directory: Path, pinned: Collection[str] = ()) -> None:
+    """Remove all but the newest ``KEPT_CHECKPOINTS``, and those that are pinned."""
     lsns = sorted(lsn for name in files.names(directory) if (lsn := parse_checkpoint(name)) is not None)
-    for lsn in lsns[:-KEPT_CHECKPOINTS]:
-        files.unlink(directory / checkpoint_name(lsn))
+    for name in map(checkpoint_name, lsns[:-KEPT_CHECKPOINTS]):
+        if name not in pinned:
+            files.unlink(directory / name)

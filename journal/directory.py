@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from journal.durable import make_directory
-from journal.errors import JournalFailedError, JournalLockedError, JournalMissingError
+from journal.errors import BackupError, JournalFailedError, JournalLockedError, JournalMissingError
 from journal.files import Files
-from journal.names import LOCK, is_part
+from journal.names import BACKUP, LOCK, is_part
 
 IS_A_FILE = "is a file and not a directory: name the directory that holds the journal"
 
@@ -16,12 +16,14 @@ def claim(directory: Path, files: Files) -> int:
     """Lock a directory, made if need be and durable then; returns the lock.
 
     Raises:
+        BackupError: it is a backup.
         JournalMissingError: it, or one above it, is a file.
         JournalLockedError: it is open elsewhere.
         JournalFailedError: the file system refuses.
     """
     try:
         made_in = make_directory(files, directory, {LOCK})
+        refuse_backup(directory, files)
         held = files.lock(directory / LOCK)
     except BlockingIOError:
         raise JournalLockedError(directory) from None
@@ -37,6 +39,25 @@ def claim(directory: Path, files: Files) -> int:
         files.close(held)
         raise JournalFailedError(error) from error
     return held
+
+
+def refuse_backup(directory: Path, files: Files) -> None:
+    """See that a directory is no backup: one that a broker has worked in would be none any more.
+
+    Raises:
+        BackupError: it is one, or a restore into it was not finished.
+    """
+    try:
+        is_backup = BACKUP in files.names(directory)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return  # whoever opens it says what is wrong with it
+    except OSError as error:
+        raise JournalFailedError(error) from error
+    if is_backup:
+        raise BackupError(
+            f"{directory} holds a backup: `penstock journal restore {directory} DIR` makes a data directory of it. (Or a restore into it "
+            "was not finished: then run that again)"
+        )
 
 
 def _file_of(directory: Path, files: Files) -> Path:

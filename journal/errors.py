@@ -24,6 +24,10 @@ class FormatError(JournalError, ValueError):
     """Bytes that are not what journal/format.py specifies; the text says what is wrong with them."""
 
 
+class BackupError(JournalError):
+    """A backup that cannot be made, or is none, or is not whole; the text says why, and what to do."""
+
+
 class JournalUsageError(JournalError, ValueError):
     """The program asked for what the journal does not do (a kind out of range, items out of order, a call at the wrong time)."""
 

@@ -62,13 +62,16 @@ class Files(Protocol):
         """Whether the file still has a name: what is written to one without is gone when it is closed."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name, replacing what has it; atomic, and durable once the directory is synced."""
+        """Give a file or a directory another name, replacing what has it; atomic, and durable once the directory above is synced."""
 
     def unlink(self, path: Path) -> None:
         """Remove a name."""
 
     def make_directory(self, path: Path) -> None:
         """Make a directory, for nobody but its owner, and its parents; one that exists is left as it is."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove a directory, which must be empty."""
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, sorted."""
@@ -146,6 +149,10 @@ class OsFiles:
         """See ``Files``."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(DIRECTORY_MODE, exist_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        """See ``Files``."""
+        path.rmdir()
 
     def names(self, path: Path) -> list[str]:
         """See ``Files``."""

@@ -17,6 +17,7 @@ from journal.errors import JournalDamagedError
 from journal.files import Files
 from journal.format import Checkpoint
 from journal.options import JournalOptions
+from journal.pins import Pins
 from journal.reclaim import Combination, Live, discard, plan_combination, weigh
 from journal.reserve import has_reserve, keep_reserve
 from journal.segment import Segment
@@ -28,6 +29,7 @@ class Housekeeping:
     Attributes:
         checkpointing: a checkpoint is under way, from its preparation until it is durable.
         reserved: the reserve is there.
+        pins: what must stay though it is dead.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Housekeeping:
     ) -> None:
         self.checkpointing = False
         self.reserved = has_reserve(files, directory)
+        self.pins = Pins(catalog)
         self._files = files
         self._directory = directory
         self._options = options
@@ -72,6 +75,7 @@ class Housekeeping:
         """
         self._catalog.remove(self._gone)
         self._catalog.trim()
+        self.pins.cut()
         dead = self._dead + [segment.path for segment in self._gone]
         self._dead, self._gone = [], []
         if self._combination is not None:
@@ -99,9 +103,9 @@ class Housekeeping:
     def write(self, checkpoint: Checkpoint, dead: Sequence[Path], done: Callable[[], None] | None) -> None:
         """Have the checkpoint durable, then remove what it does not list."""
         write_checkpoint(self._files, self._directory, checkpoint)
-        drop_old_checkpoints(self._files, self._directory)
-        if dead:
-            discard(self._files, self._directory, dead, self._spares, self._options)
+        drop_old_checkpoints(self._files, self._directory, self.pins.names)
+        if gone := self.pins.let_go(dead):
+            discard(self._files, self._directory, gone, self._spares, self._options)
         self.reserved = keep_reserve(self._files, self._directory, self._options.reserve_bytes)
         self.checkpointing = False
         if done is not None:

@@ -63,6 +63,7 @@ class Journal:
         next_lsn: the lsn that the next record gets.
         checkpoint_payload: the caller's, of the newest checkpoint at `open`; None where there was none.
         alone: commits of records that come alone; once it is started.
+        pins: what stays as it is while it is copied.
     """
 
     alone: AloneCommits
@@ -91,6 +92,7 @@ class Journal:
         self._sealed_since_checkpoint = len(recovered.replay_from)
         self._cut: tuple[Checkpoint, list[Path], Combination | None, int] | None = None
         self._housekeeping = Housekeeping(files, directory, options, recovered.catalog, recovered.spares, report)
+        self.pins = self._housekeeping.pins
 
     @classmethod
     def open(
@@ -105,6 +107,7 @@ class Journal:
         ``report`` gets a line for everything that a person should know of: a torn tail that was cut off, an index made again.
 
         Raises:
+            BackupError: it is a backup.
             JournalMissingError: it, or one above it, is a file.
             JournalLockedError: it is open elsewhere.
             JournalDamagedError: something that was durable is missing or changed; names file and offset.
@@ -317,7 +320,8 @@ class Journal:
             segments=len(segments),
             disk_bytes=sum(segment.end for segment in segments)
             + spares * self._options.segment_bytes
-            + self._housekeeping.reserved * self._options.reserve_bytes,
+            + self._housekeeping.reserved * self._options.reserve_bytes
+            + self.pins.held_bytes,
             spare_segments=spares,
             next_lsn=self.next_lsn,
             durable_lsn=self.durable_lsn,

@@ -8,6 +8,8 @@ LOCK = "lock"
 NEWEST = "newest"
 ENCOUNTERED = "encountered"
 RESERVE = "reserve"
+BACKUP = "backup.json"
+"""What a backup is (journal/backup.py)."""
 ASIDE = ".tmp"
 """End of the name of a file that is being written; it gets its own name when it is whole and durable."""
 

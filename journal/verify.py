@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from journal.directory import lock, may_be_made, require_journal
+from journal.directory import lock, may_be_made, refuse_backup, require_journal
 from journal.encountered import read_encountered
 from journal.errors import FormatError
 from journal.files import Files, OsFiles
@@ -44,6 +44,7 @@ def glance(directory: Path, files: Files | None = None) -> list[Finding]:
     that is not there, or is empty, has nothing wrong: `Journal.open` makes it.
 
     Raises:
+        BackupError: it is a backup.
         JournalMissingError: it, or one above it, is a file.
         JournalLockedError: a broker is at work in the directory.
         OSError: it cannot be read.
@@ -51,6 +52,7 @@ def glance(directory: Path, files: Files | None = None) -> list[Finding]:
     files = OsFiles() if files is None else files
     if may_be_made(directory, files):
         return []
+    refuse_backup(directory, files)
     held = lock(directory, files, make=False)
     try:
         survey = look(directory, files)

@@ -9,8 +9,8 @@ from typing import Protocol as TypingProtocol
 
 from pykka import ActorDeadError
 
-from actors.queue.vocabulary.commands import CaughtUp, Command, Left
-from actors.queue.vocabulary.replies import MarkReached, QueueDeleted, Refused, Reply
+from actors.queue.vocabulary.commands import CaughtUp, Command, ExplainWait, Left
+from actors.queue.vocabulary.replies import MarkReached, QueueDeleted, Refused, Reply, WaitExplained
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_ref import LoopActorRef
 
@@ -85,6 +85,10 @@ class ConnectionActor(LoopActor):
             self._queue.tell(CaughtUp(self.marks_answers or message.answered, self.actor_ref))
         elif kind is MarkReached:
             self._port.caught_up()
+        elif kind is ExplainWait:
+            self.pass_on(message)
+        elif kind is WaitExplained:
+            self._port.tell(message)
         elif kind is Refused:
             self._refused(message)
         elif kind is QueueDeleted:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
+from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.receiving import purge_step
 from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
-from actors.queue.vocabulary import commands, replies
+from actors.queue.vocabulary import commands, moves, replies
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -102,6 +103,7 @@ class QueueActor(LoopActor):
         self._output = QueueOutput(
             self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
         )
+        self._moves = MovesOut(state, self._output)
         self._timer: TimerHandle | None = None
         self._accepted_before = self._turns = 0
         self._watches: dict[Connection, Watch] = {}
@@ -201,6 +203,7 @@ class QueueActor(LoopActor):
             # The broker has been told, and is about to end; whatever was half done is told to nobody.
             self.stop()
         self._timer = None
+        self._moves.forget()
         self._output.clear(failure)
         # Of those who browse the state knows nothing.
         connections = dict.fromkeys((*self._state.reset(self.loop.time()), *self._watches))
@@ -227,6 +230,7 @@ class QueueActor(LoopActor):
 
     def _end(self, why: str, last: replies.Reply) -> None:
         """Whoever asked gets ``why``, and each connection ``last``; then nothing leads back here, and what was held is free at once."""
+        self._moves.forget()
         self._output.clear(pykka.ActorDeadError(why))
         for connection in self._watches:
             self._output.tell(connection, last)
@@ -321,6 +325,15 @@ class QueueActor(LoopActor):
         else:
             self._output.answer_later(purge.reply, purge.messages, self._state.last_event)
 
+    def _move(self, message: moves.MoveMessages) -> LaterReply:
+        return self._moves.begin(self, message)
+
+    def _move_on(self, move: Move) -> None:
+        self._moves.go_on(self, move)
+
+    def _moved(self, message: moves.ParcelsStored) -> None:
+        self._moves.stored(self, message)
+
     def _statistics(self, _message: commands.GetStatistics) -> QueueStatistics:
         return describe(self._state, self.loop.time())
 
@@ -338,7 +351,10 @@ _ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.
 _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {
     commands.PurgeQueue: QueueActor._purge,
     commands.GetStatistics: QueueActor._statistics,
+    moves.MoveMessages: QueueActor._move,
+    moves.ParcelsStored: QueueActor._moved,
     _Purge: QueueActor._purge_on,
+    Move: QueueActor._move_on,
     _Tick: QueueActor._tick,
     _Store: QueueActor._stored,
     _Durable: QueueActor._durable,

@@ -161,14 +161,27 @@ class QueueDirectory:
             InvalidRequestError: its dead letters would go to itself.
             TooManyQueuesError: there is no room for another.
         """
+        self.check_declared(name, settings)
+        return self._living(name) if name in self._numbers else self._make(name, settings)
+
+    def check_declared(self, name: str, settings: QueueSettings) -> None:
+        """Whether the queue ``name`` could be declared now; it raises as `declare` does, and changes nothing."""
         self._check_dead_letters(name, settings)
-        if name in self._numbers:
-            if self.settings_of(name) != settings:
-                raise QueueExistsError(
-                    f"queue {name!r} exists with other settings; alter it (queue.alter), or declare it as it is"
-                )
-            return self._living(name)
-        return self._create(name, settings)
+        if name not in self._numbers:
+            self._check_room(name)
+        elif self.settings_of(name) != settings:
+            raise QueueExistsError(
+                f"queue {name!r} exists with other settings; alter it (queue.alter), or declare it as it is"
+            )
+
+    @property
+    def room(self) -> int:
+        """How many queues more there can be."""
+        return max(0, self._max_queues - len(self._numbers))
+
+    def is_declared(self, name: str) -> bool:
+        """Whether the queue ``name`` has settings of its own, and not the broker's."""
+        return name in self._declared
 
     def alter(self, name: str, changed: Mapping[str, Any]) -> AlterQueue:
         """Record other settings for the queue ``name``, which holds after a restart too. What it holds stays.
@@ -188,6 +201,18 @@ class QueueDirectory:
             ValueError: settings that cannot be.
             StorageError: it cannot be recorded. Nothing has changed.
         """
+        settings = self.check_altered(name, changed)
+        number = 0 if self._storage is None else self._storage.redeclare(self._numbers[name], settings)
+        self._declared[name] = settings
+        if name in self._declared_by_broker:
+            logger.warning(
+                "queue %s is altered until the next start: the broker's own settings declare it, so alter it there too",
+                name,
+            )
+        return AlterQueue(settings, number)
+
+    def check_altered(self, name: str, changed: Mapping[str, Any]) -> QueueSettings:
+        """The settings that the queue ``name`` would have; it raises as `alter` does, and changes nothing."""
         if name not in self._numbers:
             raise QueueNotFoundError(name)
         before = self.settings_of(name)
@@ -197,14 +222,7 @@ class QueueDirectory:
                 f"exclusive of queue {name!r} cannot be altered, for its receivers rely on it: delete the queue and declare it anew"
             )
         self._check_dead_letters(name, settings)
-        number = 0 if self._storage is None else self._storage.redeclare(self._numbers[name], settings)
-        self._declared[name] = settings
-        if name in self._declared_by_broker:
-            logger.warning(
-                "queue %s is altered until the next start: the broker's own settings declare it, so alter it there too",
-                name,
-            )
-        return AlterQueue(settings, number)
+        return settings
 
     def get(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; raises QueueNotFoundError where there is none."""
@@ -304,9 +322,12 @@ class QueueDirectory:
     # --- inside
 
     def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
-        if len(self._numbers) >= self._max_queues:
-            raise TooManyQueuesError(name, self._max_queues)
+        self._check_room(name)
         return self._make(name, settings)
+
+    def _check_room(self, name: str) -> None:
+        if not self.room:
+            raise TooManyQueuesError(name, self._max_queues)
 
     @staticmethod
     def _check_dead_letters(name: str, settings: QueueSettings) -> None:
@@ -335,6 +356,10 @@ class QueueDirectory:
             queue = self._queues[name] = self._start(name)
         return queue
 
+    def start_actor(self, *arguments: Any) -> LoopActorRef[Any]:
+        """The actor of a queue, started with the arguments of `QueueActor`; whoever watches queues starts one of another class."""
+        return QueueActor.start(*arguments)
+
     def _start(self, name: str) -> LoopActorRef[QueueActor]:
         storage, number = self._storage, self._numbers[name]
         if storage is None:
@@ -351,7 +376,7 @@ class QueueDirectory:
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
         )
-        queue = QueueActor.start(state, self._wall_clock, storage, self._dead_letter_queue)
+        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue)
         if self._paused is not None:
             queue.tell(PauseSenders(self._paused))
         return queue

@@ -11,12 +11,13 @@ import pykka
 
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
-from actors.queue.vocabulary.replies import DeadLetter, Refused, Superseded
+from actors.queue.vocabulary.replies import DeadLetter, Refused, SubscriptionForgotten, Superseded
 from actors.queue.vocabulary.settings import dead_letter_name
 from actors.runtime.loop_future import LaterReply
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import Ref
+    from actors.queue.vocabulary.moves import ParcelsStored
     from actors.queue.vocabulary.replies import Connection, Effect, Reply, Tell
     from actors.storage import Storage
 
@@ -145,8 +146,8 @@ class QueueOutput:
         """Do what the state asks for. `tell` is written out here: a queue does little else as often."""
         passes, hand_over = self._gate.passes, self._hand_over
         for effect in effects:
-            if type(effect) is DeadLetter:
-                self._dead_letter(effect)
+            if type(effect) in _TOLD_NOBODY:
+                self._beside(effect)
                 continue
             connection, reply, after = cast("Tell", effect)
             if type(reply) in _LAST and (type(reply) is Superseded or cast("Refused", reply).close):
@@ -155,6 +156,20 @@ class QueueOutput:
                 hand_over(connection, reply)
             else:
                 self._gate.hold(after, connection, reply)
+
+    def _beside(self, effect: Effect) -> None:
+        """What is no reply to a connection."""
+        if type(effect) is DeadLetter:
+            self._dead_letter(effect)
+            return
+        forgotten = cast("SubscriptionForgotten", effect)
+        logger.warning(
+            "subscription %s of queue %s was forgotten: nobody used it for %.0f s; %d messages that it held are the queue's",
+            forgotten.name,
+            self._name,
+            forgotten.idle,
+            forgotten.released,
+        )
 
     def promise(self) -> LaterReply:
         """A reply that ``answer_later`` is given in the end; it fails with what is held back."""
@@ -176,7 +191,7 @@ class QueueOutput:
         self._find_queue = None
         self._gate.end()
 
-    def tell(self, connection: Any, message: Reply | DeadLettersMoved, after: int = 0) -> None:
+    def tell(self, connection: Any, message: Reply | DeadLettersMoved | ParcelsStored, after: int = 0) -> None:
         """Tell a connection, once event ``after`` is durable."""
         if self._gate.passes(after):
             self._hand_over(connection, message)
@@ -224,6 +239,7 @@ class QueueOutput:
             logger.warning("dead letters of %s cannot go to %s now: %s", self._name, name, error)
 
 
+_TOLD_NOBODY = frozenset({DeadLetter, SubscriptionForgotten})
 _LAST = frozenset({Superseded, Refused})
 """Replies behind which a connection may be the queue's no more."""
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from actors.queue.operations import altering, browsing, dead_letters, receiving, sending, staging, subscribing
+from actors.queue.operations import (
+    altering,
+    browsing,
+    dead_letters,
+    explaining,
+    moving,
+    peeking,
+    receiving,
+    sending,
+    staging,
+    subscribing,
+)
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.state.core import QueueCore
-from actors.queue.vocabulary import commands
+from actors.queue.vocabulary import commands, moves
 from actors.queue.vocabulary.replies import MarkReached, Tell
 
 if TYPE_CHECKING:
@@ -54,6 +65,7 @@ class QueueState(QueueCore):
         receiving.end_delays(self, now)
         dead_letters.hand_over_again(self, now)
         subscribing.end_ownerships(self, now)
+        subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         resume(self, now)
         subscribing.answer_reservations(self, now)
@@ -119,6 +131,7 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.Extended: receiving.extend,
     commands.Left: _leave,
     commands.CaughtUp: _mark,
+    commands.ExplainWait: explaining.explain,
     commands.OpenSubscription: subscribing.open_subscription,
     commands.ReserveRequested: subscribing.reserve,
     commands.CommitRequested: subscribing.commit,
@@ -126,6 +139,8 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.BrowseRequested: browsing.browse,
     commands.StoreDeadLetters: _store_dead_letters,
     commands.DeadLettersMoved: _dead_letters_moved,
+    moves.PeekMessages: peeking.peek,
+    moves.StoreParcels: moving.store_parcels,
     commands.EndStages: staging.end_stages,
     commands.DiscardTransaction: staging.discard_transaction,
     commands.PauseSenders: _pause,

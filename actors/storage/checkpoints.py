@@ -9,6 +9,8 @@ replayed, since a checkpoint is written when everything that it contains is dura
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.errors import StorageError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-    from journal import Journal
+    from journal import Journal, Pin
 
 logger = logging.getLogger("penstock.storage")
 
@@ -62,6 +64,7 @@ class Checkpoints:
         self._taken = 0
         self._slices: Iterator[None] | None = None
         self._seconds = 0.0
+        self._wanted: Callable[[Pin], None] | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """From now on there is a clock, and turns to make slices in."""
@@ -88,7 +91,7 @@ class Checkpoints:
         self._reclaim = None
         facts = self._journal.statistics()
         behind = self._journal.checkpointing
-        if facts.segments > 1:
+        if facts.segments > 1 or self._journal.pins.held_bytes:
             self.make()
         if facts.disk_bytes != self._taken or behind:
             # As long as it changes: what one checkpoint has combined the next one gives back.
@@ -101,6 +104,42 @@ class Checkpoints:
             return
         self._slices = self._make(done)
         self._advance()
+
+    def pin(self, ready: Callable[[Pin], None]) -> None:
+        """Pin the next checkpoint that is stored, which contains everything recorded until now.
+
+        ``ready`` is called, on a thread of the journal, when it is durable.
+        """
+        self._wanted = ready
+        # One whose state is still being encoded will do; one that is being written has this one follow.
+        self.make()
+
+    @property
+    def pinned(self) -> bool:
+        """Whether something is pinned, or is to be."""
+        return self._wanted is not None or bool(self._journal.pins.names)
+
+    def release(self) -> None:
+        """Nothing is pinned, or to be pinned, any more; what was held for it gives its room back."""
+        self._wanted = None
+        self._journal.pins.release()
+        if not self.halted:
+            self.make()
+            self.schedule()
+
+    def _stored(self, done: Callable[[], None] | None, ready: Callable[[], None] | None) -> None:
+        """On a thread of the journal: a checkpoint is durable."""
+        if done is not None:
+            done()
+        if ready is not None:
+            ready()
+        if self._wanted is not None and self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._make_wanted)
+
+    def _make_wanted(self) -> None:
+        if self._wanted is not None:
+            self.make()
 
     def _advance(self, *, whole: bool = False) -> None:
         """Make a slice, and have the loop go on with the next in its next turn; or make all that are left."""
@@ -156,6 +195,8 @@ class Checkpoints:
             if work >= SLICE_WORK:
                 work = 0
                 yield
-        self._journal.store_checkpoint(b"".join(pieces), done)
+        wanted, self._wanted = self._wanted, None
+        ready = None if wanted is None else partial(wanted, self._journal.pins.take())
+        self._journal.store_checkpoint(b"".join(pieces), partial(self._stored, done, ready))
         self.made += 1
         self._seconds = 0.0 if loop is None else loop.time() - begun

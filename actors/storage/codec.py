@@ -7,7 +7,8 @@ A record's payload, by its kind:
     nil, data bytes, has ids, keys bytes | nil, headers bytes | nil, [[producer, next number], ...], [origin's queue, [start, stop,
     ...]] | nil]``, and the batch's body as it is on the wire (docs/protocol.md, "The batch"). What is staged has one more item in the
     array, ``[writer, version, stage]``. One more, behind that or nil, is ``[[producer, next number], ...]`` of temporary producers.
-    Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record.
+    Where there is an origin, these are dead letters: that queue's ``MessagesMoved`` of these ranges is in the same record. Where they are
+    none, but were moved by somebody, the origin has false as a third item; programs from before that read it as the others.
 ``TRANSACTION_COMMITTED``
     a msgpack array ``[writer, version, [[queue's number, [stage, ...]], ...]]``: these stages are published, and all others of the
     writer up to this version discarded, in every queue.
@@ -50,6 +51,7 @@ from actors.queue.vocabulary.events import (
     StagesDiscarded,
     StagesEnded,
     SubscriptionDeleted,
+    SubscriptionLeft,
     SubscriptionOwned,
     SubscriptionReleased,
 )
@@ -70,6 +72,7 @@ RELEASED = 10
 STAGES_DISCARDED = 11
 SUBSCRIPTION_DELETED = 12
 STAGES_ENDED = 13
+SUBSCRIPTION_LEFT = 14
 STORE_CREATED = 32
 QUEUE_DECLARED = 33
 QUEUE_DELETED = 34
@@ -101,7 +104,7 @@ def encode_added(event: MessagesAdded, origin: int = 0, moved: MessagesMoved | N
         event.ttl_us,
         *descriptor,
         event.producers,
-        None if moved is None else [origin, _flat(moved.ranges)],
+        None if moved is None else [origin, *_moved(moved)],
     ]
     if event.stage is not None or event.temporary:
         fields.append(event.stage)
@@ -137,7 +140,7 @@ def decode_stored(
             ttl_us,
             *_more(*more),
         )
-        return event, None if origin is None else (origin[0], MessagesMoved(_pairs(origin[1])))
+        return event, None if origin is None else (origin[0], _moved_from(*origin[1:]))
     except (ValueError, TypeError, BatchError, msgpack.UnpackException) as error:
         raise StorageError(
             f"the record of messages {first} to {first + count - 1} cannot be decoded: {error}"
@@ -176,7 +179,7 @@ def decode(kind: int, payload: memoryview) -> tuple[int, Event]:
 
 def encode_declared(number: int, name: str, settings: QueueSettings | None) -> bytes:
     """The payload of QUEUE_DECLARED; ``settings`` is None for a queue that has the broker's."""
-    return _pack([number, name, None if settings is None else asdict(settings)])
+    return _pack([number, name, None if settings is None else settings_as_stored(settings)])
 
 
 def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None]:
@@ -186,6 +189,14 @@ def decode_declared(payload: memoryview) -> tuple[int, str, QueueSettings | None
         return number, name, None if settings is None else settings_from(settings)
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise StorageError(f"a queue's declaration cannot be decoded: {error}") from error
+
+
+def settings_as_stored(settings: QueueSettings) -> dict[str, Any]:
+    """Settings to be stored. What older versions refuse, because they do not know it, is only there where it says something."""
+    fields = asdict(settings)
+    if fields["subscription_expiry"] is None:
+        del fields["subscription_expiry"]
+    return fields
 
 
 def settings_from(fields: dict[str, Any]) -> QueueSettings:
@@ -238,6 +249,14 @@ def _flat(ranges: Sequence[Sequence[int]]) -> list[int]:
     return list(chain.from_iterable(ranges))
 
 
+def _moved(event: MessagesMoved) -> list[Any]:
+    return [_flat(event.ranges)] if event.dead else [_flat(event.ranges), False]
+
+
+def _moved_from(flat: list[int], dead: bool = True) -> MessagesMoved:
+    return MessagesMoved(_pairs(flat), bool(dead))
+
+
 def _pairs(flat: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(zip(flat[::2], flat[1::2], strict=True))
 
@@ -260,7 +279,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     MessagesAcknowledged: (ACKNOWLEDGED, lambda event: [_flat(event.ranges)]),
     MessagesReturned: (RETURNED, lambda event: [_flat(event.returns)]),
     MessagesExpired: (EXPIRED, lambda event: [_flat(event.ranges)]),
-    MessagesMoved: (MOVED, lambda event: [_flat(event.ranges)]),
+    MessagesMoved: (MOVED, _moved),
     QueuePurged: (PURGED, lambda event: [_flat(event.ranges)]),
     SubscriptionOwned: (
         OPENED,
@@ -270,6 +289,7 @@ _ENCODERS: dict[type[Event], tuple[int, Callable[[Any], list[Any]]]] = {
     LedgerAdvanced: (COMMITTED, lambda event: [event.subscription, event.position]),
     SubscriptionReleased: (RELEASED, lambda event: [event.subscription, event.position]),
     SubscriptionDeleted: (SUBSCRIPTION_DELETED, lambda event: [event.name, event.epoch, event.position]),
+    SubscriptionLeft: (SUBSCRIPTION_LEFT, lambda event: [event.name, event.epoch, event.left_us]),
     StagesDiscarded: (STAGES_DISCARDED, lambda event: [event.stages, event.below]),
     StagesEnded: (STAGES_ENDED, lambda event: [event.published, event.discarded, event.below]),
 }
@@ -278,13 +298,14 @@ _DECODERS: dict[int, Callable[..., Event]] = {
     ACKNOWLEDGED: lambda flat: MessagesAcknowledged(_pairs(flat)),
     RETURNED: lambda flat: MessagesReturned(_triples(flat)),
     EXPIRED: lambda flat: MessagesExpired(_pairs(flat)),
-    MOVED: lambda flat: MessagesMoved(_pairs(flat)),
+    MOVED: _moved_from,
     PURGED: lambda flat: QueuePurged(_pairs(flat)),
     OPENED: SubscriptionOwned,
     RESERVED: _reserved,
     COMMITTED: LedgerAdvanced,
     RELEASED: SubscriptionReleased,
     SUBSCRIPTION_DELETED: SubscriptionDeleted,
+    SUBSCRIPTION_LEFT: SubscriptionLeft,
     STAGES_DISCARDED: lambda stages, below: StagesDiscarded(_keys(stages), below),
     STAGES_ENDED: lambda published, discarded, below: StagesEnded(_keys(published), _keys(discarded), below),
 }

@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
-from actors.errors import NoStorageError, StorageError
-from journal import JournalDamagedError, JournalFailedError, JournalMissingError, write_encountered
+from actors.errors import BackupFailedError, NoStorageError, StorageError
+from journal import BackupError, JournalDamagedError, JournalFailedError, JournalMissingError, write_encountered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from journal import Files
 
 
 def storage_error(error: Exception, what: str = "") -> StorageError:
     """The error that a broker ends with, caused by ``error``; its text begins with ``what`` unless there is no directory to speak of."""
-    if isinstance(error, JournalMissingError):
+    if isinstance(error, JournalMissingError | BackupError):
         failure: StorageError = NoStorageError(str(error))
     else:
         failure = StorageError(f"{what}: {error}" if what else str(error))
+    failure.__cause__ = error
+    return failure
+
+
+PLACE_ERRORS: Final = frozenset(
+    {errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP}
+)
+"""What an operating system says of a place where nothing can be made or written, whatever the disk is like."""
+
+
+def place_error(error: Exception, directory: Path) -> StorageError | None:
+    """The error for a directory that cannot be made or written at all, and has not been touched; None where it is something else."""
+    cause = error.cause if isinstance(error, JournalFailedError) else error
+    if not isinstance(cause, OSError) or cause.errno not in PLACE_ERRORS or cause.filename is None:
+        return None
+    failed = Path(os.fsdecode(cause.filename))
+    if directory not in (failed.parent, failed) and failed not in directory.parents:
+        return None
+    what = "written" if failed.parent == directory else "made"
+    failure = StorageError(
+        f"the data directory {directory} cannot be {what}: {cause.strerror}; name one that can be (--data), give it to the user that "
+        "the broker runs as, or keep everything in memory (--memory)"
+    )
     failure.__cause__ = error
     return failure
 
@@ -33,3 +57,8 @@ def keep_in_mind(files: Files, directory: Path, failure: StorageError) -> None:
         with suppress(OSError):
             # Where the disk refuses this too, whoever reads the place next ends on it again, and says the same.
             write_encountered(files, directory, cause)
+
+
+def backup_error(error: Exception, what: str = "") -> StorageError:
+    """The same of a backup: what is wrong with it is no failure of the broker's storage."""
+    return BackupFailedError(str(error)) if isinstance(error, BackupError) else storage_error(error, what)

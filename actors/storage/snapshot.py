@@ -5,7 +5,7 @@ A msgpack map ``{"version": 2, "store": id, "next_queue": number, "queues": [que
 broker's) and everything that ``QueueLog`` has but its batches, which are in the journal.
 Sets of ranges are the bytes of little-endian i64 pairs: a queue that was acknowledged in odd places has many.
 
-A queue's ``temporary`` and ``deleted`` and the last item of a ledger came later than the rest, and may be missing.
+A queue's ``temporary``, ``deleted`` and ``total_moved`` and the last item of a ledger came later than the rest, and may be missing.
 Version 3 is written once the durable map was used, so that a program that knows of none refuses it, and no other directory.
 Version 1 knew nothing of transactions: it had no ``writers``, and no ``stages`` and ``total_discarded`` in a queue.
 """
@@ -16,7 +16,7 @@ import struct
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgpack
@@ -28,7 +28,7 @@ from actors.queue.state.subscriptions import Ledger
 from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
-from actors.storage.codec import settings_from
+from actors.storage.codec import settings_as_stored, settings_from
 from actors.storage.durable_map import Sections
 
 if TYPE_CHECKING:
@@ -144,7 +144,9 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
     producers, temporary = list(log.producers.items()), list(log.temporary.items())
     returns = log.returns.frozen()
     delayed = log.delayed.copy()
-    ledgers = [(ledger.facts(), ledger.all_segments(), ledger.opened_us) for ledger in log.ledgers.values()]
+    ledgers = [
+        (ledger.facts(), ledger.all_segments(), ledger.opened_us, ledger.left_us) for ledger in log.ledgers.values()
+    ]
     stages = [
         (list(key), stage.ranges.frozen(), stage.batches, stage.bytes, stage.delayed.copy())
         for key, stage in log.stages.items()
@@ -153,9 +155,10 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
         packer,
         ("number", pack(queue.number)),
         ("name", pack(queue.name)),
-        ("settings", pack(None if queue.settings is None else asdict(queue.settings))),
+        ("settings", pack(None if queue.settings is None else settings_as_stored(queue.settings))),
         ("counters", pack([getattr(log, name) for name in COUNTERS])),
         ("total_discarded", pack(log.total_discarded)),
+        ("total_moved", pack(log.total_moved)),
         ("deleted", pack([log.deleted_epoch, log.deleted_position])),
         rest=7,
     )
@@ -168,11 +171,11 @@ def _queue(packer: msgpack.Packer, queue: StoredQueue) -> Iterator[bytes]:
             yield b"".join(pack((start, stop, deliveries)) for start, stop in zip(starts, stops, strict=True))
     yield from _rows(packer, "delayed", _delayed(delayed))
     yield pack("ledgers") + _array_header(packer, len(ledgers))
-    for facts, segments, opened_us in ledgers:
-        yield _array_header(packer, len(facts) + 2) + b"".join(map(pack, facts)) + _array_header(packer, len(segments))
+    for facts, segments, opened_us, left_us in ledgers:
+        yield _array_header(packer, len(facts) + 3) + b"".join(map(pack, facts)) + _array_header(packer, len(segments))
         for at in range(0, len(segments), ROWS):
             yield b"".join(pack(segment[1:]) for segment in segments[at : at + ROWS])
-        yield pack(opened_us)
+        yield pack(opened_us) + pack(left_us)
     yield pack("stages") + _array_header(packer, len(stages))
     for key, ranges, batches, size, held in stages:
         yield _array_header(packer, len(key) + 4) + b"".join(map(pack, key))
@@ -213,6 +216,7 @@ def _stored(fields: dict[str, Any], table: EntryTable) -> StoredQueue:
     for writer, version, name, *facts in fields.get("stages", ()):
         log.restore_stage(StageKey(writer, version, name), _stored_stage(*facts))
     log.total_discarded = fields.get("total_discarded", 0)
+    log.total_moved = fields.get("total_moved", 0)
     log.deleted_epoch, log.deleted_position = fields.get("deleted", (0, 0))
     settings = fields["settings"]
     return StoredQueue(fields["number"], fields["name"], None if settings is None else settings_from(settings), log)

@@ -18,7 +18,7 @@ from actors.storage.after_repair import is_marked, remove_mark, without_record
 from actors.storage.checkpoints import Checkpoints
 from actors.storage.contents import Contents, recover
 from actors.storage.durable_map import DurableMap, EntryPut
-from actors.storage.failures import keep_in_mind, storage_error
+from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
@@ -108,7 +108,8 @@ class Storage(DurableMap):
             storage.sections = storage._contents.sections
             storage.durable = journal.durable_lsn - 1
         except (JournalError, OSError) as error:
-            raise storage_error(error, f"the data directory {directory} cannot be {what}") from error
+            unusable = place_error(error, directory) if what == "opened" else None
+            raise unusable or storage_error(error, f"the data directory {directory} cannot be {what}") from error
         return storage
 
     def start(self, failed: Callable[[StorageError], None]) -> Self:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from actors import QueueDirectory, StorageError
 from actors.storage import DurableMap, MemoryMap, Storage, storage_options
 from transport.broker import audit
 from transport.broker.acceptor import Listen, listen
+from transport.broker.backups import Backups
 from transport.broker.broker_connection import native_listeners
 from transport.broker.certificates import Certificates, key_readers
 from transport.broker.commands import Commands
@@ -81,6 +82,7 @@ class Broker:
         listen: how it listens, instead of on the machine's network.
         listeners: where it takes connections, of which protocols, in place of `native_listeners` at the addresses of the options. A broker
             that is to have those too is given ``[*native_listeners(send, receive), mine]``, one with gateways `configured_listeners`.
+        queue_directory: makes its queues, from the arguments of `QueueDirectory`; tests give one that watches them.
 
     Raises:
         LocalProtocolError: the options ask for a gateway, and ``listeners`` are not given.
@@ -93,7 +95,9 @@ class Broker:
         storage: Storage | None = None,
         listen: Listen = listen,
         listeners: Sequence[Listener[Any]] | None = None,
+        queue_directory: Callable[..., QueueDirectory] = QueueDirectory,
     ) -> None:
+        self._queue_directory = queue_directory
         self.config = config or BrokerConfig()
         config = self.config
         if listeners is None and (config.smq_source or config.smq_sink):
@@ -159,7 +163,7 @@ class Broker:
             self._entrance.watch()
             if storage is not None:
                 undo.callback(storage.close)
-            self.queues = QueueDirectory(
+            self.queues = self._queue_directory(
                 self.config.queue_settings(),
                 time.time,
                 self.config.max_queues,
@@ -307,7 +311,9 @@ class Broker:
 
     def _services(self) -> Services:
         """What the door opens on."""
-        commands = Commands(Listed(self.queues, self.connections, self.now), self._describe)
+        backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
+        listed = Listed(self.queues, self.connections, self.now)
+        commands = Commands(listed, self._describe, self.id_prefix, backups)
         return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks, self.memory)
 
     def _describe(self) -> dict[str, Any]:

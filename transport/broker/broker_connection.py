@@ -31,6 +31,7 @@ from transport.security.subject import subject_of
 from transport.wire import messages as wire
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side, State
+from transport.wire.queue_named import with_queue
 from transport.wire.shown import shown
 
 ATTACH_SECONDS = 10.0
@@ -212,11 +213,13 @@ class BrokerConnection(Client):
             self.connection.more_time(ATTACH_SECONDS)
         operations = self._door(principal)
         self.operations = operations
+        hello, _ = with_queue(hello)
         self.role = hello.role
         self.queue = hello.queue
         self.client_id = hello.client_id
         if self.connection is not None:
             operations.peer = self.connection.peer
+        operations.number = self.number
         self._port = PORTS[hello.role](operations, self, hello)
         self.actor = self._port.actor
 

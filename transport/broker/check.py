@@ -151,6 +151,8 @@ def _not_writable(directory: Path) -> str | None:
     if os.access(there, os.R_OK | os.W_OK | os.X_OK):
         return None
     what = f"the data directory {directory} cannot be " + ("written" if there == directory else f"made in {there}")
+    if os.statvfs(there).f_flag & os.ST_RDONLY:
+        return f"{what}: the file system is read-only; name another (--data), or keep everything in memory (--memory)"
     return f"{what}: this process has no right to; give it to the user that the broker runs as"
 
 

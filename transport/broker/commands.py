@@ -4,26 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, cast
 
 from pykka import ActorDeadError
 
-from actors import PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
+from actors import MoveMessages, PeekMessages, PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
 from actors.errors import QueueGoneError
-from transport.broker import listings
+from actors.queue.queue_directory import QueueNotFoundError
+from transport.broker import listings, peeked
+from transport.broker.backups import Backups
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
-from transport.errors import LocalProtocolError, TransportError
-from transport.wire.arguments import flag_of, number_of, read_settings, string_of
+from transport.errors import ConnectionNotFoundError, LocalProtocolError, RemoteProtocolError, TransportError
+from transport.wire.arguments import CHECK, flag_of, number_of, read_settings, string_of
+from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.frames import MAX_BODY_BYTES
-from transport.wire.messages import Options
+from transport.wire.messages import Options, brief
 from transport.wire.names import check_name
 
 LONG_AT_ONCE = 2
 """Long answers that are being made at one time: each takes as much memory as a largest frame. Others wait for their turn."""
 
+logger = logging.getLogger("penstock.broker")
+
+MOST_REASON = 255
+"""Characters of the reason for which somebody closes a connection."""
+
 Handler = Callable[["Commands", Options], Awaitable[Any]]
+
+
+class Asker(Protocol):
+    """Whoever asks for a command; what is kept for them ends with their connection."""
+
+    number: int | None
+    """That of the connection."""
 
 
 class Commands:
@@ -32,11 +49,21 @@ class Commands:
     Args:
         of: its queues and connections.
         describe: its own figures.
+        id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
+        backups: of its journal.
     """
 
-    def __init__(self, of: Listed, describe: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        of: Listed,
+        describe: Callable[[], dict[str, Any]],
+        id_prefix: Callable[[str], bytes] = lambda _: bytes(8),
+        backups: Backups | None = None,
+    ) -> None:
         self._of = of
+        self.backups = Backups(None) if backups is None else backups
         self._describe = describe
+        self._id_prefix = id_prefix
         # Who may make a long answer now; the others wait.
         self._long = asyncio.Semaphore(LONG_AT_ONCE)
 
@@ -55,6 +82,12 @@ class Commands:
                 answer = await handler(self, arguments)
         return answer if isinstance(answer, bytes) else _json(answer)
 
+    async def queue_list(self, arguments: Options) -> bytes:
+        """Every queue, or the one of a name."""
+        name = arguments.get("name")
+        rows = listings.queue_rows if name is None else partial(listings.queue_rows, only=string_of(arguments, "name"))
+        return await listings.answer_list(self._of, rows, (str,), arguments)
+
     async def queue_create(self, arguments: Options) -> Any:
         """Make a queue; one that is there must have the same settings."""
         name = check_name(string_of(arguments, "name"))
@@ -63,6 +96,9 @@ class Commands:
             settings = replace(self._of.queues.settings, **given)
         except ValueError as error:
             raise LocalProtocolError(str(error)) from error
+        if flag_of(arguments, CHECK, False):
+            self._of.queues.check_declared(name, settings)
+            return {"name": name, **asdict(settings), "room": self._of.queues.room}
         self._of.queues.declare(name, settings)
         await self._durable()
         return {"name": name, **asdict(settings)}
@@ -74,6 +110,8 @@ class Commands:
         if not given:
             raise LocalProtocolError(f"nothing is to be altered of queue {name!r:.255}: give a setting")
         try:
+            if flag_of(arguments, CHECK, False):
+                return {"name": name, **asdict(self._of.queues.check_altered(name, given))}
             change = self._of.queues.alter(name, given)
         except ValueError as error:
             if isinstance(error, QueueError):
@@ -96,6 +134,86 @@ class Commands:
         name = string_of(arguments, "name")
         return {"name": name, "purged": await self._ask(name, PurgeQueue())}
 
+    async def queue_move(self, arguments: Options) -> Any:
+        """Move some of the messages that can be received now; ``next`` says how to go on."""
+        queues = self._of.queues
+        source, target = string_of(arguments, "from"), string_of(arguments, "to")
+        count = None if arguments.get("count") is None else number_of(arguments, "count")
+        create, after = flag_of(arguments, "create", False), arguments.get("after")
+        if source == target:
+            raise LocalProtocolError(f"messages of queue {source!r:.255} cannot be moved to itself: name another queue")
+        queues.get(source)
+        to = queues.get_or_create(check_name(target)) if create and after is None else queues.get(target)
+        numbers = queues.number_of(source), queues.number_of(target)
+        below = None if after is None else _goes_on(after, numbers)
+        moved = await self._ask(source, MoveMessages(to, self._id_prefix(source), count, below))
+        refusal = moved.refusal
+        if isinstance(refusal, QueueGoneError):
+            refusal = QueueNotFoundError(target)
+        if refusal is not None and not moved.messages:
+            raise refusal
+        # Where something was moved before a refusal, that is said first: who goes on is told the refusal.
+        more = moved.more and count != moved.messages
+        following = json.dumps([*numbers, moved.below], separators=(",", ":")) if more else None
+        return {"from": source, "to": target, "moved": moved.messages, "next": following}
+
+    async def queue_peek(self, arguments: Options) -> Any:
+        """Show some of the messages that are stored, and change nothing."""
+        name = string_of(arguments, "name")
+        count = min(number_of(arguments, "count"), peeked.MOST_MESSAGES)
+        most = peeked.MESSAGE_BYTES
+        if arguments.get("bytes") is not None:
+            most = min(most, number_of(arguments, "bytes", least=0))
+        newest = flag_of(arguments, "newest", False)
+        start = None if newest else number_of(arguments, "start", least=0) if "start" in arguments else 0
+        self._of.queues.get(name)
+        rows = peeked.Rows(count, most, self._id_prefix(name))
+        following: int | None = None
+        while rows.left > 0:
+            found = await self._ask(name, PeekMessages(rows.left, start))
+            following = start = found.rest
+            for messages in found.ranges:
+                cut = rows.add(messages)
+                if cut is not None:
+                    following = cut
+                    break
+            if start is None:
+                break
+        return {"name": name, "messages": rows.rows, "next": following}
+
+    async def connection_close(self, arguments: Options, asker: Asker) -> Any:
+        """End connections with a word to each: one by its number, or all of a user but the one that asks."""
+        own = asker.number
+        number, user = arguments.get("id"), arguments.get("user")
+        reason = string_of(arguments, "reason") if arguments.get("reason") is not None else ""
+        if len(reason) > MOST_REASON:
+            raise LocalProtocolError(f"a reason of {len(reason)} characters exceeds {MOST_REASON}: say it shorter")
+        if (number is None) == (user is None):
+            raise LocalProtocolError("say which connection to close: give either the argument id or the argument user")
+        if number is not None:
+            number = number_of(arguments, "id", least=0)
+            if number == own:
+                raise LocalProtocolError(f"connection {number} is the one that asks: end it where it is")
+            if number not in self._of.connections:
+                raise ConnectionNotFoundError(number)
+            meant = [number]
+        else:
+            user = string_of(arguments, "user")
+            found = list(self._of.connections.items())
+            meant = [each for each, connection in found if each != own and listings.user_of(connection) == user]
+        text = "an administrator has closed this connection" + (f": {reason}" if reason else "")
+        closed = 0
+        for start in range(0, len(meant), listings.SLICE):
+            for each in meant[start : start + listings.SLICE]:
+                connection = self._of.connections.get(each)
+                if connection is not None:
+                    peer = None if connection.connection is None else connection.connection.peer
+                    logger.info("connection %d from %s is closed by an administrator", each, peer)
+                    connection.refused("closed", text)
+                    closed += 1
+            await asyncio.sleep(0)
+        return {"closed": closed}
+
     async def subscription_release(self, arguments: Options) -> Any:
         """Take a subscription's reservations from it."""
         queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
@@ -114,6 +232,19 @@ class Commands:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             discarded = await self._of.queues.transactions.abort(writer, version)
         return {"writer": writer, "version": version, "discarded": discarded}
+
+    async def journal_backup(self, _arguments: Options, asker: Asker) -> Any:
+        """Hold the journal still for whoever asks; what there is to read."""
+        return await self.backups.begin(asker)
+
+    async def journal_read(self, arguments: Options, asker: Asker) -> bytes:
+        """A piece of a file, as it is."""
+        name, size = string_of(arguments, "name"), number_of(arguments, "bytes")
+        return await self.backups.read(asker, name, number_of(arguments, "offset", least=0), size)
+
+    async def journal_release(self, _arguments: Options, asker: Asker) -> Any:
+        """The backup is read, or not wanted any more."""
+        return {"released": self.backups.release(asker)}
 
     async def stats(self, arguments: Options) -> bytes:
         """All figures; with ``lists`` false without queues and connections, which have commands of their own."""
@@ -144,6 +275,19 @@ class Commands:
             if self._of.queues.known(name) is queue:
                 raise
             raise QueueGoneError from error
+
+
+def _goes_on(after: object, numbers: tuple[int, int]) -> int:
+    """What an earlier answer gave as ``next``; raises where it did not, or where it was about queues that are no more."""
+    try:
+        source, target, below = json.loads(str(after))
+    except (ValueError, TypeError, RecursionError):
+        source = target = below = None
+    if not all(type(each) is int and 0 <= each <= MAX_INTEGER for each in (source, target, below)):
+        raise RemoteProtocolError(f"the argument after must be what an answer gave as next, not {brief(after)}")
+    if (source, target) != numbers:
+        raise QueueGoneError
+    return cast("int", below)
 
 
 def _json(value: Any) -> bytes:

@@ -101,18 +101,22 @@ def too_long() -> LimitExceededError:
     )
 
 
-async def queue_rows(of: Listed, after: Key | None) -> Rows:
-    """Every queue, by name."""
+async def queue_rows(of: Listed, after: Key | None, only: str | None = None) -> Rows:
+    """Every queue, by name; or the one called ``only``."""
     roles: dict[tuple[str | None, str | None], int] = {}
     for connection in of.connections.values():
         roles[connection.queue, connection.role] = roles.get((connection.queue, connection.role), 0) + 1
     # Most queues have the broker's settings, and to take settings apart costs more than all else of a row.
     last, settings = of.queues.settings, asdict(of.queues.settings)
-    async for name, statistics in _asked(of, _names(of, None if after is None else after[0])):
+    names = _names(of, None if after is None else after[0])
+    if only is not None:
+        names = [only] if only in names else []
+    async for name, statistics in _asked(of, names):
+        declared = {"declared": of.queues.is_declared(name)}
         if (found := of.queues.settings_of(name)) is not last:
             last, settings = found, asdict(found)
         if isinstance(statistics, str):
-            yield (name,), {"name": name, "failed": statistics} | settings
+            yield (name,), {"name": name, "failed": statistics} | settings | declared
             continue
         figures = {field.name: getattr(statistics, field.name) for field in fields(statistics)}
         row = {key: figure for key, figure in figures.items() if isinstance(figure, int)}
@@ -120,8 +124,9 @@ async def queue_rows(of: Listed, after: Key | None) -> Rows:
             "senders": roles.get((name, "sender"), 0),
             "receivers": roles.get((name, "receiver"), 0),
             "subscriptions": len(statistics.subscriptions),
+            "paused": statistics.paused,
         }
-        yield (name,), {"name": name, **row} | settings | counts
+        yield (name,), {"name": name, **row} | settings | counts | declared
 
 
 async def connection_rows(of: Listed, after: Key | None) -> Rows:
@@ -146,7 +151,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
                 "role": connection.role,
                 "queue": queue,
                 "client_id": connection.client_id,
-                "user": _user_of(connection),
+                "user": user_of(connection),
                 "peer": wire.peer if wire is not None else None,
                 "demand": facts.demand if facts is not None else 0,
                 "in_flight": facts.in_flight if facts is not None else 0,
@@ -157,7 +162,7 @@ async def connection_rows(of: Listed, after: Key | None) -> Rows:
         )
 
 
-def _user_of(connection: Served[Any]) -> str | None:
+def user_of(connection: Served[Any]) -> str | None:
     """Who it is; None where nobody was asked, or has said so yet."""
     operations = connection.operations
     return None if operations is None or operations.principal is ANYONE else operations.principal.name

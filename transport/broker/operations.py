@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from actors import (
@@ -26,11 +27,11 @@ from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import audit
 from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
-from transport.broker.listings import connection_rows, queue_rows, subscription_rows, transaction_rows
+from transport.broker.listings import connection_rows, subscription_rows, transaction_rows
 from transport.broker.port import Tasks
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
-from transport.wire.arguments import string_of
+from transport.wire.arguments import CHECK, flag_of, string_of
 from transport.wire.messages import Options
 from transport.wire.names import check_name
 
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.storage import DurableMap
 
-Handler = Callable[[Commands, Options], Awaitable[Any]]
+Handler = Callable[..., Awaitable[Any]]
+"""Of the commands, and the arguments; see `Operation.of_asker`."""
 Ref = LoopActorRef[Any]
 
 
@@ -71,8 +73,10 @@ class Operation(NamedTuple):
         right: what whoever asks must have; None where it depends on what is said later.
         resource: the argument that names the resource; None where the right is one of the broker.
         handler: what a command does; None for what a connection attaches as.
-        long: whether a command's answer grows with what the broker has.
+        long: whether a command's answer grows with what the broker has, up to a frame.
         also: further rights that the arguments ask for, each with its resource.
+        of_asker: whether the handler is told who asks.
+        told: whether the log of who did what is told, where the right is one to change things.
     """
 
     right: Right | None
@@ -80,6 +84,8 @@ class Operation(NamedTuple):
     handler: Handler | None = None
     long: bool = False
     also: Callable[[QueueDirectory, Options], Iterator[tuple[Right, str]]] = lambda _queues, _arguments: iter(())
+    of_asker: bool = False
+    told: bool = True
 
 
 def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
@@ -103,6 +109,14 @@ def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[
         yield Right.CONFIGURE, target
 
 
+def _move(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
+    """What is moved is written to the other queue, which may have to be made."""
+    target = check_name(string_of(arguments, "to"))
+    yield Right.WRITE, target
+    if flag_of(arguments, "create", False) and target not in queues:
+        yield Right.CONFIGURE, target
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     "sender": Operation(Right.WRITE, "queue"),
     "receiver": Operation(Right.READ, "queue"),
@@ -111,11 +125,13 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "transaction": Operation(Right.WRITE, "writer"),
     # Each command takes its own.
     "admin": Operation(None),
-    "queue.list": Operation(Right.MONITOR, None, lists(queue_rows, str), long=True),
+    "queue.list": Operation(Right.MONITOR, None, Commands.queue_list, long=True),
     "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
     "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters),
     "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete),
     "queue.purge": Operation(Right.READ, "name", Commands.queue_purge),
+    "queue.move": Operation(Right.READ, "from", Commands.queue_move, also=_move),
+    "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
     "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release),
     "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete),
@@ -123,6 +139,11 @@ OPERATIONS: Final[dict[str, Operation]] = {
     # It discards what others have written, to whatever queue.
     "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort),
     "connection.list": Operation(Right.MONITOR, None, lists(connection_rows, int), long=True),
+    "connection.close": Operation(Right.ADMINISTER, None, Commands.connection_close, of_asker=True),
+    # A copy of everything that is stored: what it takes to begin one, it takes to go on.
+    "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True),
+    "journal.read": Operation(Right.ADMINISTER, None, Commands.journal_read, of_asker=True, told=False),
+    "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False),
     "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
@@ -156,13 +177,15 @@ class Operations:
     Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
     """
 
-    __slots__ = ("_attached", "_services", "peer", "principal")
+    __slots__ = ("_attached", "_services", "number", "peer", "principal")
 
     def __init__(self, services: Services, principal: Principal) -> None:
         self._services = services
         self.principal = principal
         # From where, for the log: whoever takes the connection says it.
         self.peer = "?"
+        # On which connection, if on one.
+        self.number: int | None = None
         # What is attached now, or is to be committed, takes these.
         self._attached: set[tuple[Right, str]] = set()
 
@@ -185,6 +208,7 @@ class Operations:
         *,
         temporary: bool = False,
         settings: QueueSettings | None = None,
+        make: bool = True,
     ) -> Ref:
         """Attach what sends to ``queue``; ``port`` is told the queue's replies.
 
@@ -195,15 +219,21 @@ class Operations:
             stage: under which it is stored until a transaction's end, if any; that takes the right to write as its writer too.
             temporary: whether the producer is forgotten with the connection.
             settings: what it is made with; the broker's for queues that are not declared otherwise by default.
+            make: whether one is made where there is none.
+
+        Raises:
+            QueueNotFoundError: there is no such queue, and none is to be made.
         """
         if stage is not None:
             self._attach(Right.WRITE, stage.writer, "sender", WRITER)
-        found = self._queue("sender", queue, settings=settings)
+        found = self._queue("sender", queue, make=make, settings=settings)
         return SendToQueueSubscriber.start(found, producer, port, stage, temporary)
 
-    def receiver(self, queue: str, port: Port, *, settings: QueueSettings | None = None) -> Receiving:
-        """Attach what receives from ``queue``, which is made where there is none, with ``settings`` as of `sender`."""
-        found = self._queue("receiver", queue, settings=settings)
+    def receiver(
+        self, queue: str, port: Port, *, settings: QueueSettings | None = None, make: bool = True
+    ) -> Receiving:
+        """Attach what receives from ``queue``, with ``settings`` and ``make`` as of `sender`, and its error."""
+        found = self._queue("receiver", queue, make=make, settings=settings)
         # Of the queue that is there now: when it answers, another may have its name, or none.
         visibility_timeout = self._services.queues.settings_of(queue).visibility_timeout
         id_prefix = self._services.id_prefix(queue)
@@ -242,9 +272,21 @@ class Operations:
         self._check(name, resource)
         for right, of in operation.also(self._services.queues, arguments):
             self._need(right, of, name)
-        if operation.right is Right.CONFIGURE or operation.right is Right.ADMINISTER:
+            if right is Right.CONFIGURE and operation.right is not Right.CONFIGURE:
+                audit.allowed(self.principal.name, MADE_BY, of, self.peer, MAKES.format(name))
+        changes = operation.told and operation.right in (Right.CONFIGURE, Right.ADMINISTER)
+        # What is only judged changes nothing; a refusal is logged all the same.
+        if changes and arguments.get(CHECK) is not True:
             audit.allowed(self.principal.name, name, resource, self.peer)
-        return await self._services.commands.run(operation.handler, arguments, operation.long)
+        handler = partial(operation.handler, asker=self) if operation.of_asker else operation.handler
+        return await self._services.commands.run(handler, arguments, operation.long)
+
+    def ended(self) -> None:
+        """The connection is over: nothing is kept for whoever asked."""
+        self._services.commands.backups.gone(self)
+
+    def __str__(self) -> str:
+        return f"{self.principal} from {self.peer}"
 
     # Inside
 

@@ -11,8 +11,9 @@ from transport.broker.port import Client, Port
 from transport.errors import RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.field_checks import is_uint
+from transport.wire.field_checks import MAX_REASON_BYTES, is_uint
 from transport.wire.names import check_name
+from transport.wire.queue_named import EXISTING_QUEUE
 
 
 class ReceivingPort(Port):
@@ -21,10 +22,11 @@ class ReceivingPort(Port):
     def __init__(self, operations: Operations, client: Client, hello: wire.Hello) -> None:
         super().__init__(client)
         self._demand = CumulativeDemand()
-        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(hello.queue or "", self)
+        make = hello.options.get(EXISTING_QUEUE) is None
+        self.actor, self._visibility_timeout, self._id_prefix = operations.receiver(hello.queue or "", self, make=make)
 
     def received(self, frame: wire.Frame) -> None:
-        """REQUEST, ACK, NACK, EXTEND, CANCEL."""
+        """REQUEST, ACK, NACK, EXTEND, CANCEL, WHY."""
         assert self.actor is not None
         match frame:
             case wire.Ack():
@@ -34,14 +36,17 @@ class ReceivingPort(Port):
             case wire.Request():
                 self.actor.deliver(commands.DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
+                delay = _seconds(frame.delay_ms, "delay_ms")
                 self.actor.deliver(
-                    commands.Rejected(frame.ranges, _seconds(frame.delay_ms, "delay_ms"), frame.failed, self.actor)
+                    commands.Rejected(frame.ranges, delay, frame.failed, self.actor, _checked_reason(frame.reason))
                 )
             case wire.Extend():
                 self.actor.deliver(commands.Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
             case wire.Cancel():
                 self.actor.deliver(commands.Left(frame.failed))
                 self._client.finished()
+            case wire.Why():
+                self.actor.deliver(commands.ExplainWait(frame.request, self.actor))
 
     def drain(self) -> None:
         """Deliver nothing more. What the client holds goes back when its connection is over, and is no failure."""
@@ -50,15 +55,24 @@ class ReceivingPort(Port):
         self.actor.deliver(commands.Left(failed=False))
 
     def tell(self, reply: replies.Reply) -> None:
-        """DELIVER, and WELCOME once the queue knows the receiver."""
+        """DELIVER, BECAUSE, and WELCOME once the queue knows the receiver."""
         match reply:
             case replies.ReceivedMessages():
                 first, batch, enqueued_us, delivery_count, possibly_replayed = reply
                 self._client.send(wire.Deliver(first, enqueued_us, delivery_count, possibly_replayed, batch))
+            case replies.WaitExplained():
+                self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case replies.ReceiverAttached():
                 visibility_ms = round(self._visibility_timeout * 1000)
-                facts = {"visibility_timeout_ms": visibility_ms, "id_prefix": self._id_prefix, "waiting": reply.waiting}
-                self._client.welcome(facts)
+                self._client.welcome(
+                    {
+                        "visibility_timeout_ms": visibility_ms,
+                        "id_prefix": self._id_prefix,
+                        "waiting": reply.waiting,
+                        "dead_letters": reply.dead_letters,
+                        wire.EXPLAINS: True,
+                    }
+                )
 
 
 class SubscribingPort(Port):
@@ -118,6 +132,12 @@ class SubscribingPort(Port):
     def fetch_ended(self, request: int, messages: int) -> None:
         """A fetch is complete."""
         self._client.send(wire.FetchEnd(request, messages))
+
+
+def _checked_reason(reason: str | None) -> str | None:
+    if reason is not None and len(reason.encode(errors="replace")) > MAX_REASON_BYTES:
+        raise RemoteProtocolError(f"NACK: a reason of more than {MAX_REASON_BYTES} bytes")
+    return reason
 
 
 def _seconds(ms: int, what: str) -> float:

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from actors import OfferBatch, QueueError, StorageError
-from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages
+from actors.queue.vocabulary.commands import ExplainWait
+from actors.queue.vocabulary.replies import CapacityGranted, Reply, SenderAttached, SentMessages, WaitExplained
 from transport.broker.commands import refusal
 from transport.broker.operations import OPERATIONS, Operations
 from transport.broker.port import Client, Port
@@ -19,6 +20,7 @@ from transport.errors import FrameTooLargeError, RemoteProtocolError
 from transport.wire import messages as wire
 from transport.wire.cumulative import GrantedDemand
 from transport.wire.frames import MAX_BODY_BYTES
+from transport.wire.queue_named import EXISTING_QUEUE
 from transport.wire.shown import shown
 from transport.wire.timing import Timing
 from transport.wire.transaction_options import read_stage, read_transaction
@@ -38,12 +40,17 @@ class SendingPort(Port):
         temporary = hello.options.get("temporary", False)
         if type(temporary) is not bool:
             raise RemoteProtocolError(f"HELLO: temporary is {wire.brief(temporary)}, not true or false")
-        self.actor = operations.sender(hello.queue or "", self, hello.client_id, self._stage, temporary=temporary)
+        make = hello.options.get(EXISTING_QUEUE) is None
+        name = hello.queue or ""
+        self.actor = operations.sender(name, self, hello.client_id, self._stage, temporary=temporary, make=make)
 
     def received(self, frame: wire.Frame) -> None:
-        """SEND."""
-        assert isinstance(frame, wire.Send), "the protocol allows no other"
+        """SEND, and WHY."""
         assert self.actor is not None
+        if not isinstance(frame, wire.Send):
+            assert isinstance(frame, wire.Why), "the protocol allows no other"
+            self.actor.deliver(ExplainWait(frame.request, self.actor))
+            return
         size = frame.batch.nbytes
         if size > MAX_BODY_BYTES:
             raise FrameTooLargeError(size, MAX_BODY_BYTES, what="SEND body")
@@ -51,7 +58,7 @@ class SendingPort(Port):
         self.actor.deliver(OfferBatch(frame.sequence, frame.batch, timing.delay, timing.ttl, self.actor))
 
     def tell(self, reply: Reply) -> None:
-        """SENT, DEMAND, which is cumulative, and WELCOME once the queue knows the sender."""
+        """SENT, DEMAND, which is cumulative, BECAUSE, and WELCOME once the queue knows the sender."""
         match reply:
             case SentMessages():
                 rejected = None if reply.rejected is None else reply.rejected[: wire.MAX_ERROR_TEXT]
@@ -59,8 +66,10 @@ class SendingPort(Port):
             case CapacityGranted():
                 if self._grants:
                     self._client.send(wire.Demand(*self._demand.grow(*reply)))
+            case WaitExplained():
+                self._client.send(wire.Because(reply.request, reply.reason, reply.text[: wire.MAX_ERROR_TEXT]))
             case SenderAttached():
-                options: wire.Options = {"last_sequence": reply.last_sequence}
+                options: wire.Options = {"last_sequence": reply.last_sequence, wire.EXPLAINS: True}
                 if self._stage is not None:
                     options["committed"] = reply.committed
                 self._client.welcome(options)
@@ -144,6 +153,7 @@ class AdministrationPort(Port):
         """Nobody waits for a long answer any more; whatever else was asked for is done."""
         if self._answering is not None:
             self._answering.cancel()
+        self._operations.ended()
 
     async def _answer(self, frame: wire.Command) -> None:
         """Do what ``frame`` says, tell the client, and go on with what it says next."""

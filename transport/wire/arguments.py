@@ -50,6 +50,10 @@ def argument_of(setting: Setting) -> str:
 SETTING_ARGUMENTS = {argument_of(setting): setting for setting in QUEUE_SETTINGS}
 
 
+CHECK = "check"
+"""The argument with which a command judges everything and changes nothing."""
+
+
 def say_settings(given: Mapping[str, Any]) -> Options:
     """The arguments for settings by their names in `QueueSettings`; what is None is the broker's setting, and is not said.
 
@@ -75,7 +79,7 @@ def read_settings(arguments: Options) -> dict[str, Any]:
         RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
         InvalidNameError: the dead-letter queue cannot be named so.
     """
-    unknown = sorted(str(key) for key in arguments.keys() - SETTING_ARGUMENTS.keys() - {"name"})
+    unknown = sorted(str(key) for key in arguments.keys() - SETTING_ARGUMENTS.keys() - {"name", CHECK})
     if unknown:
         known = ", ".join(("name", *SETTING_ARGUMENTS))
         raise RemoteProtocolError(f"the argument {unknown[0]!r:.60} is unknown; there are {known}")

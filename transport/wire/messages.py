@@ -21,6 +21,9 @@ MAX_EXTENSION_MS = round(MAX_VISIBILITY_SECONDS * 1000)
 MAX_ERROR_TEXT = 1000
 """Characters of an ERROR's text, at most four bytes each: it rides in a header, and may quote what a peer has said."""
 
+EXPLAINS = "explains"
+"""WELCOME's option of a broker that answers WHY."""
+
 Name = str
 """A field that names something: checked where its frame is decoded, so that nobody behind has to."""
 Options = dict[str, Any]
@@ -130,6 +133,22 @@ class Auth(Frame):
     data: bytes
 
 
+@frame(7)
+class Why(Frame):
+    """A sender or receiver asks what it waits for. Answered by BECAUSE with the same ``request``."""
+
+    request: int
+
+
+@frame(8)
+class Because(Frame):
+    """What keeps a client waiting: a word for programs and a text for people; None where it is nothing of the queue's."""
+
+    request: int
+    reason: str | None
+    text: str
+
+
 @frame(16)
 class Demand(Frame):
     """What may have been sent in total since the connection opened."""
@@ -184,11 +203,15 @@ class Ack(Frame):
 
 @frame(35)
 class Nack(Frame):
-    """These messages are to be receivable again after ``delay_ms``; ``failed`` unless nobody tried to handle them."""
+    """These messages are to be receivable again after ``delay_ms``; ``failed`` unless nobody tried to handle them.
+
+    With a ``reason`` they are to be dead letters at once; that is so where WELCOME's ``dead_letters`` is true.
+    """
 
     ranges: Ranges
     delay_ms: int
     failed: bool = field(default=True, metadata=MAY_LACK)
+    reason: str | None = field(default=None, metadata=MAY_LACK)
 
 
 @frame(36)

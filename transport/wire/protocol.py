@@ -44,8 +44,8 @@ class State(Enum):
 ALWAYS: frozenset[type[wire.Frame]] = frozenset({wire.Ping, wire.Pong, wire.Error})
 
 FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
-    "sender": frozenset({wire.Send}),
-    "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel}),
+    "sender": frozenset({wire.Send, wire.Why}),
+    "receiver": frozenset({wire.Request, wire.Ack, wire.Nack, wire.Extend, wire.Cancel, wire.Why}),
     "subscription": frozenset({wire.Reserve, wire.Commit, wire.Fetch, wire.Request, wire.Cancel}),
     "admin": frozenset({wire.Command}),
     "transaction": frozenset({wire.Enlist, wire.CommitTransaction, wire.AbortTransaction}),
@@ -53,8 +53,8 @@ FROM_CLIENT: dict[str, frozenset[type[wire.Frame]]] = {
 """What an open client of each role may send."""
 
 FROM_BROKER: dict[str, frozenset[type[wire.Frame]]] = {
-    "sender": frozenset({wire.Demand, wire.Sent}),
-    "receiver": frozenset({wire.Deliver}),
+    "sender": frozenset({wire.Demand, wire.Sent, wire.Because}),
+    "receiver": frozenset({wire.Deliver, wire.Because}),
     "subscription": frozenset({wire.Reserved, wire.Committed, wire.Fetched, wire.FetchEnd}),
     "admin": frozenset({wire.Result}),
     "transaction": frozenset({wire.TransactionEnded}),
@@ -166,7 +166,7 @@ class Protocol:
                 f"role {hello.role!r:.40} is not served on this address; it serves {', '.join(sorted(self.roles))}"
             )
         # Names are within their limits where they are given.
-        if hello.queue is None and hello.role not in ROLES_WITHOUT_QUEUE:
+        if hello.queue is None and hello.role not in ROLES_WITHOUT_QUEUE and not _named_elsewhere(hello):
             raise InvalidNameError(f"HELLO in the role {hello.role} names a queue")
         if hello.client_id is None and hello.role == "sender":
             raise InvalidNameError("HELLO in the role sender has a client_id")
@@ -191,3 +191,10 @@ class Protocol:
             return f"from the {'client' if self.side is Side.BROKER else 'broker'} in the role {self.role}"
         first = "AUTH" if self._auths else "HELLO" if self.state is State.CONNECTED else "WELCOME"
         return f"while the connection is {self.state.value}; {first} comes first"
+
+
+def _named_elsewhere(hello: wire.Hello) -> bool:
+    """Whether a HELLO without a queue in its field names one that must be there; raises where that is no name."""
+    from transport.wire.queue_named import with_queue  # noqa: PLC0415 - for a broker, and few clients say it
+
+    return with_queue(hello)[0].queue is not None

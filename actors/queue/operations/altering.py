@@ -9,6 +9,7 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - delay and time to live: what is sent.
 - ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start, and nothing is
   delivered before all of it is (``judging``). What was handed to the old dead-letter queue is still its.
+- how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.
 """
@@ -40,6 +41,8 @@ def alter(core: QueueCore, command: AlterQueue, now: float) -> QueueSettings:
     if (settings.max_receives, settings.dead_letter_queue) != (before.max_receives, before.dead_letter_queue):
         judge_anew(core)
         judge_on(core, now)
+    if settings.subscription_expiry != before.subscription_expiry:
+        core.await_use(now)
     dispatch(core, now)
     core.grant()
     return settings

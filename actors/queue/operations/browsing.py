@@ -56,7 +56,7 @@ def describe(core: QueueCore, now: float) -> QueueStatistics:
         oldest_ms=core.oldest_ms(now),
         connections=tuple(connections),
         subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()),
-        leaving=core.outbox.messages,
+        leaving=core.outbox.messages + sum(map(len, core.parcels)),
         total_expired=log.total_expired,
         total_dead_lettered=log.total_dead_lettered,
         total_rejected=core.total_rejected,
@@ -66,6 +66,7 @@ def describe(core: QueueCore, now: float) -> QueueStatistics:
         staged_bytes=log.staged_bytes,
         transactions=len({key[:2] for key in log.stages}),
         total_discarded=log.total_discarded,
+        total_moved=log.total_moved,
     )
 
 
@@ -122,6 +123,12 @@ def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
     start, stop = command.start, command.stop
     if start > stop:
         raise InvalidRequestError(f"messages {start} to {stop} are asked for, which is backwards")
+    ranges, rest, after = read_step(core, start, stop)
+    core.effects.append(Tell(command.connection, FetchedRanges(command.request, ranges, rest), after))
+
+
+def read_step(core: QueueCore, start: int, stop: int) -> tuple[tuple[FetchedMessages, ...], int | None, int]:
+    """The first of the stored messages of a range, where the rest begins, if there is one, and the event that all of it depends on."""
     log, hidden = core.log, _hidden(core)
     limit = min(stop, log.next_sequence)
     found: list[tuple[Entry, MessageBatch, list[Range]]] = []
@@ -145,7 +152,13 @@ def browse(core: QueueCore, command: BrowseRequested, _now: float) -> None:
         for low, high, deliveries, replayed in _split(parts, history)
     )
     rest = None if position >= limit else position
-    core.effects.append(Tell(command.connection, FetchedRanges(command.request, ranges, rest), after))
+    return ranges, rest, after
+
+
+def stored_within(core: QueueCore, start: int, stop: int) -> int:
+    """How many stored messages there are in a range."""
+    gone, staged = core.log.acknowledged, core.staged.numbers
+    return stop - start - gone.count_within(start, stop) - staged.count_within(start, stop)
 
 
 def _hidden(core: QueueCore) -> tuple[RangeSet, ...]:

@@ -9,6 +9,7 @@ A dispatch hands over what expires, so nothing here dispatches: whoever has thes
 from __future__ import annotations
 
 from array import array
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgpack
@@ -18,8 +19,13 @@ from actors.errors import BatchError
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.events import MessagesAdded, MessagesMoved
-from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, DeadLetter, Tell
-from actors.queue.vocabulary.settings import DEAD_LETTER_PART_BYTES, DEAD_LETTER_TIMEOUT, TIMER_BUDGET
+from actors.queue.vocabulary.replies import EXPIRED, MAX_RECEIVES, REJECTED, DeadLetter, Tell
+from actors.queue.vocabulary.settings import (
+    DEAD_LETTER_PART_BYTES,
+    DEAD_LETTER_TIMEOUT,
+    REJECTED_FAILURES,
+    TIMER_BUDGET,
+)
 
 if TYPE_CHECKING:
     from actors.batch import HeaderValue
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import StoreDeadLetters
 
 REASON = "penstock-dead-reason"
-"""``max-receives`` or ``expired``."""
+"""``max-receives``, ``expired`` or ``rejected``."""
 QUEUE = "penstock-dead-queue"
 """The queue that it was in."""
 SENT = "penstock-dead-sent-us"
@@ -36,27 +42,41 @@ SENT = "penstock-dead-sent-us"
 DELIVERIES = "penstock-dead-deliveries"
 """How often it had been delivered there, in decimal digits."""
 NAMES = (REASON, QUEUE, SENT, DELIVERIES)
+ERROR = "penstock-dead-error"
+"""What the receiver said that has refused it; only with ``rejected``, and only where no restart came between."""
 
 _REASON_KEY: bytes = msgpack.packb(REASON)
 FIXMAP, FIXMAP_MOST = 0x80, 15
 MAP16, MAP16_BYTES = 0xDE, 3
 
 
-def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int) -> bytes:
-    """The headers of a dead letter without the map that is around them."""
-    values = (reason, queue, str(sent_us), str(deliveries))
-    return b"".join(
-        packed
-        for name, value in zip(NAMES, values, strict=True)
-        for packed in (msgpack.packb(name), msgpack.packb(value))
-    )
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The headers of a dead letter.
+
+    Attributes:
+        names: how many there are.
+        packed: they, without the map that is around them.
+    """
+
+    names: int
+    packed: bytes
 
 
-def with_facts(batch: MessageBatch, facts: bytes) -> MessageBatch:
+def packed_facts(reason: str, queue: str, sent_us: int, deliveries: int, error: str | None = None) -> Facts:
+    """What is to be said of a dead letter; ``error`` where a receiver has said why."""
+    headers = dict(zip(NAMES, (reason, queue, str(sent_us), str(deliveries)), strict=True))
+    if error is not None:
+        headers[ERROR] = error
+    packed = b"".join(packed for item in headers.items() for packed in map(msgpack.packb, item))
+    return Facts(len(headers), packed)
+
+
+def with_facts(batch: MessageBatch, facts: Facts) -> MessageBatch:
     """The same messages with one more set of headers on each. Where none has any, it costs no loop over them."""
     count = len(batch)
     if batch.headers is None:
-        one = _map(len(NAMES)) + facts
+        one = _map(facts.names) + facts.packed
         offsets = array("i", range(0, (count + 1) * len(one), len(one)))
         column = BinaryColumn(memoryview(offsets), memoryview(one * count))
     else:
@@ -64,16 +84,16 @@ def with_facts(batch: MessageBatch, facts: bytes) -> MessageBatch:
     return MessageBatch(batch.payloads, batch.ids, batch.keys, column)
 
 
-def _added(packed: bytes, facts: bytes) -> bytes:
+def _added(packed: bytes, facts: Facts) -> bytes:
     """One message's headers with ``facts``, which replace those of an earlier death; what is no map of headers stays as it is."""
     if _REASON_KEY in packed:
         packed = _without_facts(packed)
     if not packed:
-        return _map(len(NAMES)) + facts
+        return _map(facts.names) + facts.packed
     if FIXMAP <= packed[0] <= FIXMAP + FIXMAP_MOST:
-        return _map(packed[0] - FIXMAP + len(NAMES)) + packed[1:] + facts
+        return _map(packed[0] - FIXMAP + facts.names) + packed[1:] + facts.packed
     if packed[0] == MAP16 and len(packed) >= MAP16_BYTES:
-        return _map(int.from_bytes(packed[1:MAP16_BYTES], "big") + len(NAMES)) + packed[MAP16_BYTES:] + facts
+        return _map(int.from_bytes(packed[1:MAP16_BYTES], "big") + facts.names) + packed[MAP16_BYTES:] + facts.packed
     return packed
 
 
@@ -82,7 +102,7 @@ def _without_facts(packed: bytes) -> bytes:
         headers: dict[str, HeaderValue] = unpack_headers(packed) or {}
     except BatchError:
         return packed
-    kept = {name: value for name, value in headers.items() if name not in NAMES}
+    kept = {name: value for name, value in headers.items() if name not in NAMES and name != ERROR}
     rest: bytes = msgpack.packb(kept) if kept else b""
     return rest
 
@@ -106,11 +126,13 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
 
     Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
     """
-    reason = MAX_RECEIVES if core.settings.worn_out(span.failures) else EXPIRED
+    reason = EXPIRED
+    if core.settings.worn_out(span.failures):
+        reason = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES
     entry = span.entry
     batch = entry.part(span.start, span.stop)
-    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries)
-    count = _fitting(batch, len(facts) + MAP_BYTES)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, span.reason)
+    count = fitting(batch, len(facts.packed) + MAP_BYTES)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
         span, batch = span.part(span.start, span.start + count), batch.slice(0, count)
@@ -125,10 +147,10 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
     )
 
 
-def _fitting(batch: MessageBatch, more: int) -> int:
+def fitting(batch: MessageBatch, more: int) -> int:
     """How many of the first messages make a batch that fits a frame with so many bytes more on each; one in any case."""
     most = DEAD_LETTER_PART_BYTES
-    count = min(batch.count_within(most), most // more)
+    count = min(batch.count_within(most), most // more if more else len(batch))
     if count > 1 and batch.prefix_bytes(count) > most:
         count -= 1
     return max(1, count)

@@ -23,7 +23,9 @@ from actors.queue.vocabulary.replies import ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
     MAX_EXPIRED_RANGES,
+    MAX_RECEIVES_LIMIT,
     PURGE_BUDGET,
+    REJECTED_FAILURES,
     TIMER_BUDGET,
 )
 
@@ -60,7 +62,7 @@ def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: flo
         raise InvalidRequestError("this connection is attached as a receiver already")
     visibility = max(core.settings.visibility_timeout, command.told_visibility)
     receiver = core.receivers[connection] = Receiver(connection, visibility=visibility)
-    core.tell(connection, ReceiverAttached(waits_in_line(core, receiver)))
+    core.tell(connection, ReceiverAttached(waits_in_line(core, receiver), core.settings.max_receives is not None))
 
 
 def receive(core: QueueCore, command: commands.DemandSignalled, now: float) -> None:
@@ -111,7 +113,7 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay, command.failed)
+    give_back(core, returned, now, delay, command.failed, command.reason)
     dispatch(core, now)
 
 
@@ -149,18 +151,28 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
     dispatch(core, now)
 
 
-def give_back(core: QueueCore, spans: list[Span], now: float, delay: float = 0.0, failed: bool = True) -> None:
+def give_back(
+    core: QueueCore,
+    spans: list[Span],
+    now: float,
+    delay: float = 0.0,
+    failed: bool = True,
+    reason: str | None = None,
+) -> None:
     """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
 
     What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
-    it said anything: that may be what the message did to it.
+    it said anything: that may be what the message did to it. Where failures count, what comes with a ``reason`` leaves at once.
     """
     if not spans:
         return
     counts = core.settings.max_receives is not None
     if failed:
         for span in spans:
-            span.failures += 1
+            if counts and reason is not None:
+                span.failures, span.reason = REJECTED_FAILURES, reason
+            else:
+                span.failures = min(span.failures + 1, MAX_RECEIVES_LIMIT)
         if counts:
             _remember(core, spans)
     for span in spans:

@@ -17,7 +17,7 @@ from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.dispatch import reserve as reserve_now
 from actors.queue.state.entries import spans_of
-from actors.queue.state.subscriptions import Ledger, Ownership, Reservation, Subscriber, pieces
+from actors.queue.state.subscriptions import Absence, Ledger, Ownership, Reservation, Subscriber, pieces
 from actors.queue.structures.deadlines import each_due
 from actors.queue.vocabulary import events, replies
 from actors.queue.vocabulary.settings import MAX_RESERVE_WAIT_SECONDS, MAX_SUBSCRIPTIONS, TIMER_BUDGET
@@ -149,7 +149,10 @@ def _delete(core: QueueCore, ledger: Ledger, now: float) -> int:
     for subscriber in [subscriber for subscriber in core.subscribers.values() if subscriber.ledger is ledger]:
         del core.subscribers[subscriber.connection]
         core.refuse(subscriber.connection, SubscriptionNotFoundError(name))
-    return _give_back(core, ledger, events.SubscriptionDeleted(name, ledger.epoch, ledger.high), now)
+    if owner.absence.deadline is not None:
+        core.unused.forget(owner.absence)
+    # One that is made later begins a position behind the end, so that no checkpoint of this one is taken for its own.
+    return _give_back(core, ledger, events.SubscriptionDeleted(name, ledger.epoch, ledger.high + 1), now)
 
 
 def _give_back(core: QueueCore, ledger: Ledger, event: events.Event, now: float) -> int:
@@ -174,10 +177,17 @@ def detach_subscriber(core: QueueCore, connection: replies.Connection, now: floa
     if subscriber is None:
         return
     owner = core.owners.get(subscriber.ledger.name)
-    if owner is None or owner.connection != connection:
+    if owner is None:
         return
-    owner.connection = None
-    owner.used = now
+    owned = owner.connection == connection
+    if owned:
+        owner.connection = None
+    if owner.connection is None and owner.ledger is subscriber.ledger:
+        owner.used, owner.noted = now, False
+        if core.settings.subscription_expiry is not None:
+            _look_at(core, owner.absence, now)
+    if not owned:
+        return
     if owner.waiting is not None:
         end_wait(core, owner.waiting)
     core.await_owner(owner, now)
@@ -187,6 +197,37 @@ def end_ownerships(core: QueueCore, now: float) -> None:
     """Release what subscriptions hold whose owner has been away too long."""
     for owner in each_due(core.owner_deadlines.pop_due, now, TIMER_BUDGET):
         _release(core, owner.ledger, now)
+
+
+def forget_unused(core: QueueCore, now: float) -> None:
+    """Forget the subscriptions that nobody has used for as long as the queue's settings say; note since when nobody uses the others."""
+    expiry = core.settings.subscription_expiry
+    for absence in each_due(core.unused.pop_due, now, TIMER_BUDGET):
+        ledger = absence.ledger
+        owner = core.owners[ledger.name]
+        if expiry is None or owner.connection is not None or _is_read(core, ledger):
+            continue  # whoever leaves last has it looked at again
+        if owner.used is None:
+            owner.used = now
+        if not owner.noted:
+            core.commit(events.SubscriptionLeft(ledger.name, ledger.epoch, core.clocks.time_us(owner.used)))
+            owner.noted = True
+        due = max(owner.used + expiry, core.forgets_from)
+        if due > now:
+            core.unused.push(absence, due)
+            continue
+        core.effects.append(replies.SubscriptionForgotten(ledger.name, now - owner.used, ledger.high - ledger.base))
+        _delete(core, ledger, now)
+
+
+def _is_read(core: QueueCore, ledger: Ledger) -> bool:
+    return any(subscriber.ledger is ledger for subscriber in core.subscribers.values())
+
+
+def _look_at(core: QueueCore, absence: Absence, at: float) -> None:
+    if absence.deadline is not None:
+        core.unused.forget(absence)
+    core.unused.push(absence, at)
 
 
 def answer_reservations(core: QueueCore, now: float) -> None:
@@ -229,6 +270,8 @@ def _install(core: QueueCore, ledger: Ledger, command: commands.OpenSubscription
         replaced.owns = False
     if owner.deadline is not None:
         core.owner_deadlines.forget(owner)
+    if owner.absence.deadline is not None:
+        core.unused.forget(owner.absence)
     owner.connection = command.connection
     owner.client = command.client
     owner.used = now

@@ -252,6 +252,13 @@ class Capacity:
             return stored_messages > self._reopen_messages or stored_bytes > self._reopen_bytes
         return stored_messages >= self._messages.limit or stored_bytes >= self._bytes.limit
 
+    def room(self, stored_messages: int, stored_bytes: int) -> tuple[int, int]:
+        """Messages and bytes that may come beside what is stored, and what was granted already; below zero where that is too much."""
+        if self.unlimited:
+            # What was granted says nothing of what is taken.
+            return self._messages.limit - stored_messages, self._bytes.limit - stored_bytes
+        return self._room(stored_messages, stored_bytes)
+
     def note_stored(self, stored_messages: int, stored_bytes: int) -> bool:
         """So much is stored now; returns whether that leaves room."""
         self._full = self.closed(stored_messages, stored_bytes)

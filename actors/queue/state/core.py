@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from actors.errors import InvalidRequestError
+from actors.errors import InvalidRequestError, QueueGoneError
 from actors.queue.state.capacity import Capacity
 from actors.queue.state.entries import spans_of, stored_entry
 from actors.queue.state.log import QueueLog
 from actors.queue.state.ready import Outbox, unheld
 from actors.queue.state.receivers import DemandRing, LeaseTable, Receiver
 from actors.queue.state.staged import CommittedVersions, Staged
-from actors.queue.state.subscriptions import Ownership
+from actors.queue.state.subscriptions import Ownership, await_use
 from actors.queue.structures.deadlines import US_PER_SECOND, Clocks, DeadlineHeap, microseconds
 from actors.queue.structures.spans import SpanMap
-from actors.queue.vocabulary.events import LAZY, MessagesAdded
+from actors.queue.vocabulary.events import LAZY, MessagesAdded, MessagesMoved
 from actors.queue.vocabulary.replies import Refused, Tell
-from actors.queue.vocabulary.settings import DEFAULT_TRANSACTION_TIMEOUT, REJECT, QueueSettings
+from actors.queue.vocabulary.settings import (
+    DEFAULT_TRANSACTION_TIMEOUT,
+    REJECT,
+    REJECTED_FAILURES,
+    QueueSettings,
+)
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -28,9 +33,10 @@ if TYPE_CHECKING:
     from actors.queue.state.entries import Span
     from actors.queue.state.ready import Judging, ReadyRanges
     from actors.queue.state.senders import Incoming, Sender
-    from actors.queue.state.subscriptions import Reservation, Subscriber
+    from actors.queue.state.subscriptions import Absence, Reservation, Subscriber
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.events import Event
+    from actors.queue.vocabulary.moves import Parcel
     from actors.queue.vocabulary.replies import Connection, Effect, Reply
     from actors.queue.vocabulary.stages import StageKey
 
@@ -67,8 +73,11 @@ class QueueCore:
         senders: by connection; ``sender_of`` has those with a producer id, by that.
         receivers: by connection, in the order in which they came.
         owners: whose subscription is connected, or since when it is not.
+        unused: subscriptions that nobody uses, where they are forgotten after a time.
+        forgets_from: none of them is before this.
         staged: what transactions hold back.
         versions: the last committed version of each writer, of all queues.
+        parcels: messages that somebody moves to another queue, while they are under way.
         effects: what is to be done.
         incoming: batches that were accepted and are not stored yet; ``incoming_messages``, ``incoming_bytes`` and, in batches,
             ``incoming_delayed`` say how much of them will be.
@@ -106,7 +115,10 @@ class QueueCore:
     owners: dict[str, Ownership]
     owner_deadlines: DeadlineHeap[Ownership]
     reservation_deadlines: DeadlineHeap[Reservation]
+    unused: DeadlineHeap[Absence]
+    forgets_from: float
     heaps: tuple[DeadlineHeap[Any], ...]
+    parcels: dict[Parcel, Span]
     effects: list[Effect]
     incoming: list[Incoming]
     incoming_messages: int
@@ -158,6 +170,7 @@ class QueueCore:
         self.total_out = self.total_redelivered = self.total_rejected = 0
         self.batch_overhead = log.table.overhead
         self.paused = None
+        self.parcels = {}
         self.wall_us = wall_us
         # What the messages from before the start have for a time to live is known only when they are read.
         self.ttl_below = log.next_sequence if log.stored_messages or log.staged_messages else 0
@@ -173,6 +186,7 @@ class QueueCore:
 
     def _begin(self, now: float) -> None:
         """Make the volatile state anew from the log: nobody is connected, and all that is not reserved is ready, after its delay."""
+        self._withdraw_parcels()
         self.ready = unheld(self.log)
         self.outbox = Outbox(now)
         self.leases = LeaseTable()
@@ -196,7 +210,7 @@ class QueueCore:
         self.subscribers = {}
         self.owners = {}
         self.owner_deadlines = DeadlineHeap()
-        self.reservation_deadlines = DeadlineHeap()
+        self.reservation_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
         self.effects = []
         self.incoming = []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
@@ -213,7 +227,11 @@ class QueueCore:
         self._restore_history(now)
         for ledger in self.log.ledgers.values():
             self.owners[ledger.name] = owner = Ownership(ledger)
+            if ledger.left_us:
+                away_us = max(0, self.clocks.time_us(now) - ledger.left_us)
+                owner.used, owner.noted = now - away_us / US_PER_SECOND, True
             self.await_owner(owner, now)
+        self.await_use(now)
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Connection]:
         """Forget all that is volatile: messages in flight are ready again, possibly replayed, and nobody is connected. Returns who was.
@@ -230,6 +248,14 @@ class QueueCore:
         """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""
         for receiver in self.receivers.values():
             receiver.held = SpanMap()
+        self._withdraw_parcels()
+
+    def _withdraw_parcels(self) -> None:
+        """Whatever of them is not stored elsewhere stays here."""
+        for parcel in self.parcels:
+            if moved := parcel.withdraw():  # a queue in memory hears it from nobody else
+                self.log.apply(MessagesMoved((moved,), dead=False))
+        self.parcels.clear()
 
     def commit(self, event: Event, beside: Mapping[int, Event] | None = None) -> None:
         """Let ``event`` have happened: recorded first, so that one that cannot be recorded has not.
@@ -246,6 +272,9 @@ class QueueCore:
             )
             assert self.number not in beside, "a queue has one event in an instant"
             number = self._record_all({self.number: event, **beside})
+            if not number:
+                # It was deleted, and is about to hear of it: nothing has happened, to any of them.
+                raise QueueGoneError
         # Behind ``beside`` it has it already, and passes it over by its number.
         self.log.apply(event, number)
         kind = type(event)
@@ -391,7 +420,8 @@ class QueueCore:
 
     def _restore_range(self, part: Range, failures: int, due: float | None) -> None:
         # So often they have been delivered at least; deliveries that did not fail are forgotten by a restart.
-        for span in spans_of(self.log.table, *part, failures, replayed=True, failures=failures):
+        deliveries = 1 if failures == REJECTED_FAILURES else failures
+        for span in spans_of(self.log.table, *part, deliveries, replayed=True, failures=failures):
             self.put_back(span, due)
 
     def put_back(self, span: Span, due: float | None) -> None:
@@ -411,3 +441,9 @@ class QueueCore:
         """A subscription has no owner as of now."""
         if owner.ledger.owner_timeout is not None:
             self.owner_deadlines.push(owner, now + owner.ledger.owner_timeout)
+
+    def await_use(self, now: float) -> None:
+        """Look soon which subscriptions nobody uses, and how long they may stay so. None goes before a grace from now on is over."""
+        others = tuple(heap for heap in self.heaps if heap is not self.unused)
+        self.heaps = others if self.settings.subscription_expiry is None else (*others, self.unused)
+        self.forgets_from = await_use(self.owners.values(), self.unused, self.settings.subscription_expiry, now)

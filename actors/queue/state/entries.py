@@ -113,6 +113,7 @@ class Span:
         replayed: whether they may have been delivered before.
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
+        reason: what the receiver said that has refused it for good; a restart forgets it.
     """
 
     start: int
@@ -124,6 +125,7 @@ class Span:
     deadline: float | None = None
     heap: object | None = None
     holder: Receiver | None = None
+    reason: str | None = None
 
     def __repr__(self) -> str:
         return f"Span({self.start}..{self.stop - 1}, deliveries={self.deliveries}, replayed={self.replayed})"
@@ -133,7 +135,7 @@ class Span:
 
     def part(self, start: int, stop: int) -> Span:
         """A new span of some of its messages with the same history, in no structure yet."""
-        return Span(start, stop, self.entry, self.deliveries, self.replayed, self.failures)
+        return Span(start, stop, self.entry, self.deliveries, self.replayed, self.failures, reason=self.reason)
 
     def continues(self, other: Span) -> bool:
         """Whether it begins where ``other`` ends and the two can be delivered as one."""
@@ -143,6 +145,7 @@ class Span:
             and self.deliveries == other.deliveries
             and self.failures == other.failures
             and self.replayed == other.replayed
+            and self.reason == other.reason
         )
 
 

@@ -160,6 +160,7 @@ class QueueLog:
     total_expired: int = 0
     total_dead_lettered: int = 0
     total_discarded: int = 0
+    total_moved: int = 0
 
     def apply(self, event: events.Event, number: int = 0) -> None:
         """Take in an event with its number; one that was taken in before changes nothing."""
@@ -277,7 +278,11 @@ class QueueLog:
         self.total_expired += self._remove(event.ranges)
 
     def _moved(self, event: events.MessagesMoved, _number: int) -> None:
-        self.total_dead_lettered += self._remove(event.ranges)
+        removed = self._remove(event.ranges)
+        if event.dead:
+            self.total_dead_lettered += removed
+        else:
+            self.total_moved += removed
 
     def _purged(self, event: events.QueuePurged, _number: int) -> None:
         self.total_purged += self._remove(event.ranges)
@@ -292,6 +297,7 @@ class QueueLog:
             ledger.epoch = event.epoch
             ledger.owner_timeout = event.owner_timeout
             ledger.opened_us = event.opened_us
+            ledger.left_us = 0
 
     def _reserved(self, event: events.LedgerExtended, _number: int) -> None:
         ledger = self.ledgers.get(event.subscription)
@@ -316,6 +322,11 @@ class QueueLog:
             self.reserved_messages -= ledger.high - ledger.base
         self.deleted_epoch = max(self.deleted_epoch, event.epoch)
         self.deleted_position = max(self.deleted_position, event.position)
+
+    def _left(self, event: events.SubscriptionLeft, _number: int) -> None:
+        ledger = self.ledgers.get(event.name)
+        if ledger is not None and ledger.epoch == event.epoch:
+            ledger.left_us = max(ledger.left_us, event.left_us)
 
     def _dropped(self, event: events.LedgerAdvanced | events.SubscriptionReleased) -> list[Range]:
         """What leaves a ledger with an event."""
@@ -385,6 +396,7 @@ _APPLY: dict[type, Callable[[QueueLog, Any, int], None]] = {
     events.LedgerAdvanced: QueueLog._committed,
     events.SubscriptionReleased: QueueLog._released,
     events.SubscriptionDeleted: QueueLog._deleted,
+    events.SubscriptionLeft: QueueLog._left,
     events.StagesEnded: QueueLog._ended,
     events.StagesDiscarded: QueueLog._discarded,
 }

@@ -180,6 +180,11 @@ class ReadyRanges:
             self.messages -= span.stop - span.start
         self._offered = None
 
+    def is_before(self, below: int) -> bool:
+        """Whether something can be received now that has a lower number."""
+        span = self.first()
+        return span is not None and span.start < below
+
     def oldest(self, below: int) -> Range | None:
         """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
         spans = (self._returned.first(), self.delayed.first())

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.errors import DataLossError, StaleEpochError
 from actors.queue.vocabulary.replies import FetchedMessages
+from actors.queue.vocabulary.settings import RETURN_GRACE_SECONDS
 
 if TYPE_CHECKING:
     from actors.queue.state.entries import EntryTable
+    from actors.queue.structures.deadlines import DeadlineHeap
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.replies import Connection
 
@@ -62,6 +64,7 @@ class Ledger:
         min_sequence: the lowest queue number that it takes.
         owner_timeout: seconds; None for never.
         opened_us: when its owner took it, microseconds since the epoch; 0 where nobody knows.
+        left_us: when it was last used since then; 0 while it is, and where nobody knows.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Ledger:
     high: int = field(init=False)
     owner_timeout: float | None = None
     opened_us: int = 0
+    left_us: int = 0
     _segments: list[Segment] = field(default_factory=list)
     _positions: list[int] = field(default_factory=list)
 
@@ -82,7 +86,7 @@ class Ledger:
         return f"Ledger({self.name!r}, epoch={self.epoch}, {self.base}..{self.high})"
 
     def facts(self) -> list[Any]:
-        """What a checkpoint has of it before its segments; ``opened_us`` is behind them."""
+        """What a checkpoint has of it before its segments; ``opened_us`` and ``left_us`` are behind them."""
         return [self.name, self.epoch, self.base, self.min_sequence, self.owner_timeout]
 
     def all_segments(self) -> list[Segment]:
@@ -91,13 +95,14 @@ class Ledger:
 
     @classmethod
     def restored(cls, snapshot: list[Any]) -> Ledger:
-        """The ledger of these ``facts``, a list of its segments' fields but their positions, and ``opened_us``."""
-        name, epoch, base, min_sequence, owner_timeout, segments, *opened = snapshot
+        """The ledger of these ``facts``, a list of its segments' fields but their positions, ``opened_us`` and ``left_us``."""
+        name, epoch, base, min_sequence, owner_timeout, segments, *times = snapshot
         ledger = cls(name, min_sequence)
         ledger.epoch = epoch
         ledger.base = ledger.high = base
         ledger.owner_timeout = owner_timeout
-        ledger.opened_us = opened[0] if opened else 0  # an older checkpoint does not say
+        # An older checkpoint has none of them, or the first.
+        ledger.opened_us, ledger.left_us = (*times, 0, 0)[:2]
         for start, stop, delivery_count, possibly_replayed in segments:
             ledger.append(start, stop, delivery_count, possibly_replayed)
         return ledger
@@ -189,21 +194,54 @@ class Reservation:
 
 
 @dataclass(eq=False, slots=True)
+class Absence:
+    """That nobody uses a subscription. ``deadline`` is when that is looked at again, and ``heap`` is what knows that."""
+
+    ledger: Ledger
+    deadline: float | None = None
+    heap: object | None = None
+
+
+@dataclass(eq=False, slots=True)
 class Ownership:
     """Who owns a subscription now.
 
     Attributes:
         client: what the owner calls itself, or the last one did; empty where it does not say.
-        used: when it was last asked something or was connected, on the clock of deadlines; None if never in this life of the queue.
+        used: when it was last asked something or was connected, on the clock of deadlines; None where nobody knows.
+        noted: whether its ledger says the same.
         connection: the owner's; None while none is connected.
         deadline: when its reservations end for want of an owner; None while they do not. ``heap`` is what knows that.
         waiting: the owner's reservation that waits.
+        absence: when to look whether it is to be forgotten.
     """
 
     ledger: Ledger
     client: str = ""
     used: float | None = None
+    noted: bool = False
     connection: Connection | None = None
     deadline: float | None = None
     heap: object | None = None
     waiting: Reservation | None = None
+    absence: Absence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.absence = Absence(self.ledger)
+
+
+def await_use(owners: Iterable[Ownership], unused: DeadlineHeap[Absence], expiry: float | None, now: float) -> float:
+    """Look soon which subscriptions nobody uses; none goes before a grace from now on is over. Returns when that is.
+
+    Args:
+        owners: who owns each subscription.
+        unused: the looks that are due, made anew.
+        expiry: seconds that a subscription may stay unused; None for ever.
+        now: monotonic seconds.
+    """
+    for owner in owners:
+        if owner.absence.deadline is not None:
+            unused.forget(owner.absence)
+        if expiry is not None:
+            unused.push(owner.absence, now)
+    return now + min(RETURN_GRACE_SECONDS, expiry or 0.0)

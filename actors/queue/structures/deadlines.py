@@ -75,6 +75,10 @@ class Clocks:
         """When it is the time of day ``time_us``, as a message stored with it meant it, seconds on the clock of deadlines."""
         return (time_us - self._offset(sequence)) / US_PER_SECOND
 
+    def time_us(self, instant: float) -> int:
+        """The time of day at an instant of the clock of deadlines, by the last of the differences that are known."""
+        return max(0, round(instant * US_PER_SECOND) + self._offsets[-1])
+
     def _offset(self, sequence: int) -> int:
         return self._offsets[max(0, bisect_right(self._firsts, sequence) - 1)]
 

@@ -141,7 +141,8 @@ class Acknowledged(NamedTuple):
 class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
-    Those that have failed ``max_receives`` times leave for the dead-letter queue instead.
+    Those that have failed ``max_receives`` times leave for the dead-letter queue instead. With a ``reason`` they leave at once, however
+    seldom they have failed; in a queue without ``max_receives`` they come back as any others.
 
     Raises:
         UnknownAcknowledgementError: as of ``Acknowledged``.
@@ -152,6 +153,7 @@ class Rejected:
     delay: float = 0.0
     failed: bool = True
     connection: Ref | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +353,14 @@ class DiscardTransaction:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class ExplainWait:
+    """A sender or receiver asks why it gets nothing. Reply: WaitExplained, with its ``request``."""
+
+    request: int
+    connection: Ref | None = None
+
+
 # --- from the broker
 
 
@@ -412,6 +422,7 @@ Command: TypeAlias = (
     | Extended
     | Left
     | CaughtUp
+    | ExplainWait
     | OpenSubscription
     | ReserveRequested
     | CommitRequested

@@ -74,9 +74,14 @@ class MessagesExpired:
 
 @dataclass(frozen=True, slots=True)
 class MessagesMoved:
-    """These messages are another queue's dead letters now. It is recorded in one with that queue's ``MessagesAdded``."""
+    """These messages are in another queue now. It is recorded in one with that queue's ``MessagesAdded``.
+
+    Attributes:
+        dead: they are its dead letters; otherwise somebody has moved them. Only the sums over it depend on that.
+    """
 
     ranges: tuple[Range, ...]
+    dead: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +150,20 @@ class SubscriptionDeleted:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionLeft:
+    """Nobody uses a subscription any more. Recorded only where those that nobody uses are forgotten after a time.
+
+    Attributes:
+        epoch: its ownership then.
+        left_us: when it was used last, microseconds since the epoch.
+    """
+
+    name: str
+    epoch: int
+    left_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class StagesEnded:
     """A transaction was committed. It is recorded in one with what that does to every other queue.
 
@@ -183,9 +202,13 @@ Event: TypeAlias = (
     | LedgerAdvanced
     | SubscriptionReleased
     | SubscriptionDeleted
+    | SubscriptionLeft
     | StagesEnded
     | StagesDiscarded
 )
 
-LAZY: frozenset[type[Event]] = frozenset({MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved})
-"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again."""
+LAZY: frozenset[type[Event]] = frozenset(
+    {MessagesAcknowledged, MessagesReturned, MessagesExpired, MessagesMoved, SubscriptionLeft}
+)
+"""Nothing waits for these to be durable: if they are lost, messages are delivered again, possibly replayed, or expire again, and a
+subscription is forgotten later."""

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
+from actors.queue.vocabulary.moves import ParcelsStored
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,11 @@ class ReceiverAttached:
     """The queue knows the receiver.
 
     ``waiting`` says that the queue is exclusive and another has it: this one stands in line, and gets messages once it is its turn.
+    ``dead_letters`` says that the queue counts failures, and so that what is refused for good leaves for a dead-letter queue.
     """
 
     waiting: bool = False
+    dead_letters: bool = False
 
 
 class ReceivedMessages(NamedTuple):
@@ -126,6 +129,26 @@ class FetchedMessages:
         )
 
 
+class PeekedRange(NamedTuple):
+    """Messages of one batch, and how old they are, microseconds."""
+
+    messages: FetchedMessages
+    age_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessages:
+    """What is stored, ascending.
+
+    Attributes:
+        ranges: the messages; their deliveries as of `BrowseRequested`.
+        rest: where the others begin; None where there are no more.
+    """
+
+    ranges: tuple[PeekedRange, ...]
+    rest: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class FetchedRanges:
     """What was asked for, or its first part, in order of position; ``rest`` is where the next part begins, None when this is all.
@@ -156,6 +179,21 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitExplained:
+    """Why a connection gets nothing from the queue.
+
+    Attributes:
+        request: as it was asked.
+        reason: a word of `actors.queue.operations.explaining`; None where nothing of the queue keeps it waiting.
+        text: the same for people.
+    """
+
+    request: int
+    reason: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class MarkReached:
     """Everything that the connection told before its mark is handled."""
 
@@ -177,6 +215,7 @@ Reply: TypeAlias = (
     | ReservationCommitted
     | FetchedRanges
     | Refused
+    | WaitExplained
     | MarkReached
     | QueueDeleted
 )
@@ -185,12 +224,12 @@ Reply: TypeAlias = (
 
 Connection: TypeAlias = Hashable
 
-MAX_RECEIVES, EXPIRED = "max-receives", "expired"
-"""Why messages become dead letters: received so often without being acknowledged, or not received in their time."""
+MAX_RECEIVES, EXPIRED, REJECTED = "max-receives", "expired", "rejected"
+"""Why messages become dead letters: failed so often, not received in their time, or refused for good by a receiver."""
 
 
 class Tell(NamedTuple):
-    """Tell a connection a reply, or another queue that its dead letters are stored.
+    """Tell a connection a reply, or another queue that its dead letters, or its parcels, are stored.
 
     Attributes:
         connection: whom to tell; an origin, where it is another queue.
@@ -199,7 +238,7 @@ class Tell(NamedTuple):
     """
 
     connection: Connection
-    reply: Reply | DeadLettersMoved
+    reply: Reply | DeadLettersMoved | ParcelsStored
     after: int = 0
 
 
@@ -218,7 +257,17 @@ class DeadLetter:
     after: int = 0
 
 
-Effect: TypeAlias = Tell | DeadLetter
+@dataclass(frozen=True, slots=True)
+class SubscriptionForgotten:
+    """For the log: nobody has used a subscription for ``idle`` seconds, and ``released`` messages that it held are the queue's again."""
+
+    name: str
+    idle: float
+    released: int
+    after: int = 0
+
+
+Effect: TypeAlias = Tell | DeadLetter | SubscriptionForgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +293,7 @@ class SubscriptionStatistics:
         owner: what the owner, or the last one, calls itself; empty where it does not say.
         backlog: messages that it has reserved and not acknowledged, and those that are ready in the queue, for it or another.
         opened_us: when an owner took it, microseconds since the epoch; 0 where nobody knows.
-        idle_ms: milliseconds since it was last used, 0 while its owner is connected; None where it was not since the queue's start.
+        idle_ms: milliseconds since it was last used, 0 while its owner is connected; None where nobody knows.
     """
 
     name: str
@@ -277,7 +326,7 @@ class QueueStatistics:
         total_redelivered: of ``total_out`` those that had been delivered before.
         total_purged: messages ever purged.
         oldest_ms: age of the oldest message that is ready, milliseconds.
-        leaving: messages on their way to the dead-letter queue.
+        leaving: messages on their way to the dead-letter queue, or to where somebody moves them.
         total_expired: messages dropped because their time to live was over.
         total_dead_lettered: messages that went to the dead-letter queue.
         total_rejected: messages that senders were refused.
@@ -287,6 +336,7 @@ class QueueStatistics:
         staged_bytes: bytes that count towards the limit of what may be staged.
         transactions: how many transactions these are.
         total_discarded: messages ever staged and not published.
+        total_moved: messages that somebody moved to another queue.
     """
 
     name: str
@@ -317,3 +367,4 @@ class QueueStatistics:
     staged_bytes: int = 0
     transactions: int = 0
     total_discarded: int = 0
+    total_moved: int = 0

@@ -45,6 +45,8 @@ MAX_EXPIRED_RANGES = 4_096
 """Ranges one receiver may let expire without a word; one that does so for longer does not acknowledge at all."""
 MAX_RESERVE_WAIT_SECONDS = 10.0
 """The longest that a reservation waits for its first message."""
+RETURN_GRACE_SECONDS = 600.0
+"""No subscription is forgotten sooner after a start of the broker, or a change of the setting: whoever waited for it has come back then."""
 DISPATCH_BUDGET = 256
 """Deliveries in one go: what a receiving connection's actor takes from its inbox in one turn of the loop.
 
@@ -72,7 +74,9 @@ DEAD_LETTER_PART_BYTES = 4 * 1024 * 1024
 BLOCK, REJECT = "block", "reject"
 """What a queue at its limit does: grants its senders nothing, or refuses what they send."""
 MAX_RECEIVES_LIMIT = 1_000
-"""The largest ``max_receives``: a message that failed so often will not succeed."""
+"""The largest ``max_receives``: a message that failed so often will not succeed. Failures are not counted beyond it."""
+REJECTED_FAILURES = MAX_RECEIVES_LIMIT + 1
+"""What stands in the place of a message's failures when a receiver has refused it for good: worn out, whatever ``max_receives`` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,7 @@ class QueueSettings:
         exclusive: one receiver at a time, in strict order; the next ones wait in line.
         max_staged_messages: messages of transactions that are not committed, which do not count as stored.
         max_staged_bytes: their bytes, counted alike; None for as much as is fit for a queue on the disk, or in memory.
+        subscription_expiry: seconds without owner or reader after which a subscription is forgotten; None for never.
 
     Raises:
         ValueError: a value that cannot be; the text names it.
@@ -107,6 +112,7 @@ class QueueSettings:
     exclusive: bool = False
     max_staged_messages: int = DEFAULT_MAX_STAGED_MESSAGES
     max_staged_bytes: int | None = None
+    subscription_expiry: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_messages", "max_bytes", "max_staged_messages", "max_staged_bytes"):
@@ -125,6 +131,10 @@ class QueueSettings:
             raise ValueError(f"a delay of {self.delay} s is not between 0 and {MAX_VISIBILITY_SECONDS}")
         if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
             raise ValueError(f"a ttl of {self.ttl} s is not above 0 and at most {MAX_TTL_SECONDS}")
+        if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= MAX_TTL_SECONDS:
+            raise ValueError(
+                f"a subscription expiry of {self.subscription_expiry} s is not above 0 and at most {MAX_TTL_SECONDS}"
+            )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")
 
@@ -199,6 +209,7 @@ QUEUE_SETTINGS: tuple[Setting, ...] = (
         "max_staged_messages", Unit.COUNT, "Messages that open transactions hold of one queue.", label="max staged"
     ),
     Setting("max_staged_bytes", Unit.BYTES, "Bytes that open transactions hold of one queue."),
+    Setting("subscription_expiry", Unit.SECONDS, "After which a subscription that nobody uses is forgotten.", none=0),
 )
 """Every setting of a queue, in the order of ``QueueSettings``."""
 

@@ -1,0 +1,83 @@
+"""Why a connection gets nothing: what a queue answers a sender that may not send, or a receiver that nothing comes to, when it asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.queue.operations.receiving import waits_in_line
+from actors.queue.vocabulary.replies import Tell, WaitExplained
+
+if TYPE_CHECKING:
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.receivers import Receiver
+    from actors.queue.state.senders import Sender
+    from actors.queue.vocabulary.commands import ExplainWait
+
+FULL, PAUSED, STAGED, GRANTED = "full", "paused", "staged", "granted"
+LINE, EMPTY, UNREADY = "line", "empty", "unready"
+"""The reasons, by their words on the wire."""
+MIB = 2**20
+
+Reason = tuple[str, str] | None
+
+
+def explain(core: QueueCore, command: ExplainWait, _now: float) -> None:
+    """Tell a connection what it waits for; None where nothing of the queue keeps it waiting."""
+    connection = command.connection
+    reason: Reason = None
+    if (sender := core.senders.get(connection)) is not None:
+        reason = _of_sender(core, sender)
+    elif (receiver := core.receivers.get(connection)) is not None:
+        reason = _of_receiver(core, receiver)
+    word, text = reason or (None, "")
+    # It tells how things are, not what has happened: it waits for no disk.
+    core.effects.append(Tell(connection, WaitExplained(command.request, word, text)))
+
+
+def _of_sender(core: QueueCore, sender: Sender) -> Reason:
+    if not sender.permits.is_stuck():
+        return None
+    name, settings, log = core.name, core.settings, core.log
+    if core.paused is not None:
+        return PAUSED, f"queue {name} takes nothing now: {core.paused}"
+    stored, size = log.stored_messages, log.stored_bytes
+    if core.capacity.closed(stored, size):
+        in_messages = stored * settings.max_bytes >= size * settings.max_messages
+        there, most = (stored, settings.max_messages) if in_messages else (size, settings.max_bytes)
+        amounts = f"{there:,} of {most:,} messages" if in_messages else f"{there / MIB:,.1f} of {most / MIB:,.1f} MiB"
+        if there >= most:
+            return FULL, f"queue {name} is full ({amounts}): waiting for receivers"
+        return (
+            FULL,
+            f"queue {name} was full, and takes more when more of it is acknowledged ({amounts}): waiting for receivers",
+        )
+    if sender.stage is not None:
+        return (
+            STAGED,
+            f"open transactions hold back as much of queue {name} as they may: waiting for one of them to end",
+        )
+    return GRANTED, f"the room that queue {name} has is granted to other senders: waiting for a turn"
+
+
+def _of_receiver(core: QueueCore, receiver: Receiver) -> Reason:
+    name, log = core.name, core.log
+    if waits_in_line(core, receiver):
+        return LINE, f"queue {name} is exclusive, and another receiver has it: waiting in line"
+    if receiver.demand <= 0 or receiver.byte_credit <= 0:
+        return None
+    if not log.stored_messages:
+        staged = f", and {log.staged_messages:,} of open transactions are not committed" if log.staged_messages else ""
+        return EMPTY, f"queue {name} is empty{staged}: waiting for messages"
+    if core.ready.messages:
+        span = core.ready.first()
+        if span is not None and core.settings.exclusive and core.ready.skips(span):
+            return UNREADY, f"queue {name} is exclusive, and its next message waits for its delay"
+        return None
+    others = (
+        (core.leases.in_flight, "with receivers"),
+        (log.reserved_messages, "reserved by subscriptions"),
+        (core.ready.delayed.messages, "waiting for a delay"),
+        (core.outbox.messages, "leaving for the dead-letter queue"),
+    )
+    where = ", ".join(f"{number:,} {what}" for number, what in others if number)
+    return UNREADY, f"queue {name} has no message that is ready: {where or 'it looks them over'}"
