@@ -243,6 +243,17 @@ def null_element(where: str) -> TypeError:
     return TypeError(f"{where}: None is not an element of a stream (Reactive Streams 2.13)")
 
 
+def returned_none(operator: str, function: object) -> TypeError:
+    """The error of a function that has returned None where its operator passes on what it returns; it says what to do."""
+    kind = next((kind for kind in ("async", "blocking") if f"map_{kind}" in operator), "")
+    sink = f"Sink.foreach_{kind}" if kind else "Sink.foreach"
+    name = getattr(function, "__qualname__", None) or type(function).__name__
+    return TypeError(
+        f"{operator} needs an element: the function has returned None. Have {name} return the element; or, if nothing is to follow, "
+        f"end the stream with {sink} in the place of {operator} (Reactive Streams 2.13)"
+    )
+
+
 def add_place(error: BaseException, place: str) -> None:
     """Notes where ``error`` came from, once: the same object can end many runs."""
     if place not in getattr(error, "__notes__", ()):

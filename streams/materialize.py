@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar
 
+from streams.draining import Drainable, Draining
 from streams.errors import FAILURES, StreamClosedError
 from streams.last_task import LastTask
 from streams.supervision import Decider
@@ -18,9 +19,7 @@ STOP_TIMEOUT: Final = 10.0
 
 CLEAN_UP_TIMEOUT: Final = 8.0
 """Seconds that the clean-up of a source has, once nobody wants the source any more; then it is cancelled, and reported.
-
-It is shorter than `STOP_TIMEOUT`, so that a run which ends meanwhile still sees the clean-up end.
-"""
+It is shorter than `STOP_TIMEOUT`, so that a run which ends meanwhile still sees the clean-up end."""
 
 
 class Materialization:
@@ -38,6 +37,7 @@ class Materialization:
         "_cancel_hooks",
         "_cancelled",
         "_cleaning",
+        "_draining",
         "_end_hooks",
         "_ended",
         "_endings",
@@ -66,6 +66,7 @@ class Materialization:
         self._cancelled = False
         self._cleaning: set[asyncio.Task[Any]] = set()
         """Tasks that are at their clean-up, which nothing may interrupt."""
+        self._draining = Draining()
         self._end_hooks: list[tuple[Callable[[], Awaitable[None] | None], str | None]] = []
         self._ended = False
         self._endings: set[asyncio.Task[None]] = set()
@@ -235,6 +236,14 @@ class Materialization:
         elif not self._ended:
             self._cancel_hooks.append(callback)
 
+    def on_drain(self, source: Drainable) -> None:
+        """Registers a source of the graph, which is told when the run is to come to its end in good order."""
+        self._draining.add(source)
+
+    def drain(self) -> None:
+        """Has the sources complete, so that the run ends when what is under way is done; sources that come later complete at once."""
+        self._draining.begin(self)
+
     def on_awaited(self, callback: Callable[[asyncio.Task[Any] | None], None]) -> None:
         """Registers what is told of each task that begins to wait for the run's handle."""
         self._await_hooks.append(callback)
@@ -379,6 +388,7 @@ class WithinRun(Materialization):
 
     def __init__(self, run: Materialization) -> None:
         super().__init__(run.loop, run.context)
+        self._draining = run._draining
         self._run = run
 
     def left_at_work(self) -> None:
@@ -406,6 +416,7 @@ class Part(WithinRun):
 
     def __init__(self, run: Materialization, on_failure: Callable[[BaseException], None]) -> None:
         super().__init__(run)
+        self._draining = Draining()  # nobody begins it: what a stage has begun for its elements goes on to its own end
         self._on_failure = on_failure
 
     def fail(self, error: BaseException) -> None:

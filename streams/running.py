@@ -147,10 +147,36 @@ class Running(Coroutine[Any, Any, M], Generic[M, V_co]):
         """Cancels every source upstream; awaiting the handle then raises ``CancelledError``. No effect on a stream that has ended."""
         self._m.in_context(self._m.cancel)
 
+    async def drain(self, within: float | None = None) -> M:
+        """Ends the stream in good order, and gives its result: the sources complete, and what is under way is finished.
+
+        What waits in a `SourceQueue` goes on, what a receiver has not handed on goes back to its queue, an iterable is closed. What a
+        stage has begun for an element goes on to its own end: the source of a ``flat_map_concat``, say. So a stream can last; after
+        ``within`` it is cancelled. Sources of other makes (`Source.from_publisher`) are not told: they end, or the time is over.
+
+        Args:
+            within: seconds; None to wait for as long as it takes.
+
+        Raises:
+            BaseException: what the stream fails with.
+            TimeoutError: it had not ended in time, and was cancelled; everything is gone.
+        """
+        self._m.loop.call_soon(self._m.drain)  # in a turn of its own, for this may be called from within a signal
+        try:
+            async with asyncio.timeout(within) as limit:
+                return await self._wait()
+        except TimeoutError:
+            if limit.expired():
+                raise TimeoutError(
+                    f"{self.name} had not ended {within:g} s after it was told to, and was cancelled"
+                ) from None
+            raise
+
     async def stop(self) -> None:
         """Cancels, and waits until everything that the run owned is gone: the clean-up of its sources too, each within its deadline.
 
-        How the stream has ended is not told here, and a failure is not reported: await the handle to know it.
+        How the stream has ended is not told here, and a failure is not reported: await the handle to know it. `drain` lets what is under
+        way be finished.
         """
         self.abandon()
         await asyncio.wait((self._result,))

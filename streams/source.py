@@ -29,7 +29,7 @@ from streams.publishers.tick import TickPublisher
 from streams.running import Running
 from streams.several_sinks import SeveralSinks
 from streams.shapes import FlowLike, SourceLike, expect_flow, name_of
-from streams.stages.framing import MAX_LINE_BYTES, LineFraming
+from streams.stages.framing import MAX_LINE_BYTES, DrainedLines
 from streams.stages.relay import Relay
 from streams.stages.stage import StageFlow
 from streams.subscribers.iterate import ITERATION_PREFETCH, iterate, iterate_blocking
@@ -210,7 +210,7 @@ class Source(SeveralSinks, Operators, Valued[V_co], Generic[T_co, V_co]):
     @staticmethod
     def never() -> Source[Any, None]:
         """No element and no end; only a cancellation ends it."""
-        return Source(lambda _m: (NeverPublisher(), None), "never")
+        return Source(lambda m: (NeverPublisher(m), None), "never")
 
     @staticmethod
     def repeat(element: T) -> Source[T, None]:
@@ -390,7 +390,7 @@ class Source(SeveralSinks, Operators, Valued[V_co], Generic[T_co, V_co]):
         """
         expect_file("file", file, "read")
         positive("file", "chunk_bytes", chunk_bytes)
-        return Source(lambda m: (BlockPublisher(m, file, chunk_bytes, "stream file"), None), "file")
+        return Source(lambda m: (BlockPublisher(m, file, chunk_bytes, "stream file", drains=True), None), "file")
 
     @staticmethod
     def lines(
@@ -406,6 +406,6 @@ class Source(SeveralSinks, Operators, Valued[V_co], Generic[T_co, V_co]):
         positive("lines", "max_line_bytes", max_line_bytes)
         blocks = Source(lambda m: (BlockPublisher(m, file), None), "lines")
         framing: StageFlow[bytes, bytes] = StageFlow(
-            lambda downstream, m: LineFraming(downstream, m, max_line_bytes), "split"
+            lambda downstream, m: DrainedLines(downstream, m, max_line_bytes), "split"
         )
         return blocks.via(framing)

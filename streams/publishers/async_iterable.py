@@ -40,6 +40,7 @@ class AsyncIterablePublisher(Publisher[T_co], Generic[T_co]):
         if subscriber is None:
             raise null_element("subscribe")
         puller = _Puller(self._m, subscriber, self._opened, self._name)
+        self._m.on_drain(puller)
         subscriber.on_subscribe(puller)
         puller.start()
 

@@ -40,7 +40,9 @@ class BlockingIterablePublisher(Publisher[T_co], Generic[T_co]):
         """Begins with the first request."""
         if subscriber is None:
             raise null_element("subscribe")
-        subscriber.on_subscribe(_Bridge(self._m, subscriber, self._opened, self._name))
+        bridge = _Bridge(self._m, subscriber, self._opened, self._name)
+        self._m.on_drain(bridge)
+        subscriber.on_subscribe(bridge)
 
 
 class _Bridge(DemandSubscription[T], Generic[T]):

@@ -46,9 +46,10 @@ class BlockPublisher(Publisher[bytes]):
         file: a path, opened for each subscriber and closed after it; or an open binary file, which stays open.
         block_bytes: bytes read at a time.
         thread_name: of the thread that reads.
+        drains: it completes where the run is to end in good order. Who cuts the blocks sees to that, and not this: one may be cut off.
     """
 
-    __slots__ = ("_block_bytes", "_file", "_m", "_thread_name")
+    __slots__ = ("_block_bytes", "_drains", "_file", "_m", "_thread_name")
 
     def __init__(
         self,
@@ -56,11 +57,14 @@ class BlockPublisher(Publisher[bytes]):
         file: str | os.PathLike[str] | BinaryFile,
         block_bytes: int = BLOCK_BYTES,
         thread_name: str = "stream lines",
+        *,
+        drains: bool = False,
     ) -> None:
         self._m = m
         self._file = file
         self._block_bytes = block_bytes
         self._thread_name = thread_name
+        self._drains = drains
 
     def subscribe(self, subscriber: Subscriber[bytes]) -> None:
         """Starts the thread; it reads when something is requested."""
@@ -68,6 +72,8 @@ class BlockPublisher(Publisher[bytes]):
             raise null_element("subscribe")
         blocks = _Blocks(self._m, subscriber, _Reader(self._m, self._file, self._block_bytes, self._thread_name))
         self._m.on_end(blocks.cancel)
+        if self._drains:
+            self._m.on_drain(blocks)
         subscriber.on_subscribe(blocks)
 
 
@@ -75,6 +81,7 @@ class _Blocks(Subscription):
     """One subscription: passes on the blocks that the reader delivers, and has it read while there is demand."""
 
     __slots__ = (
+        "__weakref__",
         "_busy",
         "_demand",
         "_done",
@@ -117,6 +124,11 @@ class _Blocks(Subscription):
             self._subscriber = NOBODY
             self._waiting.clear()
             self._reader.stop()
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        if not self._done:
+            self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
         """The last signal."""

@@ -38,7 +38,9 @@ class FuturePublisher(Publisher[T_co], Generic[T_co]):
         """Begins to wait at the first request."""
         if subscriber is None:
             raise null_element("subscribe")
-        subscriber.on_subscribe(_Waiter(self._m, subscriber, self._wait))
+        waiter = _Waiter(self._m, subscriber, self._wait)
+        self._m.on_drain(waiter)
+        subscriber.on_subscribe(waiter)
 
 
 class _Waiter(DemandSubscription[T], Generic[T]):

@@ -47,6 +47,7 @@ class IterablePublisher(Publisher[T_co], Generic[T_co]):
         if subscriber is None:
             raise null_element("subscribe")
         emitter = _Emitter(self._m, subscriber, self._opened, self._name)
+        self._m.on_drain(emitter)
         subscriber.on_subscribe(emitter)
         self._m.loop.call_soon(emitter.start)
 
@@ -63,6 +64,7 @@ class _Emitter(Subscription, Generic[T]):
     """
 
     __slots__ = (
+        "__weakref__",
         "_budget",
         "_bulk",
         "_busy",
@@ -113,6 +115,12 @@ class _Emitter(Subscription, Generic[T]):
             self.done = True
             if not self._busy:
                 self._close()
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        if not self.done:
+            self.cancel()
+            self._subscriber.on_complete()
 
     def start(self) -> None:
         """The first turn: opens the iterable and emits what was requested since."""

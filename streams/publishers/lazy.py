@@ -33,19 +33,25 @@ class LazyPublisher(Publisher[T_co], Generic[T_co]):
         """Signals on_subscribe and makes nothing yet."""
         if subscriber is None:
             raise null_element("subscribe")
-        subscriber.on_subscribe(_Lazy(subscriber, self._m, self._factory))
+        lazy = _Lazy(subscriber, self._m, self._factory)
+        self._m.on_drain(lazy)
+        subscriber.on_subscribe(lazy)
 
 
 class _Lazy(PassingStage[T], ControlledStage[T, T], Generic[T]):
     """One subscription: hands on, once there is something."""
 
-    __slots__ = ("_factory", "_m", "_made")
+    __slots__ = ("__weakref__", "_factory", "_m", "_made")
 
     def __init__(self, downstream: Subscriber[T], m: Materialization, factory: Callable[[], SourceLike[T]]) -> None:
         super().__init__(downstream, "lazy")
         self._m = m
         self._factory = factory
         self._made = False
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        self._complete_early()
 
     def _subscribed(self) -> None:
         if self._done:  # cancelled, or failed, before the source's subscription came

@@ -7,25 +7,35 @@ from typing import Any
 from streams.contract import Publisher, Subscriber, Subscription
 from streams.demand import invalid_demand
 from streams.errors import null_element
+from streams.materialize import Materialization
 from streams.publishers.nobody import NOBODY
 
 
 class NeverPublisher(Publisher[Any]):
-    """Publishes nothing until it is cancelled."""
+    """Publishes nothing until it is cancelled.
 
-    __slots__ = ()
+    Args:
+        m: the run.
+    """
+
+    __slots__ = ("_m",)
+
+    def __init__(self, m: Materialization) -> None:
+        self._m = m
 
     def subscribe(self, subscriber: Subscriber[Any]) -> None:
         """Signals on_subscribe, and no more."""
         if subscriber is None:
             raise null_element("subscribe")
-        subscriber.on_subscribe(_Silence(subscriber))
+        silence = _Silence(subscriber)
+        self._m.on_drain(silence)
+        subscriber.on_subscribe(silence)
 
 
 class _Silence(Subscription):
-    """One subscription; it knows its subscriber only to refuse a request that is no demand."""
+    """One subscription; it knows its subscriber only to refuse a request that is no demand, and for the end of a run in good order."""
 
-    __slots__ = ("_subscriber",)
+    __slots__ = ("__weakref__", "_subscriber")
 
     def __init__(self, subscriber: Subscriber[Any]) -> None:
         self._subscriber = subscriber
@@ -40,3 +50,9 @@ class _Silence(Subscription):
     def cancel(self) -> None:
         """Lets go of the subscriber."""
         self._subscriber = NOBODY
+
+    def drained(self) -> None:
+        """An end comes all the same."""
+        subscriber = self._subscriber
+        self.cancel()
+        subscriber.on_complete()

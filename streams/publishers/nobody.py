@@ -35,7 +35,7 @@ NOBODY: Final[Subscriber[Any]] = _Nobody()
 class DemandSubscription(Subscription, Generic[T]):
     """One subscription: the demand of its subscriber, who is let go of when it cancels (3.13). Subclasses say what demand sets going."""
 
-    __slots__ = ("_demand", "_done", "_subscriber")
+    __slots__ = ("__weakref__", "_demand", "_done", "_subscriber")
 
     def __init__(self, subscriber: Subscriber[T]) -> None:
         self._demand = 0
@@ -60,6 +60,13 @@ class DemandSubscription(Subscription, Generic[T]):
             self._done = True
             self._subscriber = NOBODY
             self._stop()
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        if not self._done:
+            subscriber = self._subscriber
+            self.cancel()
+            subscriber.on_complete()
 
     @abstractmethod
     def _demanded(self) -> None:

@@ -49,6 +49,7 @@ class ObservablePublisher(Publisher[T_co], Generic[T_co]):
         if subscriber is None:
             raise null_element("subscribe")
         observer: _Observer[T_co] = _Observer(self._m, subscriber, deque(), self._size, self._overflow)
+        self._m.on_drain(observer)
         subscriber.on_subscribe(observer)
         self._m.loop.call_soon(observer.start, self._observable, self._scheduler)
 
@@ -57,6 +58,7 @@ class _Observer(Subscription, Generic[T]):
     """One subscription, and the observer of the observable. What has an underscore is the loop's, but for what the lock guards."""
 
     __slots__ = (
+        "__weakref__",
         "_busy",
         "_demand",
         "_disposable",
@@ -113,6 +115,13 @@ class _Observer(Subscription, Generic[T]):
         """Disposes of the subscription to the observable."""
         if not self._done:
             self._finish()
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        if not self._done:
+            subscriber = self._subscriber
+            self.cancel()
+            subscriber.on_complete()
 
     def start(self, observable: Any, scheduler: Any) -> None:
         """Subscribes to the observable."""

@@ -63,7 +63,8 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
     """
 
     __slots__ = (
-        "_bound", "_budget", "_busy", "_closed", "_demand", "_elements", "_ended", "_error", "_from_threads", "_in_contexts", "_kept",
+        "__weakref__", "_bound", "_budget",
+        "_busy", "_closed", "_demand", "_elements", "_ended", "_error", "_from_threads", "_in_contexts", "_kept",
         "_lock", "_m", "_max_waiting", "_offering", "_over", "_overflow", "_subscribed", "_subscriber", "_thread", "_traceback",
     )  # fmt: skip
 
@@ -101,6 +102,7 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         self._ended: asyncio.Future[None] | None = None
         # A run may end without its part of the graph ever having been subscribed to; those who wait must hear of it.
         m.on_end(self._run_over)
+        m.on_drain(self)
 
     # The producer's side
 
@@ -187,6 +189,10 @@ class SourceQueue(Publisher[T], Subscription, Generic[T]):
         if not self._closed:
             self._closed = True
             self._go_on()
+
+    def drained(self) -> None:
+        """The run is to end in good order: nothing more is taken, and what waits goes on."""
+        self.complete()
 
     def fail(self, error: BaseException) -> None:
         """Fails the stream at once; what waits is lost."""

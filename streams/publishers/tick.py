@@ -37,6 +37,7 @@ class TickPublisher(Publisher[int]):
         if subscriber is None:
             raise null_element("subscribe")
         ticker = _Ticker(self._m, subscriber, self._interval)
+        self._m.on_drain(ticker)
         subscriber.on_subscribe(ticker)
         self._m.loop.call_soon(ticker.start, self._initial_delay)
 

@@ -74,7 +74,7 @@ class TakeWhile(Stage[T, T], Generic[T]):
         try:
             keep = self._predicate(element)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._predicate)
+            self._function_failed(error, self._predicate, element)
             return
         if keep:
             self._push(element)
@@ -134,7 +134,7 @@ class DropWhile(Stage[T, T], Generic[T]):
             if drop is not True:
                 drop = truth(drop)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._predicate)
+            self._function_failed(error, self._predicate, element)
             return
         if drop:
             self._upstream.request(1)
@@ -183,7 +183,7 @@ class Scan(ControlledStage[I, O], Generic[I, O]):
         try:
             state = self._f(self._state, element)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._f)
+            self._function_failed(error, self._f, element)
             return
         if state is None:
             self._function_failed(null_element("the function has returned None"), self._f)

@@ -48,7 +48,7 @@ class MapConcat(DrainingStage[I, O], Generic[I, O]):
             self._results = iter(results)
             self._sized = type(results) in SIZED
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._f)
+            self._function_failed(error, self._f, element)
             return
         self._drain()
 

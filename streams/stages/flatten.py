@@ -120,7 +120,7 @@ class _Flatten(DrainingStage[I, O], Generic[I, O]):
                 part.cancel()
                 part.end()
             decline(element)
-            self._function_failed(error, self._f)
+            self._function_failed(error, self._f, element)
             return
         inner: Inner[O] = Inner(self, part)
         self._add(inner)

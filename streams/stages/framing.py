@@ -54,7 +54,7 @@ class FramingStage(MapConcat[bytes, bytes]):
             return iter(())
         return iter(frames) if frames else None
 
-    def _function_failed(self, error: BaseException, function: Callable[..., Any]) -> None:  # noqa: ARG002 - the decoder's name tells nothing
+    def _function_failed(self, error: BaseException, function: Callable[..., Any], element: Any = None) -> None:  # noqa: ARG002 - the decoder's name tells nothing
         # Supervision has no say: after a frame that cannot be read nobody knows where the next begins.
         self._fail(error)
 
@@ -75,3 +75,17 @@ class LineFraming(FramingStage):
             b"\n", limit, allow_truncation=True, too_long=lambda _size: LineTooLongError(limit)
         )
         super().__init__(downstream, m, decoder, "lines")
+
+
+class DrainedLines(LineFraming):
+    """The same behind a file. Where the run is to end in good order, half a line is none: it is told here, and not the file."""
+
+    __slots__ = ("__weakref__",)
+
+    def __init__(self, downstream: Subscriber[bytes], m: Materialization, limit: int) -> None:
+        super().__init__(downstream, m, limit)
+        m.on_drain(self)
+
+    def drained(self) -> None:
+        """Nothing more comes."""
+        self._complete_early()

@@ -15,10 +15,10 @@ from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from streams.contract import Publisher, Subscriber
-from streams.errors import FAILURES, null_element
+from streams.errors import FAILURES, null_element, returned_none
 from streams.materialize import Materialization
 from streams.plain import truth
-from streams.stages.stage import I, O, Stage, supervised
+from streams.stages.stage import NONE, I, O, Stage, supervised
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -45,7 +45,7 @@ class Step:
 
 _MAP: Final = """\
 x = f{i}(x)
-if x is None: raise null_element("the function has returned None")
+if x is None: raise returned_none("map", f{i})
 """
 _FILTER: Final = """\
 if {rejects}:
@@ -137,7 +137,7 @@ class Fused(Stage[I, O], Generic[I, O]):
         if any(step.kind in ANSWERING for step in steps):
             self.run = _checked_first(self.on_next, self.run)
 
-    def failed(self, error: BaseException, source: BulkSource | None = None) -> None:
+    def failed(self, error: BaseException, element: Any, source: BulkSource | None = None) -> None:
         """Something in the compiled code has raised: a step's function, the source's iterable, or a subscriber, which is for the source."""
         traceback = error.__traceback__
         step = None if traceback is None else self._step_at.get(traceback.tb_lineno)
@@ -150,7 +150,7 @@ class Fused(Stage[I, O], Generic[I, O]):
             self._downstream.inline_failed(error)  # type: ignore[attr-defined]  # it has an inline end, and this with it
             return
         self._name = self._steps[step].name
-        self._function_failed(error, self._steps[step].function)
+        self._function_failed(error, self._steps[step].function, NONE if element is None else element)
 
     def drop(self) -> None:
         """An element was filtered out: asks for another in its place."""
@@ -232,7 +232,7 @@ def _compiled(kinds: tuple[str, ...], end: InlineEnd) -> tuple[Make, dict[int, i
     """What makes ``on_next`` and ``run`` for steps of these kinds, and which lines of the compiled text are which step's."""
     text, step_at = _source_text(kinds, end)
     file = f"<stage {' | '.join((*kinds, end.name))}>"
-    scope: dict[str, Any] = {"FAILURES": FAILURES, "truth": truth}
+    scope: dict[str, Any] = {"FAILURES": FAILURES, "truth": truth, "returned_none": returned_none}
     exec(compile(text, file, "exec"), scope)  # noqa: S102 - the text is made of the constants above, and those of our sinks, alone
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # for tracebacks
     return scope["make"], step_at
@@ -246,12 +246,13 @@ def make(stage, sink, null_element, {functions}):
         try:
             {checked: return stage.drop()}
         except FAILURES as error:
-            stage.failed(error)
+            stage.failed(error, x)
             return
         stage._push(x)
 
     def run(elements, source, {defaults}):
         dropped = 0
+        x = None
         {enter}
         try:
             while True:
@@ -266,7 +267,7 @@ def make(stage, sink, null_element, {functions}):
                             return dropped
                     return dropped
                 except FAILURES as error:
-                    stage.failed(error, source)
+                    stage.failed(error, x, source)
                     if source.done:
                         return dropped
         finally:

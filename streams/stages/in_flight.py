@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic
 
 from streams.contract import Subscriber
-from streams.errors import null_element
+from streams.errors import null_element, returned_none
 from streams.materialize import Materialization
-from streams.stages.stage import DrainingStage, I, O
+from streams.stages.stage import NONE, DrainingStage, I, O
 
 
 class Place:
@@ -21,21 +21,24 @@ class Place:
         result: what the function gave.
         error: what it has raised.
         function: which function that was.
+        element: on which element; `NONE` where it did not fail on one.
         key: the element's partition, where there are such.
     """
 
-    __slots__ = ("done", "error", "function", "key", "result")
+    __slots__ = ("done", "element", "error", "function", "key", "result")
 
     def __init__(self) -> None:
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
         self.function: Callable[..., Any] | None = None
+        self.element: Any = NONE
         self.key: Any = None
 
-    def fail(self, error: BaseException, function: Callable[..., Any]) -> None:
-        """``function`` has raised ``error``."""
+    def fail(self, error: BaseException, function: Callable[..., Any], element: Any = NONE) -> None:
+        """``function`` has raised ``error``, given ``element``."""
         self.error = error
+        self.element = element
         self.function = function
 
 
@@ -111,9 +114,9 @@ class InFlight(DrainingStage[I, O], Generic[I, O]):
                 break
             place = places[0]
             if place.error is None and place.result is None:
-                place.fail(null_element("the function has returned None"), self._blamed())
+                place.fail(returned_none(self._name, self._blamed()), self._blamed())
             if place.error is not None:
-                self._function_failed(place.error, place.function)
+                self._function_failed(place.error, place.function, place.element)
             elif self._demand:
                 self._demand -= 1
                 self._take_out()

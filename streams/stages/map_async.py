@@ -147,7 +147,7 @@ class MapAsync(InFlight[I, O], Generic[I, O]):
             return False
         except Exception as error:  # noqa: BLE001 - whatever user code raises goes down the stream
             self._working = True
-            place.fail(error, self._f)
+            place.fail(error, self._f, element)
         return True
 
     def _call(self, _place: Place, element: I) -> Any:

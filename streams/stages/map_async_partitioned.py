@@ -56,7 +56,7 @@ class MapAsyncPartitioned(MapAsync[I, O], Generic[I, O]):
                 plain(key)
             at_work = self._at_work.get(key, 0)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            place.fail(error, self._partition)
+            place.fail(error, self._partition, element)
             super()._settled(place)
             return
         if at_work < self._per_partition:

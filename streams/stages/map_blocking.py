@@ -36,7 +36,7 @@ class MapBlocking(InFlight[I, O], Generic[I, O]):
             self._threads = Threads(self._m.loop, self._parallelism, name)
             self._m.on_end(self._threads.ended, f"threads of {name}")
         try:
-            self._threads.call(self._f, element, partial(self._returned, place))
+            self._threads.call(self._f, element, partial(self._returned, place, element))
         except RuntimeError as error:  # there is no thread for it
             place.fail(error, self._f)
             self._settled(place)
@@ -44,11 +44,11 @@ class MapBlocking(InFlight[I, O], Generic[I, O]):
     def _blamed(self) -> Callable[..., Any]:
         return self._f
 
-    def _returned(self, place: Place, result: Any, error: BaseException | None) -> None:
+    def _returned(self, place: Place, element: I, result: Any, error: BaseException | None) -> None:
         if error is None:
             place.result = result
         else:
-            place.fail(error, self._f)
+            place.fail(error, self._f, element)
         self._m.call(self._settled, place)
 
     def _finish(self) -> None:

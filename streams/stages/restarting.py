@@ -199,7 +199,7 @@ class _Restarting(ControlledStage[T, R], Generic[T, R]):
 class RestartingSource(_Restarting[Any, T], Generic[T]):
     """Takes from one source after another; nothing is upstream of it but they."""
 
-    __slots__ = ("_factory",)
+    __slots__ = ("__weakref__", "_factory")
 
     def __init__(
         self, downstream: Subscriber[T], m: Materialization, backoff: Backoff, factory: Callable[[], SourceLike[T]]
@@ -210,8 +210,13 @@ class RestartingSource(_Restarting[Any, T], Generic[T]):
     def on_next(self, element: Any) -> None:
         """Nothing is upstream."""
 
+    def drained(self) -> None:
+        """Nothing more comes, and no other source."""
+        self._complete_early()
+
     def open(self) -> None:
         """Begins."""
+        self._m.on_drain(self)
         self._downstream.on_subscribe(self)
         if not self._done:
             self._begin()

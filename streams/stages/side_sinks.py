@@ -200,7 +200,7 @@ class DivertTo(SideSinkStage[T], Generic[T]):
         try:
             sideways = truth(self._when(element))
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._when)
+            self._function_failed(error, self._when, element)
             return
         self._waiting, self._sideways = element, sideways
         self._place()
@@ -323,7 +323,7 @@ class Tap(Stage[T, T], Generic[T]):
         try:
             self._f(element)
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, self._f)
+            self._function_failed(error, self._f, element)
             return
         self._push(element)
 

@@ -120,12 +120,15 @@ class Stage(Subscriber[I], Generic[I, O]):
         self._upstream.cancel()
         self._downstream.on_error(error)
 
-    def _function_failed(self, error: BaseException, function: Any) -> None:
+    def _function_failed(self, error: BaseException, function: Any, element: Any = NONE) -> None:
         """A function that the user gave has raised ``error``, or has returned what is no element.
 
-        Without a decider that ends the stage. A stage that goes on has left the element behind when this returns.
+        Without a decider that ends the stage, unless it failed on an ``element`` that deals with failures itself. A stage that goes on
+        has left the element behind when this returns.
         """
-        directive, error, function = judge(None if self._done else self._decider, error, function)
+        if self._done:
+            return
+        directive, error, function = judge(self._decider, error, function, element)
         if directive is Directive.STOP:
             self._fail(error, describe(self._name, function))
         elif directive is Directive.RESUME:

@@ -104,7 +104,7 @@ class Throttle(TimedDrainingStage[T, T], Generic[T]):
         try:
             tokens = 1 if cost is None else _finite_cost(cost(element))
         except FAILURES as error:  # whatever user code raises goes down the stream
-            self._function_failed(error, cost)
+            self._function_failed(error, cost, element)
             return
         now = self._loop.time()
         due = self._bucket.take(tokens, now)

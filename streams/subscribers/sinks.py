@@ -11,6 +11,7 @@ from streams.errors import FAILURES, LimitExceededError, null_element, storable
 from streams.materialize import Materialization
 from streams.stages.fused import InlineEnd
 from streams.stages.stage import UNSUBSCRIBED, I, describe, discard
+from streams.supervision import dealt_with
 
 A = TypeVar("A")
 M = TypeVar("M")
@@ -126,8 +127,9 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
             raise null_element(self.name)
         try:
             self._f(element)
-        except FAILURES as error:  # whatever user code raises is the stream's failure
-            self.inline_failed(error)
+        except FAILURES as error:  # whatever user code raises is the stream's failure, or its element's
+            if self.future.done() or not dealt_with(element, error):
+                self.inline_failed(error)
             return
         self._count += 1
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
 from transport.clients.link import BrokerLink
+from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
+from transport.clients.message_commands import MessageCommands, count_of
 from transport.errors import (
     AuthenticationError,
     BrokerError,
@@ -18,7 +21,7 @@ from transport.errors import (
 )
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
-from transport.wire.arguments import say_settings
+from transport.wire.arguments import CHECK, SETTING_ARGUMENTS, say_settings
 from transport.wire.messages import VERSION, Command, Error, Frame, Hello, Result, Welcome
 from transport.wire.names import check_name
 from transport.wire.receiving import Part
@@ -36,13 +39,11 @@ LIST_TIMEOUTS = 6
 FIRST_RETRY, LAST_RETRY = 0.05, 1.0
 """Seconds between attempts to connect. A person waits for these commands, so they come quicker than a stream's."""
 HELLO = Hello(VERSION, "admin", None, None, {})
+SETTING_NAMES = tuple(setting.name for setting in SETTING_ARGUMENTS.values())
 CLOSED = "this administration client was closed"
 
-Facts = dict[str, Any]
-"""One JSON object of an answer."""
 
-
-class Administration:
+class Administration(MessageCommands):
     """A connection in the role ``admin``, with one command at a time; an async context manager.
 
     A refusal (ERROR that does not close) carries no request number, so it belongs to the command that waits. After a command that was not
@@ -112,6 +113,38 @@ class Administration:
         """Every queue: ``name``, ``ready``, ``in_flight`` and its other figures."""
         return await self._list("queue.list", "queues")
 
+    async def queue(self, name: str) -> Facts:
+        """The facts of one queue, as in `queues`.
+
+        Raises:
+            BrokerError: ``not-found``.
+            InvalidNameError: no queue can have the name.
+        """
+        # A broker of before knows no such argument, and gives all of them.
+        found = await self._list("queue.list", "queues", {"name": check_name(name, "queue")})
+        for queue in found:
+            if queue.get("name") == name:
+                return queue
+        raise BrokerError("not-found", f"there is no queue {name!r}")
+
+    async def check_queue(self, name: str, settings: Mapping[str, Any], *, alter: bool = False) -> Facts:
+        """What `create_queue`, or `alter_queue`, would make of ``settings``; the broker judges all of it and changes nothing.
+
+        Returns:
+            all settings that the queue would have; for one that would be created also ``room``: how many queues more there can be.
+
+        Raises:
+            BrokerError: what the command would raise; ``protocol-error`` also from a broker of before, which cannot judge without changing.
+            InvalidNameError: no queue can have the name.
+            ImpossibleTimeError: a time is no number of 0 or more.
+        """
+        said = say_settings(dict.fromkeys(SETTING_NAMES) | dict(settings))
+        command = "queue.alter" if alter else "queue.create"
+        answer = await self._command(command, {"name": check_name(name, "queue"), **said, CHECK: True})
+        if not isinstance(answer, dict):
+            self._bad_answer(command, answer)
+        return answer
+
     async def create_queue(
         self,
         name: str,
@@ -127,10 +160,11 @@ class Administration:
         exclusive: bool | None = None,
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
+        subscription_expiry: float | None = None,
     ) -> None:
         """Declare a queue with settings of `QueueSettings`; what is None is the broker's. docs/configuration.md has what each does.
 
-        0 is never for ``max_receives`` and ``ttl``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
 
         Raises:
             BrokerError: ``already-exists`` with other settings, a limit, or ``protocol-error`` for a setting that cannot be.
@@ -154,10 +188,11 @@ class Administration:
         ttl: float | None = None,
         max_staged_messages: int | None = None,
         max_staged_bytes: int | None = None,
+        subscription_expiry: float | None = None,
     ) -> None:
         """Give a queue that is there other settings; what is None stays as it is. docs/configuration.md has what follows when.
 
-        0 is never for ``max_receives`` and ``ttl``, and an empty ``dead_letter_queue`` is the queue's own.
+        0 is never for ``max_receives``, ``ttl`` and ``subscription_expiry``, and an empty ``dead_letter_queue`` is the queue's own.
 
         Raises:
             BrokerError: ``not-found``, or ``protocol-error`` for a setting that cannot be, and where none is given.
@@ -175,7 +210,7 @@ class Administration:
         Raises:
             BrokerError: ``not-found``.
         """
-        return _count(await self._command("queue.delete", {"name": check_name(name, "queue")}), "connections")
+        return count_of(await self._command("queue.delete", {"name": check_name(name, "queue")}), "connections")
 
     async def purge_queue(self, name: str) -> int | None:
         """Drop what is ready or delayed; what receivers hold stays theirs. Returns how many messages, where the broker says.
@@ -183,7 +218,7 @@ class Administration:
         Raises:
             BrokerError: ``not-found``.
         """
-        return _count(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
+        return count_of(await self._command("queue.purge", {"name": check_name(name, "queue")}), "purged")
 
     async def statistics(self) -> Facts:
         """The broker's figures: ``broker`` and ``storage`` (an object each), ``queues`` and ``connections`` (lists of objects).
@@ -196,7 +231,7 @@ class Administration:
         if "queues" not in answer:
             # A broker of before gives the lists whatever it is asked.
             answer["queues"] = await self._list("queue.list", "queues")
-            answer["connections"] = await self._list("connection.list", "connections")
+            answer["connections"] = await self.connections()
         return answer
 
     async def subscriptions(self) -> list[Facts]:
@@ -210,7 +245,7 @@ class Administration:
             BrokerError: ``not-found``.
         """
         arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
-        return _count(await self._command("subscription.release", arguments), "released")
+        return count_of(await self._command("subscription.release", arguments), "released")
 
     async def delete_subscription(self, queue: str, name: str) -> int | None:
         """Forget a subscription whose owner is gone; what it had reserved becomes receivable again. Returns how many messages.
@@ -219,7 +254,7 @@ class Administration:
             BrokerError: ``not-found``, or ``subscription-owned`` while its owner is connected.
         """
         arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
-        return _count(await self._command("subscription.delete", arguments), "released")
+        return count_of(await self._command("subscription.delete", arguments), "released")
 
     async def transactions(self) -> list[Facts]:
         """Every open transaction: ``writer``, ``version``, ``queues`` (names), ``stages``, ``messages`` and ``bytes``."""
@@ -228,7 +263,7 @@ class Administration:
     async def abort_transaction(self, writer: str, version: int) -> int | None:
         """Discard what a transaction has staged; a committed one is not undone. Returns how many messages, where the broker says."""
         arguments = {"writer": check_name(writer, "writer"), "version": version}
-        return _count(await self._command("transaction.abort", arguments), "discarded")
+        return count_of(await self._command("transaction.abort", arguments), "discarded")
 
     # Inside
 
@@ -298,6 +333,10 @@ class Administration:
         else:
             waiting.set_result(answer)
 
+    async def _ask_for(self, name: str, arguments: Facts, seconds: float | None = None) -> Part:
+        """The body of a RESULT, as `_ask`, within the time of a command or ``seconds``."""
+        return await self._ask(name, arguments, seconds or self._timeout)
+
     async def _command(self, name: str, arguments: Facts | None = None) -> Any:
         """Send one COMMAND and wait for its RESULT's JSON value."""
         return _parsed(name, await self._ask(name, arguments or {}, self._timeout))
@@ -331,14 +370,14 @@ class Administration:
                 self._end(ConnectionLostError(f"{name} was cancelled while the broker was working on it"))
                 raise
 
-    async def _list(self, command: str, what: str) -> list[Facts]:
+    async def _list(self, command: str, what: str, arguments: Facts | None = None) -> list[Facts]:
         """All rows of a list, page after page; a broker of before gives them at once.
 
         What `next` is like is the broker's business: pages without end are known by one that comes again or is empty, bytes, or time.
         """
         clock = asyncio.get_running_loop().time
         rows: list[Facts] = []
-        page: Facts = {"limit": PAGE_ROWS}
+        page: Facts = {"limit": PAGE_ROWS, **(arguments or {})}
         seen: set[str] = set()
         size = 0
         deadline = clock() + LIST_TIMEOUTS * self._timeout
@@ -383,8 +422,3 @@ def _parsed(name: str, body: Part) -> Any:
         return json.loads(bytes(body) or b"null")
     except (ValueError, RecursionError) as error:
         raise RemoteProtocolError(f"the answer to {name} is not JSON: {error}") from error
-
-
-def _count(answer: object, key: str) -> int | None:
-    value = answer.get(key) if isinstance(answer, dict) else None
-    return value if type(value) is int else None

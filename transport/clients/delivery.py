@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Protocol as TypingProtocol
 
 from actors.batch import ID_BYTES, OFFSET_BYTES, BinaryColumn, HeaderValue, MessageBatch, unpack_headers
 from actors.errors import BatchError
-from transport.errors import BadHeadersError
+from transport.errors import BadHeadersError, LocalProtocolError
+from transport.wire.field_checks import MAX_REASON_BYTES
 from transport.wire.messages import Deliver
 from transport.wire.timing import check_answer_time
 
@@ -29,8 +31,19 @@ class Settlement(TypingProtocol):
     def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
         """These are to come again after ``delay`` seconds; ``failed`` unless nobody tried to handle them."""
 
+    def dead_letter(self, batch: DeliveredBatch, first: int, count: int, reason: str) -> None:
+        """These are to be dead letters."""
+
     def extend(self, batch: DeliveredBatch, first: int, count: int, seconds: float) -> None:
         """These need ``seconds`` from now."""
+
+    @property
+    def dead_letters(self) -> bool:
+        """Whether the queue keeps dead letters."""
+
+    @property
+    def handler_failed(self) -> Callable[[Delivery | DeliveredBatch, Exception], bool]:
+        """Answers for what a handler has failed on; false where that is to stop the stream."""
 
 
 class DeliveredBatch:
@@ -118,6 +131,13 @@ class DeliveredBatch:
             self.unsettled = 0
             self._settlement.reject(self, self.first, self._count, delay)
 
+    def dead_letter(self, reason: str) -> None:
+        """Every message of it is a dead letter at once, with ``reason``; errors as of `Delivery.dead_letter`."""
+        _check_dead_letter(self, reason)
+        if self.unsettled:
+            self.unsettled = 0
+            self._settlement.dead_letter(self, self.first, self._count, reason)
+
     def give_back(self, start: int = 0) -> None:
         """The messages from index ``start`` on, none of which is answered, are to come again: nobody has tried to handle them."""
         count = self._count - start
@@ -129,6 +149,10 @@ class DeliveredBatch:
         """It was handed on, and nobody has taken it."""
         if self.unsettled:
             self.give_back()
+
+    def __failed_on__(self, error: Exception) -> bool:
+        """A function that was given it has raised ``error``; true if the stream goes on without it."""
+        return self._settlement.handler_failed(self, error)
 
     def __passed_by__(self) -> None:
         """The stream ends before it, and has not worked on it."""
@@ -194,6 +218,28 @@ class Delivery:
         check_answer_time("delay", delay)
         self._reject(delay)
 
+    def dead_letter(self, reason: str) -> None:
+        """It can never be handled: it goes to the dead-letter queue at once, however seldom it has failed.
+
+        The dead letter's headers have ``penstock-dead-reason`` as ``rejected`` and ``penstock-dead-error`` as ``reason``.
+
+        Args:
+            reason: why, for those who look at dead letters; at most 300 bytes in UTF-8.
+
+        Raises:
+            LocalProtocolError: the reason is longer, or the queue keeps no dead letters: it was declared without ``max_receives``, or
+                its broker is too old. Nothing was said of the message then.
+        """
+        _check_dead_letter(self._batch, reason)
+        self._dead_letter(reason)
+
+    def _dead_letter(self, reason: str) -> None:
+        batch, index = self._batch, self._index
+        if not batch.answered[index]:
+            batch.answered[index] = 1
+            batch.unsettled -= 1
+            batch._settlement.dead_letter(batch, batch.first + index, 1, reason)
+
     def _reject(self, delay: float, failed: bool = True) -> None:
         batch, index = self._batch, self._index
         if not batch.answered[index]:
@@ -204,6 +250,10 @@ class Delivery:
     def __untaken__(self) -> None:
         """It was handed on, and nobody has taken it: it goes back, and that is no failure."""
         self._reject(0.0, failed=False)
+
+    def __failed_on__(self, error: Exception) -> bool:
+        """A function that was given it has raised ``error``; true if the stream goes on without it: see `Receiver`, ``on_failure``."""
+        return self._batch._settlement.handler_failed(self, error)
 
     def __passed_by__(self) -> None:
         """The stream ends before it, and has not worked on it. Who has it by another way may still acknowledge it."""
@@ -218,6 +268,9 @@ class Delivery:
             ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
         """
         check_answer_time("the extension", seconds)
+        self._extend(seconds)
+
+    def _extend(self, seconds: float) -> None:
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch._settlement.extend(batch, batch.first + index, 1, seconds)
@@ -275,3 +328,20 @@ class Delivery:
     def possibly_replayed(self) -> bool:
         """Whether it may have been delivered before."""
         return self._batch.possibly_replayed
+
+
+def _check_dead_letter(batch: DeliveredBatch, reason: str) -> None:
+    if not isinstance(reason, str) or len(reason.encode(errors="replace")) > MAX_REASON_BYTES:
+        raise LocalProtocolError(
+            f"dead_letter: the reason is {reason!r:.40}; it is a text of at most {MAX_REASON_BYTES} bytes"
+        )
+    if not batch._settlement.dead_letters:
+        raise LocalProtocolError(no_dead_letters(batch.queue, "dead_letter()"))
+
+
+def no_dead_letters(queue: str, what: str) -> str:
+    """The text of the error of a program that counts on dead letters where there are none."""
+    return (
+        f"queue {queue} keeps no dead letters, which {what} needs: declare it with max_receives (penstock queue alter {queue} "
+        "--max-receives 5), and see that the broker is not older than this client"
+    )

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,7 +23,7 @@ from transport.shell.connection import Connection
 from transport.shell.loop_transport import ClientTls, connect
 from transport.wire.address import parse_address
 from transport.wire.frame_protocol import FrameProtocol
-from transport.wire.messages import Auth, Frame, Hello, Welcome
+from transport.wire.messages import EXPLAINS, Auth, Because, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
 
 if TYPE_CHECKING:
@@ -51,6 +53,33 @@ class LinkUser(TypingProtocol):
         """No other will be sought. Comes once, and nothing after it."""
 
 
+class Waits:
+    """What a client's stage says of its waits, where nobody listens; `transport.clients.waiting` has those that are heard."""
+
+    def may_wait(self) -> None:
+        """It may have to wait from now on; nothing happens where that was known."""
+
+    def moved(self) -> None:
+        """Something has come, or was sent."""
+
+    def another(self) -> None:
+        """It waits for something else from now on."""
+
+    def answered(self, frame: Because) -> None:
+        """The broker has said why."""
+
+    def stop(self) -> None:
+        """It will not wait any more."""
+
+
+UNHEARD = Waits()
+
+
+def somebody_listens(on_wait: object, logger: logging.Logger) -> bool:
+    """Whether anybody is to be told of waits."""
+    return on_wait is not None or logger.isEnabledFor(logging.INFO)
+
+
 class BrokerLink:
     """A connection to one of ``addresses``, made again when it breaks.
 
@@ -60,6 +89,8 @@ class BrokerLink:
     Attributes:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
+        explains: whether the broker answers WHY.
+        address: of the broker that it is connected to, or tried last.
         over: done when the link has failed, or is closed as asked and has no socket any more.
     """
 
@@ -85,7 +116,7 @@ class BrokerLink:
         self._proving = _proving(credentials, self._loop)
         self._connection: FrameConnection | None = None
         self._attempt = 0
-        self._address = self._addresses[0]
+        self.address = self._addresses[0]
         self._opened = False
         self._of_use = False
         self._opened_at = self._stands_from = 0.0
@@ -98,12 +129,27 @@ class BrokerLink:
         self._warned = False
         self.reconnects = 0
         self.writable = True
+        self.explains = False
         self.over: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def is_open(self) -> bool:
         """Whether HELLO has been answered and the connection stands."""
         return self._opened
+
+    def trouble(self) -> str:
+        """Why there is no connection, and for how long one is still sought; on one line."""
+        error: BaseException | None = self._error
+        number = None
+        while error is not None and number is None:
+            number = error.errno if isinstance(error, OSError) else None
+            error = error.__cause__
+        reason = os.strerror(number).lower() if number else str(self._error or "it has not answered")
+        text = f"no broker at {self.address} yet: {reason}"
+        if self._backoff.give_up_after is None:
+            return f"{text}; trying on"
+        left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
+        return f"{text}; trying for {max(0.0, left):.0f} s more"
 
     def start(self) -> None:
         """Begin to connect; patience counts from here."""
@@ -168,6 +214,7 @@ class BrokerLink:
             heartbeat_ms = event.options.get("heartbeat_ms")
             heartbeat = heartbeat_ms / 1000 if type(heartbeat_ms) is int else 0.0
             self._opened = True
+            self.explains = event.options.get(EXPLAINS) is True
             self._warned = False
             self._of_use = False
             self._opened_at = self._loop.time()
@@ -227,10 +274,10 @@ class BrokerLink:
         from transport.clients.tls_errors import explained  # noqa: PLC0415 - only for an error
 
         heard = 0 if self._connection is None else self._connection.bytes_in
-        return explained(error, self._address, self._credentials, heard)
+        return explained(error, self.address, self._credentials, heard)
 
     async def _connect(self) -> None:
-        address = self._address = self._addresses[self._attempt % len(self._addresses)]
+        address = self.address = self._addresses[self._attempt % len(self._addresses)]
         states = Protocol(Side.CLIENT, frozenset({self._hello().role}))
         connection: FrameConnection = Connection(FrameProtocol(states), self, self._loop)
         seconds = min(CONNECT_TIMEOUT, self._backoff.give_up_after or CONNECT_TIMEOUT)
@@ -276,7 +323,7 @@ class BrokerLink:
         if not self._warned:
             from transport.clients.tls_errors import warn_of_silence  # noqa: PLC0415 - only for an error
 
-            self._warned = warn_of_silence(error, self._address)
+            self._warned = warn_of_silence(error, self.address)
 
     def _fail(self, error: Exception) -> None:
         if not self._ended:

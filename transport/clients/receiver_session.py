@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from streams import RequestStrategy
-from transport.clients.delivery import DeliveredBatch
+from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.errors import RemoteProtocolError
 from transport.wire.messages import MAX_EXTENSION_MS, Ack, Deliver, Extend, Frame, Nack, Ranges, Request, split_ranges
 
@@ -24,11 +24,12 @@ class ReceiverSession:
     """The state of one receiver.
 
     ``notify`` is called when the first answer since the last `answers` waits to leave, ``late`` with the number of a message that is
-    acknowledged after the `end`.
+    acknowledged after the `end`, ``handler_failed`` with what a handler has failed on: true if it has answered for that.
 
     Attributes:
         generation: which connection this is; answers to an earlier one's deliveries are void.
         received: messages delivered on this connection.
+        dead_letters: whether the queue keeps dead letters, as the broker says.
     """
 
     queue: str
@@ -37,6 +38,8 @@ class ReceiverSession:
     max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES
     limit: int | None = None
     late: Callable[[int], None] = lambda _number: None
+    handler_failed: Callable[[Delivery | DeliveredBatch, Exception], bool] = lambda _message, _error: False
+    dead_letters: bool = False
     generation: int = 0
     id_prefix: bytes = b""
     received: int = 0
@@ -52,7 +55,8 @@ class ReceiverSession:
     _requested_bytes: int = 0
     _free_bytes: int = 0
     _acks: Ranges = field(default_factory=list)
-    _nacks: dict[tuple[int, bool], Ranges] = field(default_factory=dict)
+    # By delay in milliseconds, whether it has failed, and why it is refused for good.
+    _nacks: dict[tuple[int, bool, str | None], Ranges] = field(default_factory=dict)
     # Batches of which something is not answered.
     _held: dict[DeliveredBatch, None] = field(default_factory=dict)
     # Milliseconds by first number and count, in the order in which they were asked for: what is asked for again takes no more room.
@@ -64,6 +68,11 @@ class ReceiverSession:
     def in_flight(self) -> int:
         """Messages delivered and not answered."""
         return self._in_flight - (self._ack_next - self._ack_first)
+
+    @property
+    def outstanding(self) -> int:
+        """Messages requested on this connection and not delivered."""
+        return self._requested - self.received
 
     @property
     def acknowledged(self) -> int:
@@ -133,8 +142,8 @@ class ReceiverSession:
         if self._acks:
             frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
             self._acks = []
-        for (delay_ms, failed), ranges in self._nacks.items():
-            frames += [Nack(part, delay_ms, failed) for part in split_ranges(ranges)]
+        for (delay_ms, failed, reason), ranges in self._nacks.items():
+            frames += [Nack(part, delay_ms, failed, reason) for part in split_ranges(ranges)]
         self._extends, self._nacks = {}, {}
         return frames
 
@@ -165,7 +174,15 @@ class ReceiverSession:
             return
         # Of more than nothing at least a millisecond: zero is at once.
         delay_ms = max(1, round(delay * 1000)) if delay else 0
-        self._nacks.setdefault((delay_ms, failed), []).append((first, count))
+        self._give_back(batch, first, count, (delay_ms, failed, None))
+
+    def dead_letter(self, batch: DeliveredBatch, first: int, count: int, reason: str) -> None:
+        """Have ``count`` messages be dead letters at once."""
+        if batch.generation == self.generation:
+            self._give_back(batch, first, count, (0, True, reason))
+
+    def _give_back(self, batch: DeliveredBatch, first: int, count: int, how: tuple[int, bool, str | None]) -> None:
+        self._nacks.setdefault(how, []).append((first, count))
         self._in_flight -= count
         if not batch.unsettled:
             self._settled(batch)
@@ -175,7 +192,7 @@ class ReceiverSession:
         """Give everything back that is not answered: the run is over, and what is said from here on comes too late."""
         for batch in self._held:
             for first, count, spared in batch.unanswered():
-                self._nacks.setdefault((0, failed and not spared), []).append((first, count))
+                self._nacks.setdefault((0, failed and not spared, None), []).append((first, count))
                 self._in_flight -= count
         self._held = {}
         self.generation += 1

@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from streams import Flow, Materialization, Publisher, Sink
 from transport.clients.authentication import Credentials
@@ -19,6 +19,10 @@ from transport.security.access import Access
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 from transport.wire.names import check_name
 from transport.wire.timing import Timing
+
+if TYPE_CHECKING:
+    from transport.clients.tracing import Tracing
+    from transport.clients.waiting import OnWait
 
 DEFAULT_MAX_IN_FLIGHT = 65_536
 """Messages sent and not confirmed: enough to keep a broker busy, little enough to send again after a reconnect."""
@@ -72,6 +76,11 @@ class Sender:
         on_rejected: ``fail`` the stream when the queue rejects a batch, or ``drop`` what is rejected and go on: the summary counts
             it, and a flow's `Confirmation` says why.
         access: who this is, and whether TLS is spoken; None for what the environment says, nobody where it says nothing.
+        create: whether the queue is made where there is none. If not, the stream fails with a `BrokerError` ``not-found`` then, and
+            with `OldBrokerError` at a broker that cannot be asked to make none.
+        on_wait: told why, when nothing could be sent, or nothing was confirmed, for two seconds, and again when the reason changes; and
+            None when it goes on. The logger ``penstock.sender`` says the same at INFO.
+        tracing: a `Tracing`, for a span ``send <queue>`` of each element, whose context goes with it in its headers.
 
     Raises:
         LocalProtocolError: a value that cannot be.
@@ -92,6 +101,9 @@ class Sender:
         ttl: float | None = None,
         on_rejected: OnRejected = FAIL,
         access: Access | None = None,
+        create: bool = True,
+        on_wait: OnWait | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         if on_rejected not in (FAIL, DROP):
             raise LocalProtocolError(f"on_rejected is {on_rejected!r:.40}, not {FAIL!r} or {DROP!r}")
@@ -107,6 +119,9 @@ class Sender:
         self.reconnect = reconnect or Backoff()
         self.timing = Timing(delay, ttl)
         self.credentials = Credentials(access)
+        self.creates_queue = create
+        self.on_wait = on_wait
+        self.tracing = tracing
         self.fails_when_rejected = on_rejected == FAIL
 
     def __repr__(self) -> str:
@@ -131,7 +146,7 @@ class Sender:
                     )
                 )
 
-        stage = SenderStage(self, _ignore, finished)
+        stage = self._stage()(self, _ignore, finished)
         materialization.on_cancel(stage.cancel)
         materialization.on_end(stage.finish)
         publisher.subscribe(stage)
@@ -140,7 +155,14 @@ class Sender:
 
     def attach_flow(self, publisher: Publisher[Sendable], materialization: Materialization) -> Publisher[Confirmation]:
         """Run as a flow; called when a stream is run."""
-        return ConfirmationPublisher(self, publisher, materialization)
+        return ConfirmationPublisher(self, publisher, materialization, self._stage())
+
+    def _stage(self) -> type[SenderStage]:
+        if self.tracing is None:
+            return SenderStage
+        from transport.clients.traced_sender import TracedSenderStage  # noqa: PLC0415 - most do without opentelemetry
+
+        return TracedSenderStage
 
     def as_sink(self) -> Sink[Sendable, SendSummary]:
         """The same as a plain `Sink`, to compose with further stages."""
@@ -149,6 +171,15 @@ class Sender:
     def as_flow(self) -> Flow[Sendable, Confirmation]:
         """The same as a plain `Flow`."""
         return Flow(self.attach_flow)
+
+    def arrow(self) -> Sink[Any, SendSummary]:
+        """A sink of Arrow data: arrays, record batches, tables, and all that has the PyCapsule interface; needs ``penstock-mq[arrow]``.
+
+        `transport.clients.arrow.message_batches` says what data can be, and what is wrong with it.
+        """
+        from transport.clients.arrow_batches import message_batches  # noqa: PLC0415 - most do without pyarrow
+
+        return Flow.identity().map_concat(message_batches).to(self)
 
 
 def _ignore(confirmation: Confirmation) -> None:

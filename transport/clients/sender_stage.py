@@ -6,8 +6,8 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from streams import (
     Materialization,
@@ -17,15 +17,19 @@ from streams import (
     null_element,
 )
 from streams.stages.one_subscriber import OneSubscriber
-from transport.clients.link import BrokerLink
+from transport.clients.link import UNHEARD, BrokerLink, somebody_listens
 from transport.clients.sender_batches import Sendable
 from transport.clients.sender_session import Confirmation, SenderSession
 from transport.errors import BrokerError, QueueFullError, RemoteProtocolError
 from transport.wire.cumulative import CumulativeDemand
-from transport.wire.messages import VERSION, Demand, Error, Frame, Hello, Sent, Welcome, brief
+from transport.wire.messages import VERSION, Because, Demand, Error, Frame, Hello, Sent, Welcome, brief
 
 if TYPE_CHECKING:
-    from transport.clients.sender import Sender
+    from transport.clients.authentication import Credentials
+    from transport.clients.backoff import Backoff
+    from transport.clients.tracing import Tracing
+    from transport.clients.waiting import OnWait
+    from transport.wire.timing import Timing
 
 MAX_UNSENT_BYTES = 4 * 1024 * 1024
 """Bytes taken from upstream and not yet sent above which no more is requested."""
@@ -43,6 +47,25 @@ FINISH_TIMEOUT = 6.0
 logger = logging.getLogger("penstock.sender")
 
 
+class Description(Protocol):
+    """What a run has to know of its `Sender`, whose attributes these are."""
+
+    addresses: str | Sequence[str]
+    queue: str
+    temporary: bool
+    client_id: str
+    max_batch_messages: int
+    max_batch_bytes: int
+    max_in_flight: int
+    reconnect: Backoff
+    timing: Timing
+    credentials: Credentials
+    creates_queue: bool
+    on_wait: OnWait | None
+    tracing: Tracing | None
+    fails_when_rejected: bool
+
+
 class SenderStage(Subscriber[Sendable]):
     """One run of a `Sender`.
 
@@ -54,7 +77,7 @@ class SenderStage(Subscriber[Sendable]):
 
     def __init__(
         self,
-        sender: Sender,
+        sender: Description,
         on_confirmed: Callable[[Confirmation], None],
         on_done: Callable[[Exception | None], None],
     ) -> None:
@@ -76,11 +99,17 @@ class SenderStage(Subscriber[Sendable]):
         self._epoch: int | None = None
         self.held_back = False
         self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect, credentials=sender.credentials)
+        self._waiting = UNHEARD
+        if somebody_listens(sender.on_wait, logger):
+            from transport.clients.waiting import SenderWaiting  # noqa: PLC0415 - where somebody listens
+
+            self._waiting = SenderWaiting(self.link, self.session, sender.queue, sender.on_wait, self._finish, logger)
 
     def start(self) -> None:
         """Begin to connect, unless cancelled already; elements are requested when the broker grants demand."""
         if not self._done:
             self.link.start()
+            self._waiting.may_wait()
 
     # Subscriber
 
@@ -138,6 +167,7 @@ class SenderStage(Subscriber[Sendable]):
         if self._done:
             return
         self._done = True
+        self._waiting.stop()
         if self._upstream is not None and not self._completed:
             self._upstream.cancel()
         self._completed = True
@@ -167,14 +197,19 @@ class SenderStage(Subscriber[Sendable]):
             self._note_forgotten(restarted=welcome.epoch != self._epoch)
         self._epoch = welcome.epoch
         self._confirm(self.session.connected(last))
+        self._waiting.moved()
         self._turn()
 
     def link_frame(self, frame: Frame) -> None:
-        """DEMAND lets more out, SENT confirms."""
+        """DEMAND lets more out, SENT confirms, BECAUSE says why neither comes."""
         if isinstance(frame, Demand):
             self.session.granted(*self._demand.growth(frame.messages, frame.bytes))
+            self._waiting.moved()
         elif isinstance(frame, Sent):
+            self._waiting.moved()
             self._confirm(self.session.sent(frame))
+        elif isinstance(frame, Because):
+            self._waiting.answered(frame)
         elif isinstance(frame, Error):
             raise BrokerError(frame.code, frame.text)
         if not self._turn_scheduled:
@@ -188,16 +223,27 @@ class SenderStage(Subscriber[Sendable]):
     def link_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the link finds another
         """No demand until there is a connection again."""
         self.session.credit_messages = self.session.credit_bytes = 0
+        if not self._done:
+            self._waiting.another()
 
     def link_failed(self, error: Exception) -> None:
         """Nothing more can be sent."""
+        if not self._sender.creates_queue:
+            from transport.wire.queue_named import refusal  # noqa: PLC0415 - as above
+
+            error = refusal(error, self.link.address, create=False)
         self._finish(error)
 
     # Inside
 
     def _hello(self) -> Hello:
         options = {"temporary": True} if self._sender.temporary else {}
-        return Hello(VERSION, "sender", self._sender.queue, self._sender.client_id, options)
+        sender = self._sender
+        if sender.creates_queue:
+            return Hello(VERSION, "sender", sender.queue, sender.client_id, options)
+        from transport.wire.queue_named import hello_of  # noqa: PLC0415 - few want that
+
+        return hello_of("sender", sender.queue, sender.client_id, options, create=False)
 
     def _turn(self) -> None:
         """Send what may be sent, request what may be requested, notice the end."""
@@ -210,6 +256,7 @@ class SenderStage(Subscriber[Sendable]):
                 self._finish(self._failure)
         else:
             self._request()
+        self._waiting.may_wait()
 
     def _send(self) -> None:
         if self.link.is_open and self.link.writable:
@@ -276,6 +323,7 @@ class SenderStage(Subscriber[Sendable]):
         if self._done:
             return
         self._done = True
+        self._waiting.stop()
         if error is not None and self._upstream is not None and not self._completed:
             self._upstream.cancel()
         self.link.close()
@@ -290,11 +338,17 @@ class ConfirmationPublisher(OneSubscriber[Confirmation]):
 
     what = "a materialized sender flow"
 
-    def __init__(self, sender: Sender, upstream: Publisher[Sendable], materialization: Materialization) -> None:
+    def __init__(
+        self,
+        sender: Description,
+        upstream: Publisher[Sendable],
+        materialization: Materialization,
+        stage: type[SenderStage] = SenderStage,
+    ) -> None:
         super().__init__()
         self._m = materialization
         self._upstream = upstream
-        self._stage = SenderStage(sender, self._confirmed, self._finished)
+        self._stage = stage(sender, self._confirmed, self._finished)
         materialization.on_end(self._stage.finish)
         self._waiting: deque[Confirmation] = deque()
         self._ended = False

@@ -1,0 +1,4 @@
+from .hosted_broker import HostedBroker
+from .jumping_loop import JumpingLoop
+
+__all__ = ["HostedBroker", "JumpingLoop"]
