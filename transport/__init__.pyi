@@ -1,23 +1,37 @@
 from .broker.broker import Broker
 from .clients.administration import Administration
+from .clients.arrow import receive_arrow, send_arrow
+from .clients.arrow_reader import ArrowReader
+from .clients.arrow_records import ArrowDelivery
 from .clients.backoff import Backoff
 from .clients.delivery import DeliveredBatch, Delivery
+from .clients.handler_failures import ReceiverStatistics
+from .clients.peeked import PeekedMessage
 from .clients.receiver import Receiver
+from .clients.scripts import receive, send
 from .clients.sender import Sender, SendSummary
 from .clients.sender_session import Confirmation
 from .clients.stage_client import StageClient
+from .clients.tracing import Tracing
 from .clients.transaction_client import TransactionClient
+from .clients.waiting import Wait
 from .config.config import BrokerConfig
+from .consumer.consumer import Consumer
 from .errors import (
+    ArrowInputError,
     AuthenticationError,
     BadHeadersError,
     BrokerError,
     ConfirmedLostError,
     ConnectionLostError,
+    DeadLetterError,
     DemandTimeoutError,
     ImpossibleTimeError,
     LocalProtocolError,
     MessageTooLargeError,
+    MoveStoppedError,
+    OldBrokerError,
+    PartlyFailedError,
     QueueFullError,
     RemoteProtocolError,
     StageLostError,
@@ -35,6 +49,9 @@ __all__ = [
     "Access",
     "Address",
     "Administration",
+    "ArrowDelivery",
+    "ArrowInputError",
+    "ArrowReader",
     "AuthenticationError",
     "Backoff",
     "BadHeadersError",
@@ -45,6 +62,8 @@ __all__ = [
     "Confirmation",
     "ConfirmedLostError",
     "ConnectionLostError",
+    "Consumer",
+    "DeadLetterError",
     "DeliveredBatch",
     "Delivery",
     "DemandTimeoutError",
@@ -54,8 +73,13 @@ __all__ = [
     "Message",
     "MessageBatch",
     "MessageTooLargeError",
+    "MoveStoppedError",
+    "OldBrokerError",
+    "PartlyFailedError",
+    "PeekedMessage",
     "QueueFullError",
     "Receiver",
+    "ReceiverStatistics",
     "RemoteProtocolError",
     "SendSummary",
     "Sender",
@@ -63,7 +87,13 @@ __all__ = [
     "StageLostError",
     "Timed",
     "Tls",
+    "Tracing",
     "TransactionClient",
     "TransportError",
+    "Wait",
     "parse_address",
+    "receive",
+    "receive_arrow",
+    "send",
+    "send_arrow",
 ]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 
 class TransportError(Exception):
     """Root of every error of this package."""
@@ -39,6 +41,10 @@ class ImpossibleTimeError(LocalProtocolError, ValueError):
     """Our own program gave a time that cannot be."""
 
 
+class ArrowInputError(LocalProtocolError, ValueError):
+    """Our own program gave Arrow data that cannot be sent: no such data, other columns, or a row that is no message."""
+
+
 class MessageTooLargeError(LocalProtocolError):
     """One message does not fit a frame."""
 
@@ -50,6 +56,12 @@ class MessageTooLargeError(LocalProtocolError):
         )
         self.size = size
         self.limit = limit
+
+
+class BackupRefusedError(TransportError):
+    """A backup cannot be begun, or was given up by the broker; the text says why."""
+
+    code = "backup-refused"
 
 
 class TruncatedFrameError(RemoteProtocolError, ConnectionError):
@@ -209,6 +221,16 @@ class PeerTimeoutError(TransportError):
     code = "timeout"
 
 
+class ConnectionNotFoundError(TransportError):
+    """An administrator names a connection that is not there."""
+
+    code = "not-found"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no connection {number}; the list of connections has those that there are")
+        self.number = number
+
+
 class UnreadError(TransportError, ConnectionError):
     """The peer does not read what is written to it: too much waits, or it has waited for too long. The connection is cut."""
 
@@ -238,8 +260,25 @@ class BrokerError(TransportError):
         return self.code in TRANSIENT_CODES
 
 
+class OldBrokerError(TransportError):
+    """The broker cannot do what is asked for, and would do something else."""
+
+
+class MoveStoppedError(BrokerError):
+    """A move of messages from one queue to another has ended before its time; what was moved stays moved.
+
+    Attributes:
+        moved: how many messages that were.
+    """
+
+    def __init__(self, code: str, text: str, moved: int) -> None:
+        until = f"{moved} messages were moved until then" if moved else "nothing was moved"
+        super().__init__(code, f"{text}; {until}")
+        self.moved = moved
+
+
 TRANSIENT_CODES = frozenset(
-    {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed"}
+    {"shutting-down", "timeout", "internal-error", "limit-exceeded", "queue-deleted", "journal-failed", "closed"}
 )
 
 
@@ -253,3 +292,27 @@ def forget_variables(error: BaseException) -> None:
             seen.add(id(one))
             one.__traceback__ = None
             led += [one.__cause__, one.__context__]
+
+
+class DeadLetterError(TransportError):
+    """Raised by a handler of a `Consumer`: its message can never be handled, and is to be a dead letter at once.
+
+    Args:
+        reason: why, for those who look at dead letters; what is longer than 300 bytes is cut.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class PartlyFailedError(TransportError):
+    """Raised by a batch handler of a `Consumer`: some of its messages have failed, and the others are done.
+
+    Args:
+        failed: the places in the list of those that failed, from 0; or what each has failed with, by its place.
+    """
+
+    def __init__(self, failed: Mapping[int, Exception] | Iterable[int]) -> None:
+        self.failed: dict[int, Exception] = dict(failed) if isinstance(failed, Mapping) else dict.fromkeys(failed, self)
+        super().__init__(f"{len(self.failed)} of the batch failed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -11,6 +12,7 @@ import typer
 from transport.cli._run import explain, tell
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.errors import LocalProtocolError, TransportError
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
     from transport.security.access import Access
@@ -26,7 +28,10 @@ def _option(flag: str, metavar: str, text: str, variable: str) -> Any:
     return Annotated[str | None, info], None
 
 
+CONTEXT = "context"
+"""The parameter that names a context; the others are named as in `GivenAccess`."""
 ACCESS: dict[str, tuple[Any, Any]] = {
+    CONTEXT: _option("--context", "NAME", "The broker, as `penstock context` knows it.", "PENSTOCK_CONTEXT"),
     "user": _option("--user", "NAME", "Who this is; the password is in a file, or asked for.", "PENSTOCK_USER"),
     "password_file": _option(
         "--password-file", "FILE", "The file with their password; - is standard input.", "PENSTOCK_PASSWORD_FILE"
@@ -55,24 +60,43 @@ ACCESS: dict[str, tuple[Any, Any]] = {
         "--tls-server-name", "NAME", "The broker's name, if not the address's.", "PENSTOCK_TLS_SERVER_NAME"
     ),
 }
-"""The parameters of every verb that connects, by the names in `GivenAccess`."""
+"""The parameters of every verb that connects."""
 
 
-def take_access(verb: str, given: dict[str, Any], *, data_from_stdin: bool = False) -> Access:
-    """What ``given`` says of the access, which is taken from it, over the environment; a password is asked for where somebody sits.
+def take_access(verb: str, given: dict[str, Any], *, data_from_stdin: bool = False, receiving: bool = False) -> Access:
+    """What ``given`` says of the access, which is taken from it, over the environment, and that over a context.
 
+    A password is asked for where somebody sits. An ``address`` in ``given`` that is None becomes the context's, or the default;
+    a ``receive_address`` likewise, or that beside an ``address`` that was said.
     It exits with ``EXIT_USAGE`` where that cannot be.
 
     Args:
         verb: for messages.
         given: all options, by their names.
         data_from_stdin: whether the verb reads its data from the standard input, so that no secret can come from there.
+        receiving: whether the address is the receiving one.
     """
     from transport.security.access_sources import GivenAccess, from_environment  # noqa: PLC0415 - the help needs none
 
     try:
-        named = GivenAccess(**{name: given.pop(name) for name in ACCESS})
+        context = _context(given.pop(CONTEXT), "address" in given and given["address"] is not None)
+        named = GivenAccess(**{name: given.pop(name) for name in ACCESS if name != CONTEXT})
         said = _with_stdin(named, data_from_stdin).over(from_environment())
+        if context is not None:
+            said = said.over(GivenAccess(**{name: context[name] for name in ACCESS if name in context}))
+        if "receive_address" in given and given["receive_address"] is None:
+            given["receive_address"] = (
+                _receiving_beside(given["address"])
+                if given["address"] is not None
+                else DEFAULT_RECEIVE_ADDRESS
+                if context is None
+                else context["receive_address"]
+            )
+        if "address" in given and given["address"] is None:
+            role, default = (
+                ("receive_address", DEFAULT_RECEIVE_ADDRESS) if receiving else ("send_address", DEFAULT_SEND_ADDRESS)
+            )
+            given["address"] = default if context is None else context[role]
         if said.lacks_password and said.token is None and said.token_file is None and _somebody_sits_there():
             said = replace(said, password=typer.prompt(f"password of {said.user}", hide_input=True, err=True))
         if said.lacks_password and said.token is None and said.token_file is None:
@@ -84,6 +108,32 @@ def take_access(verb: str, given: dict[str, Any], *, data_from_stdin: bool = Fal
         return access
     except TransportError as error:
         _refuse(verb, explain(error))
+
+
+def _receiving_beside(sending: str) -> str:
+    """The receiving address of a broker of which only the sending one was said: the same host, and the port after."""
+    from transport.cli._contexts import both_addresses  # noqa: PLC0415 - as above
+
+    return both_addresses(sending, None)["receive_address"]
+
+
+def _context(named: str | None, address_given: bool) -> dict[str, Any] | None:
+    """What the context in force says: that of the option, of the environment, or the one in use; None where there is none.
+
+    One that is only in use does not count beside an address that is given: that is another broker, which shall not learn its secrets.
+    """
+    from transport.cli._contexts import CONTEXT_VARIABLE, contexts_file, read_contexts  # noqa: PLC0415
+
+    name = os.environ.get(CONTEXT_VARIABLE) or None if named is None else named
+    if name is None and address_given:
+        return None
+    file = contexts_file()
+    if name is None and not os.access(file, os.R_OK):
+        # Nobody has said that there is one: a service may have a home that it cannot look into.
+        return None
+    contexts = read_contexts(file)
+    name = contexts.current if name is None else name
+    return None if name is None else contexts.get(name)
 
 
 def _no_password(said: GivenAccess) -> str:

@@ -1,65 +1,119 @@
-"""The help of a verb: names of options are whole in it, however narrow the terminal is, for they are there to be copied.
+"""The help of a verb or a group, as plain text: it loads nothing heavy, and names of options are whole in it on any terminal.
 
-Typer's own help shares the columns out evenly, and cuts long names.
+Names are there to be copied, so a long one stands in a line of its own, and its text below it.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import sys
+import textwrap
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import typer
 
-    from typer.core import TyperCommand
+from transport.cli._usage import names_of
 
 PANELS: Final = {"argument": "Arguments", "option": "Options"}
 """Of parameters that have none of their own."""
+INDENT: Final = "  "
+MOST_NAMES: Final = 32
+"""Columns for the names of options, at most; who has a longer one has a line of its own."""
+LEAST_TEXT: Final = 20
+"""Columns for the text beside them, at least."""
 
-_NAMES: Final = re.compile(r"(-\S+(?:\s*[,/]\s*-\S+)*)\s*(.*)", re.DOTALL)
-"""An option's names, and what stands for its value."""
+Row = tuple[str, str]
+"""What is explained, and its explanation."""
 
 
-def print_help(command: TyperCommand, ctx: Any) -> None:
-    """Print it: usage, what the verb does, and a panel for each group of parameters."""
-    from rich.console import Console  # noqa: PLC0415 - for the help alone
-    from rich.padding import Padding  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    console.print(Padding(Text(command.get_usage(ctx), "bold"), 1))
+def help_text(command: Any, ctx: Any) -> str:
+    """Usage, what the command does, a table for each group of parameters, its verbs, and examples."""
+    width = max(shutil.get_terminal_size().columns, LEAST_TEXT * 2)
+    blocks = [_usage(command, ctx, width)]
     if command.help:
-        console.print(Padding(Text(_paragraphs(command.help)), (0, 1, 1, 1)))
-    panels: dict[str, list[Any]] = defaultdict(list, {title: [] for title in PANELS.values()})
+        blocks.append(_paragraphs(command.help, width))
+    panels: dict[str, list[Row]] = defaultdict(list, {title: [] for title in PANELS.values()})
     for parameter in command.get_params(ctx):
         if not getattr(parameter, "hidden", False):
             own = getattr(parameter, "rich_help_panel", None)
-            panels[own or PANELS[parameter.param_type_name]].append(parameter)
-    for title, parameters in panels.items():
-        if parameters:
-            console.print(_panel(title, [parameter.get_help_record(ctx) for parameter in parameters]))
+            written, text = parameter.get_help_record(ctx)
+            # Typer's own name of an argument has braces around it.
+            names = written if parameter.param_type_name == "option" else names_of(parameter)
+            panels[own or PANELS[parameter.param_type_name]].append((names, re.sub(r"  +", " ", text)))
+    panels["Verbs"] = [
+        (name, " ".join((each.short_help or each.help or "").split()))
+        for name, each in getattr(command, "commands", {}).items()
+        if not each.hidden
+    ]
+    blocks += [f"{_bold(f'{title}:')}\n{_table(rows, width)}" for title, rows in panels.items() if rows]
+    if examples := _examples(ctx, width):
+        blocks.append(examples)
     if command.epilog:
-        console.print(Padding(Text(_paragraphs(command.epilog)), 1))
+        blocks.append(_paragraphs(command.epilog, width))
+    return "\n\n".join(blocks)
 
 
-def _panel(title: str, records: Iterable[tuple[str, str]]) -> Any:
-    from rich.panel import Panel  # noqa: PLC0415 - for the help alone
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+def _usage(command: Any, ctx: Any, width: int) -> str:
+    words = [ctx.command_path]
+    arguments, options = [], []
+    for parameter in command.get_params(ctx):
+        if parameter.param_type_name == "argument":
+            name = names_of(parameter)
+            arguments.append(name if parameter.required or name.startswith("[") else f"[{name}]")
+        elif parameter.required:
+            options.append(names_of(parameter))
+    words += [*options, "[OPTIONS]", *arguments]
+    if hasattr(command, "commands"):
+        words.append(command.subcommand_metavar)
+    start = "Usage: "
+    lines = textwrap.wrap(" ".join(words), width - len(start), subsequent_indent=INDENT, break_on_hyphens=False)
+    return _bold(start) + "\n".join([lines[0], *(" " * len(start) + line for line in lines[1:])])
 
-    table = Table(show_header=False, expand=True, box=None, pad_edge=False, padding=(0, 1))
-    table.add_column(style="bold cyan", no_wrap=True)
-    table.add_column(style="bold yellow", overflow="fold")
-    table.add_column(ratio=1, overflow="fold")
-    for written, text in records:
-        found = _NAMES.fullmatch(written)
-        names, value = found.groups() if found else (written, "")
-        # Text, not markup: brackets are brackets.
-        table.add_row(Text(names), Text(value), Text(re.sub(r"  +", " ", text)))
-    return Panel(table, border_style="dim", title=title, title_align="left")
+
+def _table(rows: Iterable[Row], width: int) -> str:
+    rows = list(rows)
+    names = max((len(name) for name, _ in rows if len(name) <= MOST_NAMES), default=MOST_NAMES)
+    column = len(INDENT) + names + len(INDENT)
+    lines: list[str] = []
+    for name, text in rows:
+        wrapped = textwrap.wrap(text, max(LEAST_TEXT, width - column), break_on_hyphens=False) or [""]
+        if len(name) > names:
+            lines.append(INDENT + _bold(name))
+        else:
+            lines.append(f"{INDENT}{_bold(name)}{' ' * (names - len(name))}{INDENT}{wrapped.pop(0)}".rstrip())
+        lines += [" " * column + line for line in wrapped]
+    return "\n".join(lines)
 
 
-def _paragraphs(text: str) -> str:
-    """``text`` with a line for each of its paragraphs."""
-    return "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
+def _examples(ctx: Any, width: int) -> str:
+    from transport.cli._examples import EXAMPLES  # noqa: PLC0415 - for the help alone
+
+    found = EXAMPLES.get(" ".join(ctx.command_path.split()[1:]), ())
+    if not found:
+        return ""
+    lines = [_bold("Examples:")]
+    for example in found:
+        lines += textwrap.wrap(
+            f"# {example.does}", width, initial_indent=INDENT, subsequent_indent=f"{INDENT}# ", break_on_hyphens=False
+        )
+        # Whole, for it is there to be copied.
+        lines.append(INDENT + example.line)
+    return "\n".join(lines)
+
+
+def _paragraphs(text: str, width: int) -> str:
+    """``text`` with its paragraphs as wide as the terminal."""
+    return "\n\n".join(
+        textwrap.fill(" ".join(each.split()), width, initial_indent=INDENT, subsequent_indent=INDENT)
+        for each in text.split("\n\n")
+    )
+
+
+def _bold(text: str) -> str:
+    """Where somebody looks. What goes into a file has no escapes, for typer's echo takes them out."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return text if plain else typer.style(text, bold=True)

@@ -30,7 +30,7 @@ from transport.config.settings import (
     default_text,
 )
 from transport.errors import TransportError
-from transport.wire.address import DEFAULT_SEND_ADDRESS, parse_address
+from transport.wire.address import DEFAULT_RECEIVE_ADDRESS, DEFAULT_SEND_ADDRESS, parse_address
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
@@ -42,8 +42,10 @@ REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
-def address(text: str) -> str:
-    """Typer callback: ``text`` when it is host:port."""
+def address(text: str | None) -> str | None:
+    """Typer callback: ``text`` when it is host:port; None where it is left to a context or the default."""
+    if text is None:
+        return None
     try:
         parse_address(text)
     except TransportError as error:
@@ -76,12 +78,57 @@ ConnectTimeout = Annotated[
         help="Seconds without a connection to the broker after which to give up.",
     ),
 ]
+FORMATS_PANEL = "Formats (lines without any)"
+
+Null = Annotated[bool, typer.Option("--null", help="A NUL byte ends each message.", rich_help_panel=FORMATS_PANEL)]
+LengthPrefixed = Annotated[
+    bool,
+    typer.Option(
+        "--length-prefixed",
+        help="Each message has its length before it: four bytes, the highest first.",
+        rich_help_panel=FORMATS_PANEL,
+    ),
+]
+WholeFile = Annotated[
+    bool, typer.Option("--whole-file", help="Each FILE is one message.", rich_help_panel=FORMATS_PANEL)
+]
+Jsonl = Annotated[
+    bool,
+    typer.Option(
+        "--jsonl",
+        help="A JSON object a line, with payload or payload_base64, key, headers and id.",
+        rich_help_panel=FORMATS_PANEL,
+    ),
+]
+NoCreate = Annotated[bool, typer.Option("--no-create", help="Make no queue: one that is not there is refused.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Tell errors and no more: no summary, and not what is waited for.")
+]
+
+
+def left_open(default: str) -> Parameter:
+    """An address that a context may say, and that is ``default`` where none does: `take_access` makes it whole."""
+    role = "receiving" if default == DEFAULT_RECEIVE_ADDRESS else "sending"
+    option = typer.Option(
+        "--address", metavar="H:P", help=f"The broker's {role} address.", callback=address, show_default=default
+    )
+    return Annotated[str | None, option], None
+
+
 CONNECTING: dict[str, Parameter] = {
-    "address": (SendAddress, DEFAULT_SEND_ADDRESS),
+    "address": left_open(DEFAULT_SEND_ADDRESS),
     "connect_timeout": (ConnectTimeout, DEFAULT_CONNECT_TIMEOUT),
     **ACCESS,
 }
 """The parameters of every administrative command."""
+
+
+def format_of(**flags: bool) -> str | None:
+    """The format that was named, as its option without the dashes; None for lines. Two are a usage error."""
+    named = [name.replace("_", "-") for name, given in flags.items() if given]
+    if len(named) > 1:
+        raise typer.BadParameter(" and ".join(f"--{name}" for name in named) + " exclude one another")
+    return named[0] if named else None
 
 
 def with_parameters(
@@ -121,12 +168,19 @@ def verb_command(
     """
 
     def made(act: Callable[..., Coroutine[Any, Any, int]]) -> Callable[..., None]:
+        parameters = parameters_of(act)
+        receiving = False
+        if "address" in parameters:
+            default = parameters["address"][1]
+            receiving = default == DEFAULT_RECEIVE_ADDRESS
+            parameters["address"] = left_open(default)
+
         def command(**given: Any) -> None:
             data_from_stdin = inputs is not None and STDIN in (given[inputs] or [STDIN])
-            access = take_access(verb, given, data_from_stdin=data_from_stdin)
+            access = take_access(verb, given, data_from_stdin=data_from_stdin, receiving=receiving)
             run(verb, lambda: act(**given, access=access))
 
-        return with_parameters(command, act, parameters_of(act) | ACCESS)
+        return with_parameters(command, act, parameters | ACCESS)
 
     return made
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from streams import Materialization, Publisher, Running, Sink, Source
 from transport.cli._blocking import Output
+from transport.cli._output_formats import Encoder, encoder_of
 from transport.clients.delivery import DeliveredBatch
-from transport.clients.receiver import BatchStage, Receiver
+from transport.clients.receiver import Receiver
+from transport.clients.receiver_stage import BatchStage
+from transport.clients.waiting import OnWait, Wait, Waiting
 from transport.wire.messages import Frame, Welcome
+
+logger = logging.getLogger("penstock.output")
 
 
 class WatchedStage(BatchStage):
@@ -44,25 +50,60 @@ class WatchedStage(BatchStage):
         self._on_change()
 
 
+class OutputWaiting(Waiting):
+    """The waits for whoever reads the output.
+
+    Attributes:
+        writing: whether something is being written.
+    """
+
+    writing = False
+
+    def waits(self) -> bool:
+        """While something is being written."""
+        return self.writing
+
+    def look(self) -> Wait | None:
+        """It is for the reader."""
+        return Wait("output", "standard output is not read: waiting for its reader")
+
+
 class Printer:
     """Writes deliveries to a file descriptor until it is stopped.
 
     It ends in good order, what is written being acknowledged and nothing else, at `stop`, when the reader of a pipe has gone,
     after ``idle_exit`` seconds without a message, or when the receiver's limit is reached.
 
+    Args:
+        fd: where to.
+        idle_exit: seconds; None for ever.
+        encode: how a batch is written; as lines by default.
+        on_wait: told where nobody reads what is written.
+
     Attributes:
         printed: messages written and acknowledged.
+        printed_bytes: bytes of their payloads.
+        again: how many of them had been delivered before.
+        perhaps_again: how many others may have been.
+        idled: whether it has ended for want of messages.
     """
 
-    def __init__(self, fd: int, idle_exit: float | None = None) -> None:
+    def __init__(
+        self, fd: int, idle_exit: float | None = None, encode: Encoder | None = None, on_wait: OnWait | None = None
+    ) -> None:
         self._output = Output(fd)
+        self._on_wait = on_wait
+        self._waiting: OutputWaiting | None = None
         self._idle_exit = idle_exit
+        self._encode = encode or encoder_of(None, _ignore)
         self._idle: asyncio.TimerHandle | None = None
         self._running: Running[int] | None = None
         self._stage: WatchedStage | None = None
         self._writing = False
         self._stopped = False
-        self.printed = 0
+        self.printed = self.printed_bytes = 0
+        self.again = self.perhaps_again = 0
+        self.idled = False
 
     async def run(self, receiver: Receiver) -> None:
         """Print what ``receiver`` gets.
@@ -70,6 +111,7 @@ class Printer:
         Raises:
             TransportError: the broker refused, or was not there for too long.
         """
+        waiting = self._waiting = OutputWaiting(self._on_wait, _ignore, logger, "standard output")
         running = Source(lambda run: self._materialize(receiver, run)).to(Sink.foreach_async(1, self._print)).run()
         self._running = running
         watching = asyncio.create_task(self._watch_reader(), name="penstock-output-watch")
@@ -81,6 +123,7 @@ class Printer:
                 raise
         finally:
             self._disarm()
+            waiting.stop()
             watching.cancel()
             await asyncio.wait({watching})
             self._output.close()
@@ -99,17 +142,30 @@ class Printer:
     async def _print(self, delivered: DeliveredBatch) -> None:
         self._writing = True
         self._watch_silence()
-        lines = delivered.payloads()
-        lines.append(b"")
+        waiting = self._waiting
+        assert waiting is not None, "it runs"
+        waiting.writing = True
+        waiting.may_wait()
         try:
-            await self._output.write(b"\n".join(lines))
+            await self._output.write(self._encode(delivered))
         except BrokenPipeError:
             self.stop()
             return
+        waiting.writing = False
+        waiting.moved()
         delivered.acknowledge()
-        self.printed += len(delivered)
+        self._count(delivered)
         self._writing = False
         self._watch_silence()
+
+    def _count(self, delivered: DeliveredBatch) -> None:
+        count = len(delivered)
+        self.printed += count
+        self.printed_bytes += len(delivered.batch.payloads.data)
+        if delivered.delivery_count > 1:
+            self.again += count
+        elif delivered.possibly_replayed:
+            self.perhaps_again += count
 
     async def _watch_reader(self) -> None:
         await self._output.reader_gone()
@@ -119,9 +175,17 @@ class Printer:
         """Begin the wait for a message anew, or end it."""
         self._disarm()
         if self._idle_exit is not None and self._stage is not None and self._stage.silent and not self._writing:
-            self._idle = asyncio.get_running_loop().call_later(self._idle_exit, self.stop)
+            self._idle = asyncio.get_running_loop().call_later(self._idle_exit, self._idle_too_long)
+
+    def _idle_too_long(self) -> None:
+        self.idled = True
+        self.stop()
 
     def _disarm(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
+
+
+def _ignore(_told: object) -> None:
+    """Nobody is told."""

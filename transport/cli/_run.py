@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from actors.errors import NoStorageError, StorageError
+from actors.errors import BackupFailedError, NoStorageError, StorageError
 from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
 from transport.errors import BrokerError, ConnectionLostError, TransportError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+    from transport.clients.waiting import OnWait, Wait
 
 HINTS = {
     "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
@@ -23,6 +25,7 @@ HINTS = {
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
     "forbidden": "`penstock user grant` gives a right",
+    "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }
 """What a refusal's own text cannot know: what to do on the command line."""
@@ -69,14 +72,39 @@ def exit_code(error: Exception) -> int:
     """Of one of `failures`."""
     if isinstance(error, NoStorageError):
         return EXIT_USAGE
+    if isinstance(error, BackupFailedError):
+        return EXIT_FAILED
     return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED
 
 
 def tell(verb: str, text: str) -> None:
-    """One line on stderr, whoever chose the words in it."""
+    """One line on stderr, whoever chose the words in it; ``verb`` is empty for the command as a whole."""
     from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
 
-    typer.echo(f"penstock {verb}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
+    who = f"penstock {verb}" if verb else "penstock"
+    typer.echo(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
+
+
+QUIETLY_EMPTY = frozenset({"empty", "unready", "no-messages"})
+"""Reasons to wait that are the ordinary state of a queue that is received from."""
+TOLD_AT_ONCE = frozenset({"line"})
+"""What the client warns of by itself, and at once."""
+
+
+def wait_teller(verb: str, unsaid: frozenset[str] = frozenset()) -> OnWait:
+    """What tells on stderr why a client waits, and that it goes on; of reasons that are ``unsaid`` neither."""
+    said = False
+
+    def told(wait: Wait | None) -> None:
+        nonlocal said
+        if wait is not None and wait.reason not in unsaid:
+            said = True
+            tell(verb, wait.text)
+        elif said:
+            said = False
+            tell(verb, "going on")
+
+    return told
 
 
 def explain(error: Exception) -> str:

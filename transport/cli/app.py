@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
-from transport.cli import administration, broker, config, journal, receive, send, user
+from transport.cli import (
+    bench,
+    broker,
+    completion,
+    config,
+    connection,
+    context,
+    journal,
+    move,
+    peek,
+    queue,
+    receive,
+    send,
+    stats,
+    subscription,
+    transaction,
+    user,
+)
+from transport.cli._commands import Group, Verb
 from transport.cli._options import EPILOG
+from transport.cli._usage import PROGRAM
 from transport.wire.version import installed_version
-
-PROGRAM = "penstock"
 
 app = typer.Typer(
     name=PROGRAM,
     help="A message queue that moves only what is asked for.",
-    no_args_is_help=True,
+    cls=Group,
     add_completion=False,
     # Errors that users can mend are reported in one line; a traceback of what they cannot mend is better plain.
     pretty_exceptions_enable=False,
@@ -24,34 +40,32 @@ app = typer.Typer(
 app.command("broker", epilog=EPILOG)(broker.broker)
 app.command("send")(send.send)
 app.command("receive")(receive.receive)
-app.command("stats")(administration.stats)
-app.add_typer(administration.queues, name="queue")
+app.command("stats")(stats.stats)
+queue.app.command("move")(move.move)
+queue.app.command("peek")(peek.peek)
+app.command("bench")(bench.bench)
+app.add_typer(queue.app, name="queue")
+app.add_typer(completion.app, name="completion")
 app.add_typer(config.app, name="config")
+app.add_typer(connection.app, name="connection")
+app.add_typer(context.app, name="context")
 app.add_typer(journal.app, name="journal")
-app.add_typer(administration.subscriptions, name="subscription")
-app.add_typer(administration.transactions, name="transaction")
+app.add_typer(subscription.app, name="subscription")
+app.add_typer(transaction.app, name="transaction")
 app.add_typer(user.app, name="user")
 
 
-class _Verb(TyperCommand):
-    """A verb, whose help has the names of options whole."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - it prints by itself, as typer's does
-        """Print it."""
-        from transport.cli._help import print_help  # noqa: PLC0415 - for a verb's help alone
-
-        print_help(self, ctx)
-
-
-def _with_whole_names(group: typer.Typer) -> None:
+def _of_ours(group: typer.Typer) -> None:
+    """Have the verbs of ``group``, and of the groups in it, helped and told of as ours are."""
     for verb in group.registered_commands:
-        verb.cls = _Verb
+        verb.cls = Verb
     for each in group.registered_groups:
+        each.cls = Group
         if each.typer_instance is not None:
-            _with_whole_names(each.typer_instance)
+            _of_ours(each.typer_instance)
 
 
-_with_whole_names(app)
+_of_ours(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 EXIT_DONE: Final = 0
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_FEWER: Final = 3
+"""`receive` was to print a number of messages, and fewer came in the time that it was to wait."""
 EXIT_STORAGE: Final = 74
 """EX_IOERR of sysexits.h, so that a supervisor can tell it from a refusal."""
 SIGNAL_EXIT_BASE: Final = 128
@@ -33,12 +35,15 @@ EXIT_CODES: Final = (
     ExitCode(
         str(EXIT_FAILED),
         "the broker refused, or could not be reached in time; an input could not be read; an address could not be bound, or too few files "
-        "may be open; `journal verify` found damage",
+        "may be open; `journal verify` found damage; a backup could not be made or restored",
     ),
     ExitCode(
         str(EXIT_USAGE),
         "wrong usage, a settings file or users file that cannot be read, or a setting that cannot be, such as a file where a journal's "
         "directory is meant; nothing was connected or started",
+    ),
+    ExitCode(
+        str(EXIT_FEWER), "`receive --count N --idle-exit S`: no message came for S seconds, and fewer than N before"
     ),
     ExitCode(str(EXIT_STORAGE), "the journal failed, is damaged, cannot be opened or made, or another broker has it"),
     ExitCode(

@@ -1,19 +1,29 @@
-"""``penstock journal``: look a broker's directory over, and mend it, while no broker uses it."""
+"""``penstock journal``: look a broker's directory over, and mend it, while no broker uses it; back it up, also while one does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from transport.cli._run import fail, failures, tell
-from transport.cli.exit_codes import EXIT_FAILED
+from transport.cli._access import take_access
+from transport.cli._options import CONNECTING, REQUIRED, with_parameters
+from transport.cli._run import fail, failures, run, tell
+from transport.cli.exit_codes import EXIT_FAILED, EXIT_USAGE
+from transport.config.units import parse_size
+
+if TYPE_CHECKING:
+    from actors.storage.backups import Backup
 
 T = TypeVar("T")
 
-app = typer.Typer(no_args_is_help=True, help="Look a stopped broker's journal over, and mend it.")
+app = typer.Typer(
+    no_args_is_help=True, help="Back a broker's journal up and restore it; look a stopped one's over, and mend it."
+)
 
 Directory = Annotated[
     Path,
@@ -48,6 +58,107 @@ def repair(directory: Directory) -> None:
     for line in done:
         typer.echo(line)
     tell("journal repair", f"{directory} can be opened again" if done else f"nothing to mend in {directory}")
+
+
+def _size(text: str) -> str:
+    """Typer callback: ``text`` when it is a size."""
+    try:
+        if parse_size(text) > 0:
+            return text
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    raise typer.BadParameter("it must be more than 0")
+
+
+Target = Annotated[Path, typer.Argument(metavar="TARGET", help="The backup's directory, which is not there yet.")]
+Stopped = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="Back up this directory of a stopped broker, and ask none."),
+]
+Rate = Annotated[
+    str,
+    typer.Option("--rate", metavar="SIZE", help="Bytes a second at most; more disturbs others more.", callback=_size),
+]
+RATE = "64MiB"
+BACKUP = {"target": (Target, REQUIRED), "data": (Stopped, None), "rate": (Rate, RATE), **CONNECTING}
+
+
+def _backup(target: Path, data: Path | None, rate: str, **where: Any) -> None:
+    """Copy the journal of a running broker into a directory on this machine; nobody waits for it.
+
+    It holds every message that was confirmed before it began. `penstock journal restore` makes a data directory of it.
+    """
+    verb = "journal backup"
+    if data is not None:
+        if said := [name for name, (_, default) in CONNECTING.items() if where[name] != default]:
+            tell(verb, f"--data backs up without asking a broker: leave out --{said[0].replace('_', '-')}, or --data")
+            raise typer.Exit(EXIT_USAGE)
+        import actors  # noqa: PLC0415 - not needed for --help
+
+        directory = data
+        _say(verb, _attempt(verb, lambda: actors.backup_storage(directory, target)))
+        return
+    access = take_access(verb, where)
+
+    async def main() -> int:
+        from transport.clients.administration import Administration  # noqa: PLC0415 - not needed for --help
+
+        async with Administration(**where, access=access) as administration:
+            with _progress() as progress:
+                found = await administration.backup(target, rate=parse_size(rate), on_progress=progress)
+        _say(verb, found)
+        return 0
+
+    run(verb, main)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """What is told of bytes copied and of all: a bar on stderr, on a terminal only. It is removed at the end."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _total: None
+        return
+    from rich import progress as bars  # noqa: PLC0415 - rich is only loaded where it is shown
+    from rich.console import Console  # noqa: PLC0415
+
+    columns = (bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), bars.TimeRemainingColumn())
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("backup", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _say(verb: str, found: Backup) -> None:
+    many = f"{found.files:,} files, {found.size / 2**20:,.1f} MiB"
+    tell(
+        verb, f"{found.path}: {many}, read again and whole; everything before record {found.lsn} of epoch {found.epoch}"
+    )
+
+
+app.command("backup")(with_parameters(_backup, _backup, BACKUP))
+
+
+@app.command("restore")
+def restore(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup's directory.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The data directory to make: not there yet, or empty.")
+    ],
+    same_broker: Annotated[
+        bool,
+        typer.Option(
+            "--same-broker", help="Keep the messages' ids: the broker was stopped before the backup, and is only moved."
+        ),
+    ] = False,
+) -> None:
+    """Make a data directory of a backup. `penstock broker --data DIR` opens it then.
+
+    What was confirmed after the backup began is not in it. Messages get new ids, unless it is the same broker that is moved.
+    """
+    import actors  # noqa: PLC0415 - not needed for --help
+
+    verb = "journal restore"
+    found = _attempt(verb, lambda: actors.restore_storage(backup, directory, same_broker=same_broker))
+    tell(verb, f"{directory}: as it was on {found.taken}; `penstock broker --data {directory}` opens it")
 
 
 def _attempt(verb: str, act: Callable[[], T]) -> T:

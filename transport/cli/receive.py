@@ -1,16 +1,28 @@
-"""``penstock receive``: payloads to the standard output, a line each, acknowledged once they are written."""
+"""``penstock receive``: messages to the standard output, acknowledged once they are written."""
 
 from __future__ import annotations
 
 import sys
+import time
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transport.cli._options import ConnectTimeout, QueueOption, ReceiveAddress, verb_command
-from transport.cli._run import on_signal, tell
-from transport.cli.exit_codes import SIGNAL_EXIT_BASE
+from transport.cli._options import (
+    ConnectTimeout,
+    Jsonl,
+    LengthPrefixed,
+    NoCreate,
+    Null,
+    QueueOption,
+    Quiet,
+    ReceiveAddress,
+    format_of,
+    verb_command,
+)
+from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, wait_teller
+from transport.cli.exit_codes import EXIT_DONE, EXIT_FEWER, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 
@@ -27,26 +39,42 @@ async def receive(
     queue: QueueOption,
     *,
     address: ReceiveAddress = DEFAULT_RECEIVE_ADDRESS,
+    null: Null = False,
+    length_prefixed: LengthPrefixed = False,
+    jsonl: Jsonl = False,
     count: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Print exactly this many messages, then exit.")
     ] = None,
     idle_exit: Annotated[
         float | None,
-        typer.Option(metavar="S", min=0.001, help="Exit when no message has come for this many seconds."),
+        typer.Option(
+            metavar="S",
+            min=0.001,
+            help=f"Exit when no message has come for this many seconds; with --count before N of them: exit code {EXIT_FEWER}.",
+        ),
     ] = None,
     max_in_flight: Annotated[
         int, typer.Option(metavar="N", min=1, help="Messages held and not yet acknowledged, at most.")
     ] = DEFAULT_MAX_IN_FLIGHT,
+    no_create: NoCreate = False,
+    quiet: Quiet = False,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
     access: Access,
 ) -> int:
-    """Print messages as lines. Each is acknowledged after it is written; without --count or --idle-exit, until stopped."""
-    if count is not None and idle_exit is not None:
-        raise typer.BadParameter("--count and --idle-exit exclude one another")
-    from transport.cli._printing import Printer  # noqa: PLC0415 - not needed for --help
+    """Print messages as lines, or in another format. In a pipe, acknowledged means that the pipe has it, not that its reader is done.
+
+    Without --count or --idle-exit it goes on until it is stopped. Where the reader may fail, keep the messages: have it read a file, or
+    handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`.
+    """
+    form = format_of(null=null, length_prefixed=length_prefixed, jsonl=jsonl)
+    from transport.cli._output_formats import encoder_of  # noqa: PLC0415 - not needed for --help
+    from transport.cli._printing import Printer  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.receiver import Receiver  # noqa: PLC0415
 
+    # That a queue is empty is news to who looks on, and is what a script with --idle-exit waits for.
+    looked_at = idle_exit is None and sys.stderr.isatty()
+    on_wait = None if quiet else wait_teller(VERB, TOLD_AT_ONCE if looked_at else TOLD_AT_ONCE | QUIETLY_EMPTY)
     receiver = Receiver(
         address,
         queue=queue,
@@ -54,22 +82,48 @@ async def receive(
         limit=count,
         reconnect=Backoff(give_up_after=connect_timeout),
         access=access,
+        create=not no_create,
+        on_wait=on_wait,
     )
-    printer = Printer(sys.stdout.fileno(), idle_exit)
+    printer = Printer(sys.stdout.fileno(), idle_exit, encoder_of(form, lambda text: tell(VERB, text)), on_wait)
     stopped_by: list[Signals] = []
 
     def stop(number: Signals) -> None:
         stopped_by.append(number)
         printer.stop()
 
-    with on_signal(stop):
-        await printer.run(receiver)
-    return _exit_code(printer, count, stopped_by)
+    began = time.monotonic()
+    try:
+        with on_signal(stop):
+            await printer.run(receiver)
+    finally:
+        if not quiet:
+            tell(VERB, _summary(printer, queue, address, time.monotonic() - began))
+    return _exit_code(printer, count, idle_exit, stopped_by)
 
 
-def _exit_code(printer: Printer, count: int | None, stopped_by: list[Signals]) -> int:
-    """An end by signal is the ordinary one, unless a number was asked for and is not reached."""
-    if stopped_by and count is not None and printer.printed < count:
+def _summary(printer: Printer, queue: str, address: str, seconds: float) -> str:
+    from transport.cli import _written as written  # noqa: PLC0415 - as above
+
+    text = (
+        f"{written.counted(printer.printed, 'message')} ({written.size(printer.printed_bytes)}) received from queue {queue} at {address} "
+        f"in {written.duration(seconds)}"
+    )
+    if printer.again:
+        text += f"; {printer.again:,} came again"
+    if printer.perhaps_again:
+        text += f"; {printer.perhaps_again:,} may have come before"
+    return text
+
+
+def _exit_code(printer: Printer, count: int | None, idle_exit: float | None, stopped_by: list[Signals]) -> int:
+    """An end by signal is the ordinary one, unless a number was asked for and is not reached; so is one by silence."""
+    if count is None or printer.printed >= count:
+        return EXIT_DONE
+    if stopped_by:
         tell(VERB, f"stopped by {stopped_by[0].name} after {printer.printed} of {count} messages")
         return SIGNAL_EXIT_BASE + stopped_by[0]
-    return 0
+    if printer.idled:
+        tell(VERB, f"no message has come for {idle_exit:g} s, after {printer.printed} of {count} messages")
+        return EXIT_FEWER
+    return EXIT_DONE

@@ -1,4 +1,4 @@
-"""``penstock send``: lines of files or of the standard input become messages, no faster than the broker takes them."""
+"""``penstock send``: what files or the standard input hold becomes messages, no faster than the broker takes them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,29 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transport.cli._access import STDIN
-from transport.cli._options import ConnectTimeout, QueueOption, SendAddress, verb_command
-from transport.cli._run import on_signal, tell
+from transport.cli._options import (
+    ConnectTimeout,
+    Jsonl,
+    LengthPrefixed,
+    NoCreate,
+    Null,
+    QueueOption,
+    Quiet,
+    SendAddress,
+    WholeFile,
+    format_of,
+    verb_command,
+)
+from transport.cli._run import on_signal, tell, wait_teller
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.errors import TransportError
+from transport.errors import ImpossibleTimeError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
-    from transport.cli._input import LineInput, Window
+    from actors.batch import HeaderValue
+    from transport.cli._input import Input, Window
+    from transport.cli._input_formats import Decoder
     from transport.clients.sender_session import Confirmation
     from transport.security.access import Access
 
@@ -43,6 +57,31 @@ def _readable(paths: list[str] | None) -> list[str] | None:
     return paths
 
 
+def _headers(pairs: list[str] | None) -> list[str] | None:
+    """Typer callback: each is ``NAME=VALUE``."""
+    for pair in pairs or []:
+        name, equals, _ = pair.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{pair!r:.60} is no header: write NAME=VALUE")
+        try:
+            pair.encode()
+        except UnicodeEncodeError:
+            raise typer.BadParameter(f"{pair!r:.60} is not UTF-8") from None
+    return pairs
+
+
+def _time(text: str | None) -> str | None:
+    """Typer callback: a text that is a duration."""
+    from transport.config.units import parse_duration  # noqa: PLC0415 - where one is given
+
+    if text is not None:
+        try:
+            parse_duration(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    return text
+
+
 @verb_command(VERB, inputs="files")
 async def send(
     queue: QueueOption,
@@ -51,31 +90,62 @@ async def send(
         typer.Argument(metavar="[FILE ...|-]", help="What to send; the standard input by default.", callback=_readable),
     ] = None,
     address: SendAddress = DEFAULT_SEND_ADDRESS,
+    null: Null = False,
+    length_prefixed: LengthPrefixed = False,
+    whole_file: WholeFile = False,
+    jsonl: Jsonl = False,
+    key: Annotated[str | None, typer.Option(metavar="K", help="The key of every message.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A header of every message; may be repeated.", callback=_headers),
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long until they can be received, such as 90s.", callback=_time),
+    ] = None,
+    ttl: Annotated[
+        str | None, typer.Option(metavar="TIME", help="After how long they are of no use.", callback=_time)
+    ] = None,
+    no_create: NoCreate = False,
+    quiet: Quiet = False,
     connect_timeout: ConnectTimeout = DEFAULT_CONNECT_TIMEOUT,
     *,
     access: Access,
 ) -> int:
-    """Send lines, one message a line. Exits with 0 only when every one is confirmed by the broker."""
+    """Send lines, one message a line, or messages of another format. Exits with 0 only when every one is confirmed by the broker."""
     from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
 
     from streams import Sink, Source  # noqa: PLC0415
-    from transport.cli._input import LineInput, Window  # noqa: PLC0415
+    from transport.cli._input import Input, Window  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.sender import Sender  # noqa: PLC0415
 
+    form = format_of(null=null, length_prefixed=length_prefixed, whole_file=whole_file, jsonl=jsonl)
     window = Window()
-    lines = LineInput(files or [], window)
-    sender = Sender(address, queue=queue, reconnect=Backoff(give_up_after=connect_timeout), access=access)
+    messages = Input(files or [], window, _decoder(form, key, header))
+    try:
+        sender = Sender(
+            address,
+            queue=queue,
+            reconnect=Backoff(give_up_after=connect_timeout),
+            access=access,
+            delay=_seconds(delay),
+            ttl=_seconds(ttl),
+            create=not no_create,
+            on_wait=None if quiet else wait_teller(VERB),
+        )
+    except ImpossibleTimeError as error:
+        raise typer.BadParameter(str(error)) from None
     stopped_by: list[Signals] = []
 
-    with _progress(lines) as show:
+    with _progress(messages) as show:
 
         def confirmed(confirmation: Confirmation) -> None:
             window.confirmed(confirmation.count)
             show(window)
 
         began = time.monotonic()
-        running = Source.from_async_iterable(lines.batches).via(sender).to(Sink.foreach(confirmed)).run()
+        running = Source.from_async_iterable(messages.batches).via(sender).to(Sink.foreach(confirmed)).run()
 
         def stop(number: Signals) -> None:
             stopped_by.append(number)
@@ -90,30 +160,52 @@ async def send(
                     raise
             except (TransportError, OSError) as error:
                 failure = error
-    tell(VERB, _summary(window, queue, address, time.monotonic() - began))
+    if not quiet:
+        tell(VERB, _summary(window, queue, address, time.monotonic() - began))
     if failure is not None:
         raise failure
     if stopped_by:
         tell(VERB, f"stopped by {stopped_by[0].name} before the end of the input")
         return SIGNAL_EXIT_BASE + stopped_by[0]
-    if lines.error is not None:
-        raise lines.error
+    if messages.error is not None:
+        raise messages.error
     return 0
 
 
+def _decoder(form: str | None, key: str | None, header: list[str] | None) -> Callable[[], Decoder]:
+    from actors.errors import BatchError  # noqa: PLC0415 - not needed for --help
+    from transport.cli._input_formats import decoder_of  # noqa: PLC0415
+
+    headers: dict[str, HeaderValue] = {}
+    for pair in header or []:
+        name, _, value = pair.partition("=")
+        headers[name] = value
+    try:
+        return decoder_of(form, None if key is None else key.encode(), headers)
+    except (BatchError, UnicodeEncodeError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _seconds(text: str | None) -> float | None:
+    from transport.config.units import parse_duration  # noqa: PLC0415 - as above
+
+    return None if text is None else parse_duration(text)
+
+
 def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
+    from transport.cli import _written as written  # noqa: PLC0415 - not needed for --help
+
     messages, rate = window.confirmed_messages, window.confirmed_messages / max(seconds, 1e-6)
-    megabytes = window.confirmed_bytes / 1e6
     text = (
-        f"{messages} messages confirmed in queue {queue} at {address}, "
-        f"{megabytes:.1f} MB in {seconds:.2f} s ({rate:,.0f} messages/s)"
+        f"{written.counted(messages, 'message')} confirmed in queue {queue} at {address}, "
+        f"{written.size(window.confirmed_bytes)} in {written.duration(seconds)} ({rate:,.0f} messages/s)"
     )
     open_ones = window.read_messages - messages
-    return text if not open_ones else f"{text}; {open_ones} read and not confirmed, which may or may not be stored"
+    return text if not open_ones else f"{text}; {open_ones:,} read and not confirmed, which may or may not be stored"
 
 
 @contextmanager
-def _progress(lines: LineInput) -> Iterator[Callable[[Window], None]]:
+def _progress(messages: Input) -> Iterator[Callable[[Window], None]]:
     """What brings the figures up to date: a bar on stderr where somebody looks, on a terminal only. It is removed at the end."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -121,10 +213,10 @@ def _progress(lines: LineInput) -> Iterator[Callable[[Window], None]]:
     from rich import progress as bars  # noqa: PLC0415 - rich is only loaded where it is shown
     from rich.console import Console  # noqa: PLC0415
 
-    total = lines.total_bytes()
+    total = messages.total_bytes()
     left = bars.TimeElapsedColumn() if total is None else bars.TimeRemainingColumn()
-    messages = bars.TextColumn("{task.fields[messages]:,} messages")
-    columns = (messages, bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), left)
+    count = bars.TextColumn("{task.fields[messages]:,} messages")
+    columns = (count, bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), left)
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("send", total=total, messages=0)
         # Redrawn by rich's own timer.

@@ -316,6 +316,20 @@ class _Declared:
             self.queues[name][key] = value
 
 
+def declared_in(file: SettingsFile) -> dict[str, dict[str, Any]]:
+    """The queues of ``[queues.NAME]``, each with the settings that are said, by their names in `QueueSettings`.
+
+    Raises:
+        SettingsError: one or more that cannot be by themselves.
+    """
+    problems: list[str] = []
+    declared = _Declared(problems)
+    declared.take_file(file)
+    if problems:
+        raise SettingsError(problems)
+    return {name: {key: one.value for key, one in given.items()} for name, given in declared.queues.items()}
+
+
 # Together
 
 

@@ -32,7 +32,8 @@ _NUMBER = rf"([0-9][0-9_]{{0,{MOST_DIGITS - 1}}})(?:\.([0-9]{{1,18}}))?"
 _SIZE = re.compile(rf"{_NUMBER} ?([A-Za-z]*)")
 _DURATION = re.compile(_NUMBER)
 # The longer unit first: "ms" would be read as "m".
-_DURATION_PART = re.compile(rf"{_NUMBER} ?({'|'.join(reversed(DURATIONS))})\s*")
+# "min" is how times are shown, so it can be typed too.
+_DURATION_PART = re.compile(rf"{_NUMBER} ?({'|'.join(reversed(DURATIONS))})(?:(?<=m)in)?\s*")
 _SHARE = re.compile(rf"{_NUMBER} ?(%?)")
 
 

@@ -1,0 +1,243 @@
+"""The examples in each verb's help, in one table. A test runs them against a broker, or parses those that none can run."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Example(NamedTuple):
+    """A command that works as it stands.
+
+    Attributes:
+        line: the command, as a shell takes it.
+        does: what it does.
+    """
+
+    line: str
+    does: str
+
+
+EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
+    "": (
+        Example("penstock broker --memory", "Run a broker that keeps nothing on disk."),
+        Example("echo hello | penstock send --queue greetings", "Send it a message."),
+        Example("penstock receive --queue greetings --count 1", "Take one out again."),
+    ),
+    "broker": (
+        Example("penstock broker --data ./penstock-data", "Keep what is sent in a folder, across restarts."),
+        Example("penstock broker --memory --queue 'orders max_messages=1000'", "Keep nothing; one queue has a limit."),
+        Example("penstock broker --config penstock.toml --check", "Start nothing; say what would be wrong."),
+    ),
+    "send": (
+        Example("echo hello | penstock send --queue greetings", "Send one line of the standard input."),
+        Example("penstock send --queue orders orders.txt", "Send each line of a file."),
+        Example("penstock send --queue orders --context prod orders.txt", "Send them to the broker of a context."),
+    ),
+    "receive": (
+        Example("penstock receive --queue greetings --count 1", "Print one message, and end."),
+        Example("penstock receive --queue orders --idle-exit 2", "Print what is there, and end after 2 quiet seconds."),
+        Example("penstock receive --queue orders | head -n 5", "Print until the reader has enough."),
+    ),
+    "stats": (
+        Example("penstock stats", "Show what waits and what moves."),
+        Example("penstock stats --json", "The same, for programs."),
+    ),
+    "bench": (
+        Example("penstock bench --memory --seconds 2", "Measure a broker that is started for this, in memory."),
+        Example("penstock bench --size 1000 --senders 2 --receivers 2", "Measure the broker of this machine."),
+        Example("penstock bench --context prod --json", "Measure that of a context, for programs."),
+    ),
+    "queue": (
+        Example("penstock queue list", "List the queues."),
+        Example("penstock queue create orders --max-messages 1000", "Declare one with a limit."),
+    ),
+    "queue list": (
+        Example("penstock queue list", "List the queues and what they hold."),
+        Example("penstock queue list --address 127.0.0.1:9182", "Those of a certain broker."),
+    ),
+    "queue create": (
+        Example("penstock queue create orders --max-messages 1000 --overflow reject", "Refuse what is over a limit."),
+        Example(
+            "penstock queue create tasks --max-receives 5 --dead-letter-queue failed",
+            "Put aside what has failed five times.",
+        ),
+    ),
+    "queue alter": (
+        Example("penstock queue alter orders --max-messages 5000", "Give it more room; what it holds stays."),
+        Example("penstock queue alter orders --ttl never", "Keep messages until they are taken."),
+    ),
+    "queue show": (
+        Example("penstock queue show orders", "See its settings, what it holds, and what blocks it."),
+        Example("penstock queue show orders --json", "The same, for programs."),
+    ),
+    "queue peek": (
+        Example("penstock queue peek orders --count 3", "Look at the three oldest messages; nothing changes."),
+        Example("penstock queue peek orders --from newest --headers", "The newest, with their headers."),
+    ),
+    "queue move": (
+        Example("penstock queue move orders.dead orders", "Have all that failed tried again."),
+        Example("penstock queue move orders later --count 100 --create", "Put a hundred aside, in a queue of its own."),
+    ),
+    "queue export": (
+        Example("penstock queue export queues.toml", "Write what is declared to a file."),
+        Example("penstock queue export --queue 'orders*' --format json", "Some of it, for programs."),
+    ),
+    "queue import": (
+        Example("penstock queue import queues.toml --dry-run", "See what it would do."),
+        Example("penstock queue import queues.toml --alter", "Declare them; alter those that differ."),
+    ),
+    "queue delete": (
+        Example("penstock queue delete orders", "Delete a queue and what it holds."),
+        Example("penstock queue delete orders --context prod", "At the broker of a context."),
+    ),
+    "queue purge": (
+        Example("penstock queue purge orders", "Drop what waits; the queue stays."),
+        Example("penstock queue purge orders --context prod", "At the broker of a context."),
+    ),
+    "subscription": (
+        Example("penstock subscription list", "List the named consumers of all queues."),
+        Example("penstock subscription delete orders nightly", "Forget one that nobody needs any more."),
+    ),
+    "subscription list": (
+        Example("penstock subscription list", "See who lags behind, and who has not come back."),
+        Example("penstock subscription list --context prod", "At the broker of a context."),
+    ),
+    "subscription release": (
+        Example("penstock subscription release orders nightly", "Return what it has reserved to the queue."),
+        Example("penstock subscription release orders nightly --context prod", "At the broker of a context."),
+    ),
+    "subscription delete": (
+        Example("penstock subscription delete orders nightly", "Forget it."),
+        Example("penstock subscription delete orders nightly --context prod", "At the broker of a context."),
+    ),
+    "connection": (
+        Example("penstock connection list", "See who is connected."),
+        Example("penstock connection close 12 --reason maintenance", "End one connection, and say why."),
+    ),
+    "connection list": (
+        Example("penstock connection list", "See who is connected, and what they hold."),
+        Example("penstock connection list --wide", "With addresses, users and bytes."),
+    ),
+    "connection close": (
+        Example("penstock connection close 12 --reason maintenance", "End one connection, and say why."),
+        Example("penstock connection close --of-user ann", "End all that belong to a user."),
+    ),
+    "transaction": (
+        Example("penstock transaction list", "See what is staged and not committed."),
+        Example("penstock transaction abort spark-orders 7", "Discard what one writer has staged."),
+    ),
+    "transaction list": (
+        Example("penstock transaction list", "See who has something staged, and where."),
+        Example("penstock transaction list --context prod", "At the broker of a context."),
+    ),
+    "transaction abort": (
+        Example("penstock transaction abort spark-orders 7", "Discard version 7 of this writer."),
+        Example("penstock transaction abort spark-orders 7 --context prod", "At the broker of a context."),
+    ),
+    "config": (Example("penstock config show", "See what a broker would run with, and who said so."),),
+    "config show": (
+        Example("penstock config show --data ./penstock-data --sync always", "See what these options come to."),
+        Example("penstock config show --config penstock.toml --json", "Check a settings file, for programs."),
+    ),
+    "journal": (Example("penstock journal verify ./penstock-data", "Read all of a stopped broker's journal."),),
+    "journal verify": (
+        Example("penstock journal verify ./penstock-data", "Say what is damaged; change nothing."),
+        Example("penstock journal verify ./penstock-data && penstock broker", "Start only where nothing is."),
+    ),
+    "journal repair": (
+        Example("penstock journal repair ./penstock-data", "Keep what is whole, and put the damaged files aside."),
+        Example("cp -a penstock-data copy && penstock journal repair copy", "Try it on a copy first."),
+    ),
+    "journal backup": (
+        Example("penstock journal backup monday", "Copy a running broker's journal; nobody waits for it."),
+        Example("penstock journal backup monday --data ./penstock-data", "Copy that of a stopped one."),
+    ),
+    "journal restore": (
+        Example("penstock journal restore monday restored", "Make a data directory of it."),
+        Example("penstock journal restore monday restored && penstock broker --data restored", "And start it."),
+    ),
+    "user": (
+        Example("penstock user add ann --no-password", "Add a user."),
+        Example("penstock user grant ann read write --on 'orders*'", "Let her use some queues."),
+        Example("penstock user token ann --days 30", "Make a token for her."),
+    ),
+    "user add": (
+        Example("penstock user add ann --password-file ann.password", "With the password that a file has."),
+        Example("penstock user add till-7 --no-password", "For a program that will have a token or a certificate."),
+    ),
+    "user passwd": (
+        Example("penstock user passwd ann --password-file ann.password", "Change it to what a file has."),
+        Example("echo 'a better one' | penstock user passwd ann --password-file -", "Read it from standard input."),
+    ),
+    "user remove": (
+        Example("penstock user remove ann", "Remove her, with all rights."),
+        Example("penstock user remove ann --users-file penstock-users.toml", "From a certain file."),
+    ),
+    "user grant": (
+        Example("penstock user grant ann read write --on 'orders*'", "Let her use the queues with such names."),
+        Example("penstock user grant ann monitor", "Let her see lists and figures."),
+    ),
+    "user revoke": (
+        Example("penstock user revoke ann write --on 'orders*'", "Take a right on queues."),
+        Example("penstock user revoke ann monitor", "Take a right on the broker."),
+    ),
+    "user token": (
+        Example("penstock user token ann --days 30 --note laptop", "Print a token that lasts for 30 days."),
+        Example("penstock user token ann > ann.token", "Keep it in a file."),
+    ),
+    "user key": (
+        Example("penstock user key ann", "Print an access key for clients of the other protocol."),
+        Example("penstock user key ann --key-file penstock.key", "With the key file named."),
+    ),
+    "user certificate": (
+        Example("penstock user certificate ann CN=ann", "Let in who shows a certificate with this subject."),
+        Example("penstock user certificate till-7 'CN=till-7,O=Example'", "A subject with more parts."),
+    ),
+    "user list": (
+        Example("penstock user list", "See who there is, with rights and proofs."),
+        Example("penstock user list --json", "The same, for programs."),
+    ),
+    "context": (
+        Example("penstock context add prod --address broker.example --tls --user ann", "Remember a broker."),
+        Example("penstock context use prod", "Have it count where none is named."),
+    ),
+    "context add": (
+        Example("penstock context add test --address 127.0.0.1:9182", "Remember a broker by its address."),
+        Example(
+            "penstock context add prod --address prod.example --token-file my.token --tls",
+            "With TLS, and the file that has the token.",
+        ),
+    ),
+    "context list": (
+        Example("penstock context list", "See the contexts, and which counts."),
+        Example("penstock context list --json", "The same, for programs."),
+    ),
+    "context show": (
+        Example("penstock context show prod", "See what a context says."),
+        Example("penstock context show", "See the one that counts."),
+    ),
+    "context use": (
+        Example("penstock context use prod", "Have it count where none is named."),
+        Example("penstock context use --none", "Have none count."),
+    ),
+    "context remove": (
+        Example("penstock context remove prod", "Forget it."),
+        Example("penstock context remove test prod", "Forget both."),
+    ),
+    "completion": (Example('eval "$(penstock completion bash)"', "Complete in this shell, a bash, from now on."),),
+    "completion bash": (
+        Example('eval "$(penstock completion bash)"', "Complete in this shell; in ~/.bashrc, in each."),
+        Example(
+            "penstock completion bash > ~/.local/share/bash-completion/completions/penstock", "In each, made once."
+        ),
+    ),
+    "completion zsh": (
+        Example('eval "$(penstock completion zsh)"', "Complete in this shell; in ~/.zshrc, behind compinit, in each."),
+        Example('penstock completion zsh > "${fpath[1]}/_penstock"', "In each, made once."),
+    ),
+    "completion fish": (
+        Example("penstock completion fish | source", "Complete in this shell."),
+        Example("penstock completion fish > ~/.config/fish/completions/penstock.fish", "In each, made once."),
+    ),
+}
+"""By the words of the verb; none stands for the command itself."""
