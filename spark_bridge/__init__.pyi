@@ -13,6 +13,7 @@ from .errors import (
     SubscriptionTakenError,
     WriteError,
 )
+from .listener import QueueListener, QueueProgress
 from .source import PenstockDataSource
 
 __all__ = [
@@ -23,7 +24,9 @@ __all__ = [
     "OtherQueueError",
     "PenstockDataSource",
     "PlanOutdatedError",
+    "QueueListener",
     "QueueMissingError",
+    "QueueProgress",
     "SchemaError",
     "SparkBridgeError",
     "SubscriptionInUseError",

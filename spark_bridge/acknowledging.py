@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+# First of all: it says which extra is missing.
+from spark_bridge import _extra as _extra  # noqa: PLC0414 - only to be loaded
+
+# isort: split
+
 from spark_bridge.batch_reader import of_each_broker
 from spark_bridge.clients import connect
 from spark_bridge.errors import OptionError

@@ -69,6 +69,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
             cores=parallelism(),
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
+            max_bytes_per_partition=options.max_bytes_per_partition,
         )
 
     @plainly

@@ -53,9 +53,9 @@ class SubscriptionInUseError(SparkBridgeError):
 
 
 CAUSES = (
-    "Commonest causes: the subscription was released or deleted (penstock subscription release, ownerTimeout); the queue was deleted and "
-    "made anew, or its broker was started without its data directory; the checkpoint was put back to an older state; another query of "
-    "this subscription acknowledged, with a checkpoint of its own. "
+    "Commonest causes: the subscription was released, deleted or forgotten (penstock subscription release or delete, ownerTimeout, the "
+    "queue's subscription_expiry); the queue was deleted and made anew, or its broker was started without its data directory; the "
+    "checkpoint was put back to an older state; another query of this subscription acknowledged, with a checkpoint of its own. "
 )
 """Of positions that are gone, in the order in which to look for them."""
 

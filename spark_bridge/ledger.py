@@ -36,6 +36,8 @@ RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
 MIN_BEAT_SECONDS = 0.02
 """Between two beats, whatever heartbeat a broker asks for."""
+NO_SUBSCRIPTION = "no subscription "
+"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
@@ -106,7 +108,8 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
         raise SubscriptionInUseError(
             options.subscription, options.queue, broker, error.text, options.owner_wait_ms / 1000
         ) from error
-    if error.code == "not-found" and position is None and options.missing_queue == "fail":
+    queue_missing = error.code == "not-found" and position is None and NO_SUBSCRIPTION not in error.text
+    if queue_missing and options.missing_queue == "fail":
         raise QueueMissingError(
             f"broker {broker}: {error.text}. As missingQueue=fail has it the query does not make it: correct option queue, or make it "
             f"with penstock queue create {options.queue}"

@@ -37,7 +37,11 @@ class Option:
 
 
 def parse_options(
-    table: Sequence[Option], given: Mapping[str, str], sparks_own: Collection[str] = ()
+    table: Sequence[Option],
+    given: Mapping[str, str],
+    sparks_own: Collection[str] = (),
+    *,
+    explain: Callable[[str], str],
 ) -> dict[str, Any]:
     """Attribute -> value of the options given.
 
@@ -45,6 +49,7 @@ def parse_options(
         table: the options there are.
         given: as Spark has them; case of names does not matter.
         sparks_own: lower-cased names of options that are Spark's and mean nothing here.
+        explain: what to tell of a name that is not in the table.
 
     Raises:
         OptionError: one is unknown, given twice under two names, or has a value it cannot have.
@@ -57,8 +62,7 @@ def parse_options(
             continue
         option = by_name.get(name.lower())
         if option is None:
-            known = ", ".join(" or ".join(option.names) for option in table)
-            raise OptionError(f"unknown option {name!r}; known are {known}")
+            raise OptionError(explain(name))
         if option.attribute in said:
             raise OptionError(f"options {said[option.attribute]!r} and {name!r} are the same; give one")
         said[option.attribute] = name

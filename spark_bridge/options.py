@@ -50,6 +50,7 @@ class SourceOptions:
         max_trigger_delay_ms: how long a smaller batch waits for more.
         min_partitions: tasks of one micro-batch at least, rows permitting; None for the default.
         max_records_per_partition: rows of one task at most; None for no limit.
+        max_bytes_per_partition: bytes of one task about at most, by the mean of its batch's messages; None for no limit.
         starting_offsets: ``earliest`` or ``latest``, when the subscription is created.
         include_headers: whether ``headers`` is among the columns.
         bad_headers: ``null`` reads headers that are none as null, ``fail`` ends the query.
@@ -74,6 +75,7 @@ class SourceOptions:
     max_trigger_delay_ms: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
+    max_bytes_per_partition: int | None = None
     starting_offsets: str = "earliest"
     include_headers: bool = False
     bad_headers: str = "null"
@@ -96,7 +98,7 @@ class SourceOptions:
             OptionError: one is unknown, missing, given twice under two names, or has a value it cannot have.
         """
         _refuse_several_queues(given)
-        values = with_access(parse_options(_OPTIONS, given))
+        values = with_access(parse_options(_OPTIONS, given, explain=_explained))
         if "queue" not in values:
             raise OptionError('option queue is missing: .option("queue", "orders")')
         return replace(cls(), **values)
@@ -148,6 +150,12 @@ class SourceOptions:
         return self
 
 
+def _explained(option: str) -> str:
+    from spark_bridge.foreign_options import SINKS, refused  # noqa: PLC0415 - only for an error's words
+
+    return refused(option, _OPTIONS, SINKS, "sink (writeStream, df.write)")
+
+
 def _refuse_several_queues(given: Mapping[str, str]) -> None:
     """What Kafka's source takes by these names and this one does not, in its own words rather than as an unknown option."""
     for option, text in given.items():
@@ -197,6 +205,15 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
+def _starting(text: str) -> str:
+    if text.startswith("{"):
+        raise ValueError(
+            "expected earliest or latest: a queue has no partitions with offsets of their own; a batch read without a subscription takes "
+            "startingPosition"
+        )
+    return _one_of("earliest", "latest")(text)
+
+
 _OPTIONS = (
     Option("queue", ("queue", "subscribe"), name),
     Option("brokers", ("brokers",), _brokers),
@@ -206,8 +223,9 @@ _OPTIONS = (
     Option("max_trigger_delay_ms", ("maxTriggerDelay",), duration_ms),
     Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
     Option("min_partitions", ("minPartitions",), _count),
-    Option("max_records_per_partition", ("maxRecordsPerPartition",), _count),
-    Option("starting_offsets", ("startingOffsets",), _one_of("earliest", "latest")),
+    Option("max_records_per_partition", ("maxRowsPerPartition", "maxRecordsPerPartition"), _count),
+    Option("max_bytes_per_partition", ("maxBytesPerPartition",), _bytes),
+    Option("starting_offsets", ("startingOffsets",), _starting),
     Option("include_headers", ("includeHeaders",), flag),
     Option("bad_headers", ("badHeaders",), _one_of("null", "fail")),
     Option("fail_on_data_loss", ("failOnDataLoss",), flag),
@@ -221,3 +239,5 @@ _OPTIONS = (
     Option("ending_position", ("endingPosition",), whole_number),
     *ACCESS_OPTIONS,
 )
+NAMES = tuple(name for option in _OPTIONS for name in option.names)
+"""Of all options of a source."""

@@ -65,6 +65,7 @@ def split(
     cores: int = LEAST_PARALLELISM,
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
+    max_bytes_per_partition: int | None = None,
 ) -> list[PositionRange]:
     """Contiguous, even ranges that cover ``ranges``, in their order; none of what is empty.
 
@@ -74,6 +75,7 @@ def split(
         cores: tasks at most, where ``min_partitions`` does not ask for more.
         min_partitions: tasks at least, in all: each range gets its part of them by its rows.
         max_records_per_partition: rows of one task at most.
+        max_bytes_per_partition: bytes of one task at most, if all rows are of one size; no limit where ``size`` is not known.
     """
     wanted = [whole for whole in ranges if whole.stop > whole.start]
     total = sum(whole.stop - whole.start for whole in wanted)
@@ -84,6 +86,8 @@ def split(
         count = -(-least * rows // total)
         if max_records_per_partition is not None:
             count = max(count, -(-rows // max_records_per_partition))
+        if max_bytes_per_partition is not None:
+            count = max(count, -(-size * rows // (total * max_bytes_per_partition)))
         # One a range, and what is left of MAX_PARTITIONS by rows.
         count = min(count, rows, 1 + (MAX_PARTITIONS - len(wanted)) * rows // total)
         ends = [whole.start + rows * index // count for index in range(count + 1)]

@@ -7,6 +7,7 @@ expected keeps its stack, which is then what is of use.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import isgeneratorfunction
@@ -25,6 +26,22 @@ TOLD = (SparkBridgeError, TransportError)
 """Errors whose text is for the user."""
 
 
+RUNTIME_VARIABLE, OF_WORKERS = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"
+"""Spark sets it in the processes that plan and read for it."""
+HIDE_VARIABLE = "SPARK_HIDE_TRACEBACK"
+"""Where it is not empty, Spark shows of a worker's error its type and text."""
+
+
+def _alone(error: BaseException) -> BaseException:
+    """``error`` as it is to be raised: without its stack, and in a worker of Spark's so that what is shown begins with its text.
+
+    Such a worker reports the error and ends, so no other error loses its stack by it. Whoever sets the variable keeps what they set.
+    """
+    if os.environ.get(RUNTIME_VARIABLE) == OF_WORKERS:
+        os.environ.setdefault(HIDE_VARIABLE, "1")
+    return error.with_traceback(None)
+
+
 def plainly(call: Callable[P, T]) -> Callable[P, T]:
     """A method of a reader or writer, whose errors leave their stack and their causes behind; its signature stays."""
     if isgeneratorfunction(call):
@@ -34,7 +51,7 @@ def plainly(call: Callable[P, T]) -> Callable[P, T]:
             try:
                 yield from call(*args, **kwargs)
             except TOLD as error:
-                raise error.with_traceback(None) from None
+                raise _alone(error) from None
 
         return rows  # type: ignore[return-value]  # of a generator function, T is an iterator
 
@@ -43,7 +60,7 @@ def plainly(call: Callable[P, T]) -> Callable[P, T]:
         try:
             return call(*args, **kwargs)
         except TOLD as error:
-            raise error.with_traceback(None) from None
+            raise _alone(error) from None
 
     return calling
 
@@ -96,4 +113,4 @@ class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Nothing is open."""
 
     def _fail(self) -> NoReturn:
-        raise self._error.with_traceback(None) from None
+        raise _alone(self._error) from None

@@ -87,6 +87,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             states = self._driven().all_states()
             self._initial = {broker: state.base for broker, state in states.items()}
+            self._tell_of_what_is_left({broker: state.high - state.base for broker, state in states.items()})
             if self._below is not None:
                 self._below = {broker: state.high_water for broker, state in states.items()} | self._below
         return self._format.encode(self._initial, self._ids())
@@ -149,6 +150,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cores=parallelism(),
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
+            max_bytes_per_partition=options.max_bytes_per_partition,
         )
 
     @plainly
@@ -208,6 +210,18 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise RuntimeError(f"positions {start}-{stop} are {stop - start} rows, {rows} were read")
 
     # Inside
+
+    def _tell_of_what_is_left(self, left: Mapping[str, int]) -> None:
+        """Spark asks where to begin only of a query without a checkpoint: what is reserved then was read by another run."""
+        if held := sum(left.values()):
+            logger.warning(
+                "subscription %r of queue %r still has %d messages that an earlier run reserved and did not acknowledge: this query has "
+                "nothing in its checkpoint, and reads them again. A query without a checkpointLocation leaves its last batch so each time: "
+                "give it one, or set ackOn=poll",
+                self._options.subscription,
+                self._options.queue,
+                held,
+            )
 
     def _driven(self) -> Ledgers:
         """The ledgers, owned from the first request on."""

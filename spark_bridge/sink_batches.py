@@ -19,11 +19,10 @@ from spark_bridge.errors import WriteError
 from spark_bridge.option_values import name as checked_name
 from spark_bridge.schema import HEADERS, KEY, QUEUE, VALUE
 from transport import BinaryColumn, MessageBatch
+from transport.clients.arrow_headers import wrong_with
 
 MAX_COLUMN_BYTES = 2**31 - 1
 """Offsets are int32 on the wire."""
-MAX_HEADERS = 64
-"""As many as a message may have."""
 
 _WIDE = pa.large_binary()
 _Entries: TypeAlias = list[tuple[str | None, str | bytes | None]]
@@ -186,17 +185,8 @@ def _packed_headers(array: pa.Array, first: int) -> pa.Array:
 def _packed(entries: _Entries, row: int) -> bytes:
     if not entries:
         return b""
-    headers = dict(entries)
-    wrong = ""
-    if len(entries) > MAX_HEADERS:
-        wrong = f"{len(entries)} headers; a message has at most {MAX_HEADERS}, put the rest into the payload"
-    elif None in headers:
-        wrong = "a header without a key"
-    elif len(headers) < len(entries):
-        wrong = "a header twice"
-    elif None in headers.values():
-        wrong = f"header {next(key for key, value in entries if value is None)!r} without a value"
+    wrong = wrong_with(tuple(entries))
     if wrong:
         raise WriteError(f"row {row} of this task has {wrong}")
-    packed: bytes = msgpack.packb(headers)
+    packed: bytes = msgpack.packb(dict(entries))
     return packed

@@ -62,7 +62,7 @@ class SinkOptions:
                 "asyncProgressTrackingEnabled cannot be used with this sink: a batch that runs again may then have other rows, "
                 "and they would be taken for those that are written already"
             )
-        options = replace(cls(), **with_access(parse_options(_OPTIONS, given, SPARKS_OWN)))
+        options = replace(cls(), **with_access(parse_options(_OPTIONS, given, SPARKS_OWN, explain=_explained)))
         if (options.writer is None) != (options.version is None):
             raise OptionError(
                 "options writer and version go together: the name of what writes, "
@@ -83,6 +83,13 @@ class SinkOptions:
         return self
 
 
+def _explained(option: str) -> str:
+    from spark_bridge import options  # noqa: PLC0415 - only for an error's words
+    from spark_bridge.foreign_options import refused  # noqa: PLC0415
+
+    return refused(option, _OPTIONS, options.NAMES, "source (readStream, spark.read)")
+
+
 def _version(text: str) -> int:
     number = whole_number(text)
     if number > MAX_VERSION:
@@ -98,3 +105,5 @@ _OPTIONS = (
     Option("version", ("version",), _version),
     *ACCESS_OPTIONS,
 )
+NAMES = tuple(name for option in _OPTIONS for name in option.names)
+"""Of all options of a sink."""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+# First of all: it says which extra is missing.
+from spark_bridge import _extra as _extra  # noqa: PLC0414 - only to be loaded
+
+# isort: split
+
 from pyspark.sql.datasource import DataSource
 
 from spark_bridge.errors import OptionError, SparkBridgeError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import ceil
 
 from spark_bridge.ledger import Order
 from spark_bridge.ledgers import Ledgers
@@ -39,10 +40,14 @@ class TriggerDelay:
 
     def holds(self, ledgers: Ledgers, start: Positions, wait_ms: int) -> bool:
         """Whether the batch after ``start`` waits; where it does, up to ``wait_ms`` have passed."""
-        return self._too_early(ledgers, start, 0) and self._too_early(ledgers, start, wait_ms)
+        return self._too_early(ledgers, start, 0) and self._too_early(ledgers, start, min(wait_ms, self._left_ms()))
+
+    def _left_ms(self) -> int:
+        """Until the batch comes whatever there is, rounded up."""
+        return 0 if self._last is None else max(0, ceil(1000 * (self._last + self._seconds - self._clock())))
 
     def _too_early(self, ledgers: Ledgers, start: Positions, wait_ms: int) -> bool:
-        if self._last is None or self._clock() - self._last >= self._seconds:
+        if not self._left_ms():
             return False
         asked = [ledger for ledger in ledgers if ledger.broker in start.at]
         for ledger in asked:
@@ -63,4 +68,4 @@ class TriggerDelay:
             ready += max(0, answer.end - start.at[ledger.broker]) + (backlog if isinstance(backlog, int) else 0)
             if facts.get("full"):
                 return False
-        return ready < self._rows
+        return ready < self._rows and self._left_ms() > 0
