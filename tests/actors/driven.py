@@ -237,9 +237,15 @@ class QueueState(queue_state.QueueState):
         self.execute(commands.Acknowledged(pairs, cast("Any", connection)), 0.0, 0)
 
     def negative_acknowledge(
-        self, connection: Connection, pairs: Sequence[tuple[int, int]], delay: float, now: float, failed: bool = True
+        self,
+        connection: Connection,
+        pairs: Sequence[tuple[int, int]],
+        delay: float,
+        now: float,
+        failed: bool = True,
+        reason: str | None = None,
     ) -> None:
-        self.execute(commands.Rejected(pairs, delay, failed, cast("Any", connection)), now, 0)
+        self.execute(commands.Rejected(pairs, delay, failed, cast("Any", connection), reason), now, 0)
 
     def extend(self, connection: Connection, pairs: Sequence[tuple[int, int]], seconds: float, now: float) -> None:
         self.execute(commands.Extended(pairs, seconds, cast("Any", connection)), now, 0)

@@ -18,9 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from actors.batch import MessageBatch
 from actors.errors import DataLossError, DemandExceededError, UnknownAcknowledgementError
+from actors.queue.operations.moving import settle_all, take_parcels
+from actors.queue.operations.peeking import peek
 from actors.queue.state.capacity import REOPEN_SHARE
 from actors.queue.state.log import QueueLog
 from actors.queue.vocabulary.events import Event, LedgerExtended, MessagesExpired, MessagesMoved
+from actors.queue.vocabulary.moves import PeekMessages
 from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved, reason_of, replayed
@@ -137,7 +140,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.seen_events = 0
         self.expect_confirm: list[tuple[str, int, int | None, bool]] = []
         self.paused: str | None = None
-        self.expired = self.moved = self.rejected = 0
+        self.expired = self.moved = self.moved_away = self.rejected = 0
         self.answers = 0
         self.acknowledged = self.purged = 0
         self.request = 0
@@ -645,6 +648,53 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.purge() == len(gone)
         self.settle()
 
+    @operation(2, None, most=st.none() | st.integers(1, 5))
+    def move_away(self, data: st.DataObject, most: int | None) -> None:
+        """Another queue is handed the first of what is ready, and stores as much of it as it likes; the rest is back."""
+        in_order = [number for number in sorted(self.stored) if self.stored[number].where == READY]
+        parcels = take_parcels(self.queue, self.next, most, b"prefix00", self.now)
+        numbers = [number for each in parcels for number in range(each.start, each.start + len(each))]
+        assert numbers == (in_order if self.head() is not None else [])[: len(numbers)]
+        assert most is None or len(numbers) <= most
+        assert sum(map(len, self.queue.parcels)) == len(numbers)
+        for number, payload in zip(numbers, (each for one in parcels for each in one.batch.payloads), strict=True):
+            assert self.stored[number].payload == payload
+        for parcel in parcels:
+            parcel.stored = data.draw(st.integers(0, len(parcel)))
+            taken = (parcel.start, parcel.start + parcel.stored)
+            if parcel.stored:
+                # It is the other queue's record that says so.
+                self.events.append(MessagesMoved((taken,), dead=False))
+                if data.draw(st.booleans()):
+                    self.queue.log.apply(MessagesMoved((taken,), dead=False))
+                self.moved_away += parcel.stored
+            for number in range(*taken):
+                self.remove(number)
+        settle_all(self.queue, tuple(parcels), self.now)
+        assert not self.queue.parcels
+        self.settle()
+
+    @operation(1)
+    def look(self, data: st.DataObject) -> None:
+        """A look shows what is stored, oldest or newest first numbers, and nothing comes of it."""
+        count = data.draw(st.integers(1, 25))
+        start = data.draw(st.none() | st.integers(0, self.next))
+        shown = peek(self.queue, PeekMessages(count, start), self.now)
+        found = [
+            (each.messages.first + index, payload)
+            for each in shown.ranges
+            for index, payload in enumerate(each.messages.batch.payloads)
+        ]
+        stored = [(number, self.stored[number].payload) for number in sorted(self.stored)]
+        if start is None:
+            assert found == stored[-count:]
+        else:
+            from_there = [each for each in stored if each[0] >= start]
+            assert found == from_there[:count]
+            assert (shown.rest is None) == (len(from_there) <= count)
+        assert self.seen_events == len(self.events)
+        assert self.queue.take_effects() == []
+
     @operation(4, None, seconds=st.sampled_from([3.0, 10.0, 0.0, 0.5, 9.5, 40.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
@@ -736,6 +786,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.leaving == where.count(LEAVING)
         assert statistics.total_expired == self.expired
         assert statistics.total_dead_lettered == self.moved
+        assert statistics.total_moved == self.moved_away
         assert statistics.total_rejected == self.rejected
         assert statistics.paused == self.paused
         assert statistics.waiting_receivers == (max(0, len(self.receivers) - 1) if self.settings.exclusive else 0)

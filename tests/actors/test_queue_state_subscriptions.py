@@ -317,15 +317,17 @@ def test_one_that_is_made_after_a_deletion_shares_neither_epochs_nor_positions_w
     ask(queue, 0, 3, connection="one")
     queue.detach("one", 1.0)
     queue.release_subscription("sub", 1.0, delete=True)
-    assert plainly(queue, "two") == SubscriptionFacts(4, 3, 3, 4)
+    assert plainly(queue, "two") == SubscriptionFacts(4, 4, 4, 4)
     with pytest.raises(StaleEpochError):
         read(queue, "reader", 1)
-    with pytest.raises(DataLossError):
-        ask(queue, 2, 1, connection="two")
-    ask(queue, 3, 4, connection="two")
-    assert fetched(queue, 3, 5, "two") == [b"000", b"001"]
+    for position in (2, 3):
+        # At 3 stands the checkpoint of a query that had read all that was reserved, and not acknowledged it.
+        with pytest.raises(DataLossError):
+            ask(queue, position, 1, connection="two")
+    ask(queue, 4, 4, connection="two")
+    assert fetched(queue, 4, 6, "two") == [b"000", b"001"]
     again = snapshot_of(queue.log.ledgers["sub"])
-    queue.log.apply(SubscriptionDeleted("sub", 3, 3))
+    queue.log.apply(SubscriptionDeleted("sub", 3, 4))
     assert snapshot_of(queue.log.ledgers["sub"]) == again
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from actors.batch import Message, MessageBatch
 from actors.errors import StorageError
+from actors.queue.state.subscriptions import Ledger
 from actors.queue.vocabulary.events import (
     Event,
     LedgerAdvanced,
@@ -23,6 +24,7 @@ from actors.queue.vocabulary.events import (
     StagesDiscarded,
     StagesEnded,
     SubscriptionDeleted,
+    SubscriptionLeft,
     SubscriptionOwned,
     SubscriptionReleased,
 )
@@ -59,6 +61,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(LedgerAdvanced, NAMES, NUMBERS),
     st.builds(SubscriptionReleased, NAMES, NUMBERS),
     st.builds(SubscriptionDeleted, NAMES, NUMBERS, NUMBERS),
+    st.builds(SubscriptionLeft, NAMES, NUMBERS, NUMBERS),
     st.builds(StagesDiscarded, STAGES, NUMBERS),
     st.builds(StagesEnded, STAGES, STAGES, NUMBERS),
 )
@@ -131,3 +134,16 @@ def test_a_declaration_comes_back_as_it_was(exclusive: bool, messages: int) -> N
     settings = QueueSettings(messages, 5, 2.5, "reject", 3, "elsewhere", 1.5, 60.0, exclusive)
     assert codec.decode_declared(memoryview(codec.encode_declared(7, "näme", settings))) == (7, "näme", settings)
     assert codec.decode_declared(memoryview(codec.encode_declared(7, "q", None))) == (7, "q", None)
+
+
+def test_what_an_older_version_refuses_is_stored_only_where_it_says_something() -> None:
+    plain, expiring = QueueSettings(), QueueSettings(subscription_expiry=5.0)
+    assert "subscription_expiry" not in codec.settings_as_stored(plain)
+    for settings in (plain, expiring):
+        assert codec.settings_from(codec.settings_as_stored(settings)) == settings
+
+
+def test_a_ledger_of_a_checkpoint_from_before_says_less() -> None:
+    for times in ([], [7], [7, 8]):
+        ledger = Ledger.restored(["s", 3, 5, 0, None, [[5, 6, 1, False]], *times])
+        assert (ledger.opened_us, ledger.left_us) == (*times, 0, 0)[:2]

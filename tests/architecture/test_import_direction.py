@@ -23,6 +23,10 @@ AROUND_IT = {"tests", "examples", "benchmarks", "scripts"}
 # `pip install penstock-mq` does without the extra that brings these.
 OF_THE_EXTRA = {"pyspark", "pyarrow", "pandas", "numpy"}
 FOR_SPARK = ("spark_bridge", "pyspark_penstock")
+# What brings pyarrow to the clients that are asked for Arrow, with a word for whoever has none.
+FOR_ARROW = "transport/clients/_pyarrow.py"
+# Likewise opentelemetry-api, of the extra `otel`, to those that are traced.
+FOR_TRACING = "transport/clients/_opentelemetry.py"
 # What a Spark executor may load of transport: what a client is made of, and never the broker.
 CLIENT_ROOMS = {"errors", "wire", "clients"}
 # Of the room that brokers and clients share, what is of clients alone.
@@ -59,8 +63,10 @@ def violations(source: Any, transport_names: dict[str, str]) -> list[str]:
             found.append(f"{at} imports {top}, which is no part of the product")
         elif top in MAY_IMPORT and top != package and top not in MAY_IMPORT[package]:
             found.append(f"{at} imports {top}; {package} may import {sorted(MAY_IMPORT[package]) or 'none of ours'}")
-        elif top in OF_THE_EXTRA and package not in FOR_SPARK:
+        elif top in OF_THE_EXTRA and package not in FOR_SPARK and (top, source.path) != ("pyarrow", FOR_ARROW):
             found.append(f"{at} imports {top}; only {' and '.join(FOR_SPARK)} may")
+        elif top == "opentelemetry" and source.path != FOR_TRACING:
+            found.append(f"{at} imports {top}; only {FOR_TRACING} may")
         elif package == "spark_bridge" and top == "transport" and not of_a_client(module, name, transport_names):
             found.append(f"{at} imports {module}{f' ({name})' if name else ''}; spark_bridge may import only clients")
     return list(dict.fromkeys(found))  # one for a statement that imports several names
@@ -112,6 +118,10 @@ def test_the_agreed_direction_has_no_cycle() -> None:
         ("transport/a.py", "from journal import Journal"),
         ("transport/cli/a.py", "def f():\n    import spark_bridge"),
         ("transport/a.py", "import pyarrow as pa"),
+        ("transport/clients/a.py", "def f():\n    import pyarrow"),
+        ("transport/clients/_pyarrow.py", "import numpy"),
+        ("transport/clients/a.py", "def f():\n    from opentelemetry import trace"),
+        ("spark_bridge/a.py", "import opentelemetry.trace"),
         ("transport/a.py", "import pyspark_penstock"),
         ("spark_bridge/a.py", "from pyspark_penstock import DefaultSource"),
         ("pyspark_penstock/a.py", "def f():\n    from transport import Sender"),
@@ -138,6 +148,8 @@ def test_an_import_against_the_direction_is_found(snippet: Any, path: str, text:
     [
         ("streams/a.py", "import asyncio\nfrom streams.b import c\nimport reactivex"),
         ("actors/a.py", "from streams import Source\nimport journal.segments"),
+        ("transport/clients/_pyarrow.py", "import pyarrow as pa"),
+        ("transport/clients/_opentelemetry.py", "from opentelemetry import trace"),
         ("transport/a.py", "from actors import QueueActor\nfrom streams import Source"),
         ("spark_bridge/a.py", "from transport import Sender, MessageBatch\nimport pyspark"),
         (

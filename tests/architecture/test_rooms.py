@@ -32,9 +32,11 @@ ROOMS = (
     "transport.shell",
     "transport.tcp",
     "transport.clients",
+    "transport.consumer",
     "transport.broker",
     "transport.gateways.smq",
     "transport.gateways",
+    "transport.testing",
     "transport.cli",
 )
 """From the ground up."""
@@ -69,7 +71,6 @@ KNOW_EACH_OTHER = {
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (
         "a connection tells its handler which connection it is"
     ),
-    frozenset({"transport.clients.sender", "transport.clients.sender_stage"}): "the stage is given its sender",
 }
 """Circles for types only, each with its reason."""
 

@@ -162,6 +162,15 @@ def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benc
 
 
 @pytest.mark.soak
+def test_arrow_stands_beside_payload_objects_and_raw_bytes(benchmark: Benchmark, data: Path) -> None:
+    outcome = benchmark("arrow", "--messages", "20000", "--batch", "3000", "--rounds", "2", "--data", str(data))
+    arrow, objects = ["durable, Arrow", "in memory, Arrow"], ["durable, objects", "in memory, objects"]
+    raw = ["loop relay, bytes"]
+    assert [one["kind"] for one in outcome["rounds"]] == [*arrow, *objects, *raw, *objects, *arrow, *raw]
+    assert value(outcome, "durable: Arrow / objects") > 0
+
+
+@pytest.mark.soak
 def test_durable_latencies_stand_beside_a_plain_append_on_the_same_schedule(benchmark: Benchmark, data: Path) -> None:
     arguments = ("--rate", "200", "--seconds", "0.5", "--warm-up", "0.1", "--rounds", "1", "--data", str(data))
     outcome = benchmark("durable_latency", *arguments)

@@ -77,6 +77,7 @@ def test_a_signal_ends_every_process(start_demo: StartDemo, folder: Path, number
     assert demo.left() == []
 
 
+@pytest.mark.soak  # half a minute; what a signal ends is looked at above
 def test_a_demo_that_is_killed_leaves_no_process(start_demo: StartDemo, folder: Path) -> None:
     demo = start_demo(folder)
     demo.read_until(COUNTING)  # by then Spark has started its Python processes

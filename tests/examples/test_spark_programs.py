@@ -99,7 +99,7 @@ def cells(output: str) -> set[tuple[str, ...]]:
     ("launcher", "variables"),
     [
         pytest.param((sys.executable,), {"SPARK_REMOTE": "local[2]"}, id="connect"),
-        pytest.param((SCRIPTS / "spark-submit", "--master", "local[2]"), {}, id="submit"),
+        pytest.param((SCRIPTS / "spark-submit", "--master", "local[2]"), {}, id="submit", marks=pytest.mark.soak),
     ],
 )
 def test_a_query_counts_what_each_sender_sent_however_it_is_launched(

@@ -152,6 +152,9 @@ class _NameChange:
         return tuple(path for path in (self.gone, self.come) if path is not None)
 
     def apply(self, names: _Names) -> None:
+        if isinstance(self.node, _Directory) and self.gone is not None and self.come is not None:
+            for path in [path for path in names if self.gone in path.parents]:
+                names[self.come / path.relative_to(self.gone)] = names.pop(path)
         if self.gone is not None:
             names.pop(self.gone, None)
         if self.come is not None and self.node is not None:
@@ -317,6 +320,11 @@ class SimulatedDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         assert source.parent == target.parent, "the journal renames within its directory"
+        if isinstance(self._names.get(source), _Directory):
+            assert target not in self._names, "a directory is given a name that is free"
+            assert not any(source in path.parents for change in self._changes for path in change.paths), "it is synced"
+            self._change(_NameChange(source, target, self._names[source]))
+            return
         self._change(_NameChange(source, target, self._file(source)))
 
     def unlink(self, path: Path) -> None:
@@ -328,6 +336,11 @@ class SimulatedDisk:
             if ROOT in directory.parents and directory not in self._names:
                 self._change(_NameChange(None, directory, _Directory()))
         self._must_be_directory(path)
+
+    def remove_directory(self, path: Path) -> None:
+        if self.names(path):
+            raise _error(errno.ENOTEMPTY, path)
+        self._change(_NameChange(path, None, None))
 
     def names(self, path: Path) -> list[str]:
         self._must_be_directory(path)

@@ -25,6 +25,7 @@ WRITING: Final = (
     "rename",
     "unlink",
     "make_directory",
+    "remove_directory",
 )
 """The operations that change what is on the disk."""
 
@@ -151,6 +152,9 @@ class FaultyFiles:
 
     def make_directory(self, path: Path) -> None:
         self._call("make_directory", path.name, lambda: self._inner.make_directory(path))
+
+    def remove_directory(self, path: Path) -> None:
+        self._call("remove_directory", path.name, lambda: self._inner.remove_directory(path))
 
     def names(self, path: Path) -> list[str]:
         return self._call("names", path.name, lambda: self._inner.names(path))

@@ -86,7 +86,10 @@ class LoadSender:
             max_in_flight=self._window,
             reconnect=BACK_AT_ONCE,
         )
-        return Source.from_iterable(self._batches).via(sender).to(Sink.foreach(self._confirmed)).run()
+        return self._source().via(sender).to(Sink.foreach(self._confirmed)).run()
+
+    def _source(self) -> Source[MessageBatch, None]:
+        return Source.from_iterable(self._batches)
 
     def _batches(self) -> Iterator[MessageBatch]:
         while not self._load.ending:

@@ -86,7 +86,10 @@ def test_whether_is_said_as_in_the_environment(text: str, said: bool) -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones() -> None:
-    with pytest.raises(OptionError, match=r"unknown option 'maxRowPerBatch'; known are queue or subscribe, .*token"):
+    with pytest.raises(
+        OptionError,
+        match=r"unknown option 'maxRowPerBatch': did you mean maxRowsPerBatch\? Known are queue or subscribe, .*token",
+    ):
         parse(maxRowPerBatch="3")
 
 

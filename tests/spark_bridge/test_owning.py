@@ -146,14 +146,29 @@ def test_a_connection_of_its_own_that_the_broker_has_not_given_up_yet_is_waited_
     again.close()
 
 
+@pytest.mark.parametrize(
+    "call", [PenstockStreamReader.initialOffset, PenstockStreamReader.prepareForTriggerAvailableNow]
+)
 def test_an_owner_is_waited_for_longer_than_a_broker_that_does_not_answer(
-    broker: Any, make_reader: Make, monkeypatch: pytest.MonkeyPatch
+    broker: Any,
+    make_reader: Make,
+    waits: threading.Event,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[PenstockStreamReader], object],
 ) -> None:
-    monkeypatch.setattr("spark_bridge.ledgers.WAIT_SECONDS", 0.25)
-    make_reader().initialOffset()
-    for call in (PenstockStreamReader.initialOffset, PenstockStreamReader.prepareForTriggerAvailableNow):
-        with pytest.raises(SubscriptionInUseError):
-            call(make_reader(**IMPATIENT))
+    """A broker that says nothing is waited for no time at all here, and the owner for as long as the option says."""
+    monkeypatch.setattr("spark_bridge.ledgers.WAIT_SECONDS", 0.0)
+    owner = make_reader()
+    with monkeypatch.context() as patient:
+        patient.setattr("spark_bridge.ledgers.WAIT_SECONDS", DEADLINE)
+        owner.initialOffset()
+    second = make_reader(ownerWait=f"{DEADLINE:.0f}s")
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(call, second)
+        assert waits.wait(DEADLINE)
+        assert not begun.done()
+        owner.stop()
+        begun.result(DEADLINE)
 
 
 def test_a_worker_that_lingers_without_its_jvm_lets_its_subscription_go(

@@ -124,3 +124,30 @@ def test_what_runs_at_a_time_is_said_by_the_environment_or_is_this_machines_core
 
 def test_a_range_survives_the_way_to_an_executor() -> None:
     assert pickle.loads(pickle.dumps(whole(1, 2))) == whole(1, 2)
+
+
+def test_bytes_of_a_task_have_a_limit_where_the_batchs_are_known() -> None:
+    whole = [PositionRange("a:1", 0, 13, 1, b"")]
+    mib = 2**20
+    sizes = split(whole, size=65 * mib, cores=1, max_bytes_per_partition=10 * mib)
+    assert [task.stop - task.start for task in sizes] == [1, 2, 2, 2, 2, 2, 2]
+    assert len(split(whole, size=0, cores=1, max_bytes_per_partition=1)) == 1, "nobody knows"
+    assert len(split(whole, size=65 * mib, cores=1, max_bytes_per_partition=1)) == 13, "a row is not cut"
+    assert split([], size=0, max_bytes_per_partition=1) == []
+
+
+@pytest.mark.parametrize(("cores", "tasks"), [(1, 1), (2, 2), (64, 13)])
+def test_few_large_messages_are_read_by_what_runs_at_a_time(cores: int, tasks: int) -> None:
+    """65 MB in 13 messages, which were one task."""
+    assert len(split([PositionRange("a:1", 0, 13, 1, b"")], size=65 * 2**20, cores=cores)) == tasks
+
+
+@pytest.mark.parametrize("cores", [1, 64])
+def test_many_small_messages_are_read_by_what_runs_at_a_time(cores: int) -> None:
+    assert len(split([PositionRange("a:1", 0, 2_000_000, 1, b"")], size=2**27, cores=cores)) == cores
+
+
+def test_one_huge_message_among_small_ones_makes_no_task_without_rows() -> None:
+    """Nobody knows which is huge: rows are shared out evenly, and each task has some."""
+    tasks = split([PositionRange("a:1", 5, 8, 1, b"")], size=2**30, cores=64, max_bytes_per_partition=2**20)
+    assert [(task.start, task.stop) for task in tasks] == [(5, 6), (6, 7), (7, 8)]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import io
+import os
 import pickle
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark import util
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
 from spark_bridge import DataLossError, OptionError, PenstockDataSource, SchemaError
@@ -93,7 +97,7 @@ def test_rows_are_handed_on_until_the_error_which_has_no_cause() -> None:
             {"queue": "q", "subscription": "s", "maxrowperbatch": "1"},
             None,
             OptionError,
-            "unknown option 'maxrowperbatch'",
+            "unknown option 'maxrowperbatch': did you mean maxRowsPerBatch?",
         ),
         ({"queue": "q", "subscription": "s"}, "string", SchemaError, "column value is binary, not string"),
     ],
@@ -128,3 +132,60 @@ def test_spark_finds_in_either_reader_what_it_looks_for() -> None:
     for reader in (FailedReader, PenstockStreamReader):
         assert issubclass(reader, SupportsTriggerAvailableNow)
         assert len(inspect.signature(reader.latestOffset).parameters) > 1, "with self: it takes a start and a limit"
+
+
+def shown_by_spark(call: Callable[[], object]) -> str:
+    """What a worker of Spark's sends to the JVM for an error, which shows it behind words of its own."""
+    sent = io.BytesIO()
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - as there
+        util.handle_worker_exception(error, sent)
+    return sent.getvalue()[8:].decode()
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A process that plans and reads for Spark."""
+    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.setenv("SPARK_HIDE_TRACEBACK", "")  # so that what is set is taken back
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK")
+    return monkeypatch
+
+
+def test_what_spark_shows_of_our_errors_begins_with_their_text(worker: pytest.MonkeyPatch) -> None:
+    """It was the last of 68 lines, then of seven; now there is one."""
+    wrong = PenstockDataSource({"queue": "q", "topic": "q"})
+    calls: tuple[Callable[[], object], ...] = (
+        wrong.schema,
+        lambda: wrong.reader(source_schema(include_headers=False)),
+        lambda: wrong.streamReader(source_schema(include_headers=False)).initialOffset(),
+    )
+    for call in calls:
+        worker.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+        text = shown_by_spark(call)
+        assert text.startswith("spark_bridge.errors.OptionError: option topic is an option of Kafka's: say queue")
+        assert len(text.splitlines()) == 1
+
+
+def test_who_asks_spark_for_stacks_gets_them(worker: pytest.MonkeyPatch) -> None:
+    worker.setenv("SPARK_HIDE_TRACEBACK", "")
+    assert shown_by_spark(PenstockDataSource({"topic": "q"}).schema).startswith("Traceback")
+
+
+def test_a_defect_is_shown_with_its_stack(worker: pytest.MonkeyPatch) -> None:
+    @plainly
+    def defect() -> None:
+        raise RuntimeError("a defect")
+
+    text = shown_by_spark(defect)
+    assert text.startswith("Traceback")
+    assert ", in defect" in text
+
+
+def test_nothing_is_set_outside_sparks_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
+    monkeypatch.delenv("SPARK_HIDE_TRACEBACK", raising=False)
+    with pytest.raises(OptionError):
+        PenstockDataSource({"topic": "q"}).schema()
+    assert "SPARK_HIDE_TRACEBACK" not in os.environ

@@ -68,7 +68,7 @@ def test_a_task_of_a_query_that_was_replaced_meanwhile_fails_and_the_query_says_
     batches = Batches(first=take_over)
     text = failure(start(source(spark, broker).load(), tmp_path, batches))
     assert TAKEN in text
-    assert "in rows\n" in text, "it is a task that fails, not the planning"
+    assert "rows = frame.collect()" in text, "it is a task that fails, not the planning, which is before"
     assert batches.rows == {}
 
 

@@ -65,7 +65,7 @@ def test_a_batch_that_is_not_cached_is_read_again_for_each_action_and_is_the_sam
 def test_a_query_without_a_checkpoint_that_acknowledges_as_it_asks_shows_every_row_once_over_two_runs(
     spark: Any, broker: Any
 ) -> None:
-    """The README's: without ``ackOn=poll`` the second run reads the first one's last batch again."""
+    """Of a program that is tried out: without ``ackOn=poll`` the second run reads the first one's last batch again."""
     rounds = []
     for first in (0, 10):
         broker.send("q", numbers(first, first + 10))

@@ -90,7 +90,9 @@ def test_a_session_that_registers_nothing_reads_a_queue(unregistered: Any, broke
 
 @pytest.mark.spark
 def test_a_session_that_registers_nothing_is_told_of_a_wrong_option(unregistered: Any) -> None:
-    with pytest.raises(Exception, match=r"unknown option 'maxrowperbatch'; known are queue"):
+    with pytest.raises(
+        Exception, match=r"unknown option 'maxrowperbatch': did you mean maxRowsPerBatch\? Known are queue"
+    ):
         unregistered.readStream.format("penstock").option("queue", "q").option("maxRowPerBatch", 5).load()
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bridge import WriteError
-from spark_bridge.sink_batches import MAX_HEADERS, MessageBatchBuilder
+from spark_bridge.arrow import MAX_HEADERS
+from spark_bridge.sink_batches import MessageBatchBuilder
 from transport import Message, MessageBatch
 
 HEADER_TYPES = {

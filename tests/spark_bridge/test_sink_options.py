@@ -52,7 +52,15 @@ def test_what_spark_adds_to_a_streaming_query_is_passed_over() -> None:
     [
         (
             {"topic": "q"},
-            "unknown option 'topic'; known are queue, brokers, demandTimeout, writer, version, user, password, ",
+            "option topic is an option of Kafka's: say queue, as in",
+        ),
+        (
+            {"tpoci": "q"},
+            "unknown option 'tpoci'; known are queue, brokers, demandTimeout, writer, version, user, password, ",
+        ),
+        (
+            {"Subscription": "s"},
+            "option subscription is one of a source (readStream, spark.read), and means nothing here: leave it out",
         ),
         ({"queue": "a b"}, "option queue has 'a b': a name is printable and without white space"),
         ({"queue": "ü" * 128}, "a name has at most 255 bytes"),

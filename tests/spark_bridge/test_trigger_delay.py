@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_bridge import OptionError, PenstockDataSource
+from spark_bridge.ledger import Ledger
 from spark_bridge.options import SourceOptions
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
@@ -148,3 +149,44 @@ def test_runs_that_take_what_is_there_put_nothing_off(broker: Any, make_reader: 
 def test_options_that_cannot_be_met_are_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         SourceOptions.parse({"queue": "q", "subscription": "s"} | given).for_streaming()
+
+
+def test_a_batch_comes_when_its_time_is_over_and_not_at_the_end_of_a_wait(
+    broker: Any, make_reader: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = make_reader(broker, maxTriggerDelay="60s")
+    broker.send("q", numbers(0, 1))
+    end = reader.latestOffset(reader.initialOffset(), MANY)
+    broker.send("q", numbers(1, 2))
+    clock.now += 59.9995
+    waits = []
+    request = Ledger.request
+
+    def waiting(ledger: Ledger, order: Any = None) -> None:
+        waits.append(order.wait_ms)
+        clock.now += order.wait_ms / 1000
+        request(ledger, order)
+
+    monkeypatch.setattr(Ledger, "request", waiting)
+    assert reader.latestOffset(end, MANY) == Place(2)
+    assert waits[:2] == [0, 1]
+
+
+def test_a_driver_that_is_killed_while_a_batch_is_put_off_leaves_nothing_reserved_and_the_next_one_goes_on(
+    broker: Any, make_reader: Any, clock: Clock
+) -> None:
+    """Neither acknowledges nor says farewell: its connection breaks, and the next is asked for what Spark's log has."""
+    killed = make_reader(broker)
+    broker.send("q", numbers(0, 1))
+    end = killed.latestOffset(killed.initialOffset(), MANY)
+    broker.send("q", numbers(1, 4))
+    assert killed.latestOffset(end, MANY) == end
+    broker.close_connections()
+    again = make_reader(broker, takeOver="true")
+    [task] = again.partitions(Place(0), end)
+    assert [row for batch in again.read(task) for row in batch.column("value").to_pylist()] == [b"0"]
+    again.commit(end)
+    end = again.latestOffset(end, MANY)
+    assert end == Place(4), "the first batch of a run does not wait"
+    [task] = again.partitions(Place(1), end)
+    assert [row for batch in again.read(task) for row in batch.column("value").to_pylist()] == [b"1", b"2", b"3"]

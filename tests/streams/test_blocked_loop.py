@@ -195,6 +195,7 @@ def test_outside_debug_mode_there_is_no_watch_and_in_it_one_until_the_last_run_h
     async def main(debug: bool) -> None:
         loop = asyncio.get_running_loop()
         loop.set_debug(debug)
+        loop.slow_callback_duration = WAIT  # a machine that is busy with others holds any callback up
         running = [Source.queue(1).run_with(Sink.ignore()) for _ in range(3)]
         found = watches()
         assert len(found) == int(debug)

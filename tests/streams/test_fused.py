@@ -236,7 +236,7 @@ def test_nothing_gets_into_the_compiled_text_but_our_own() -> None:
     text, _ = _source_text(["map", "filter", "filter_not"], PUSH)
     assert {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} <= {
         "stage", "source", "null_element", "elements", "dropped", "push", "x", "error", "Exception", "FAILURES", "f0", "f1", "f2",
-        "on_next", "run", "truth",
+        "on_next", "returned_none", "run", "truth",
     }  # fmt: skip
 
     async def main() -> list[int]:

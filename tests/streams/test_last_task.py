@@ -27,7 +27,7 @@ def with_last_work(said: list[bool], work: Callable[[], Any]) -> Source[Any]:
             said.append(m.cancelled)
 
         m.on_end(finish, "the last work")
-        return NeverPublisher(), None
+        return NeverPublisher(m), None
 
     return Source(start)
 

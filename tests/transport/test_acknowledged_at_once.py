@@ -11,7 +11,7 @@ from actors.batch import MessageBatch
 from streams import Sink
 from streams.testkit import run_in_virtual_time, settle
 from transport import Receiver
-from transport.clients.receiver import ReceiverStage
+from transport.clients.receiver_stage import ReceiverStage
 from transport.wire.messages import VERSION, Ack, Deliver, Frame, Request, Welcome
 
 
@@ -49,7 +49,7 @@ class Link:
 def test_of_messages_in_quick_succession_each_is_acknowledged_before_the_next_can_block_or_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("transport.clients.receiver.BrokerLink", Link)
+    monkeypatch.setattr("transport.clients.receiver_stage.BrokerLink", Link)
 
     async def main() -> None:
         running = Receiver(queue="q").to(Sink.acknowledge()).run()

@@ -41,7 +41,9 @@ def test_welcome_says_what_the_client_must_know(run: Any, serve: Any, peers: Any
             peer = await opened.connect(broker.send_address)
             sender = await peer.hello("sender")
             assert sender == Welcome(
-                VERSION, broker.epoch, {"max_frame": 16 * MIB, "heartbeat_ms": 2500, "last_sequence": None}
+                VERSION,
+                broker.epoch,
+                {"max_frame": 16 * MIB, "heartbeat_ms": 2500, "last_sequence": None, "explains": True},
             )
             peer = await opened.connect(broker.receive_address)
             receiver = await peer.hello("receiver", client_id=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from actors.batch import MessageBatch
 from transport.cli._blocking import BlockingWorker, Output
-from transport.cli._input import LineInput, LineSplitter, LineTooLongError, Window
+from transport.cli._input import Input, Window
+from transport.cli._input_formats import Piece, PlainDecoder
+from transport.cli._splitting import LineTooLongError, Splitter
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
@@ -32,12 +34,12 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-def payloads(batches: list[MessageBatch]) -> list[bytes]:
-    return [payload for batch in batches for payload in batch.payloads]
+def payloads(batches: Iterable[object]) -> list[bytes]:
+    return [payload for batch in batches if isinstance(batch, MessageBatch) for payload in batch.payloads]
 
 
-def batch_of(*lines: bytes) -> MessageBatch:
-    return MessageBatch.from_payloads(lines)
+def piece_of(*lines: bytes) -> Piece:
+    return Piece(MessageBatch.from_payloads(lines), len(lines), sum(map(len, lines)) + len(lines))
 
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 30), min_size=1), st.integers(1, 5), st.booleans())
@@ -46,26 +48,28 @@ def test_lines_come_out_as_they_went_in_however_the_input_is_cut(
 ) -> None:
     lines = [value.replace(b"\n", b"") for value in values]
     text = b"\n".join(lines) + (b"\n" if ends_with_newline and lines else b"")
-    splitter = LineSplitter(batch_messages)
-    batches: list[MessageBatch] = []
+    splitter = Splitter()
+    decoder = PlainDecoder(splitter, batch_messages=batch_messages)
+    pieces: list[Piece] = []
     at = turn = 0
     while at < len(text):
         size = cuts[turn % len(cuts)]
-        batches += splitter.feed(text[at : at + size])
+        pieces += decoder.feed(text[at : at + size])
         at += size
         turn += 1
-    batches += splitter.finish()
+    pieces += decoder.finish()
     # Without a newline behind it an empty last line is no line.
     expected = lines if ends_with_newline or not lines or lines[-1] else lines[:-1]
-    assert payloads(batches) == expected
+    assert payloads(piece.element for piece in pieces) == expected
+    assert sum(piece.size for piece in pieces) in (len(text), len(text) + 1)
     assert splitter.lines == len(expected)
-    assert all(1 <= len(batch) <= batch_messages for batch in batches)
+    assert all(1 <= piece.messages <= batch_messages for piece in pieces)
 
 
 @pytest.mark.parametrize("cut", [1, 3, 7, 100])
 def test_a_line_over_the_limit_is_refused_by_its_number_however_it_arrives(cut: int) -> None:
     text = b"ab\ncd\nefghi\njk\n"
-    splitter = LineSplitter(max_line=4)
+    splitter = Splitter(max_line=4)
     blocks = [text[at : at + cut] for at in range(0, len(text), cut)]
     with pytest.raises(LineTooLongError, match="line 3 is longer than the 4 bytes") as refused:
         list(map(splitter.feed, blocks))
@@ -73,29 +77,30 @@ def test_a_line_over_the_limit_is_refused_by_its_number_however_it_arrives(cut: 
 
 
 def test_a_line_that_never_ends_is_refused_once_it_is_too_long_not_at_its_end() -> None:
-    splitter = LineSplitter(max_line=100)
+    splitter = Splitter(max_line=100)
     assert all(splitter.feed(b"0123456789") == [] for _ in range(10))
     with pytest.raises(LineTooLongError):
         splitter.feed(b"0")
 
 
 def test_the_longest_line_allowed_fits_a_frame() -> None:
-    splitter = LineSplitter()
-    (batch,) = splitter.feed(b"x" * MAX_BATCH_BYTES + b"\n")
+    (piece,) = PlainDecoder(Splitter()).feed(b"x" * MAX_BATCH_BYTES + b"\n")
+    batch = piece.element
+    assert isinstance(batch, MessageBatch)
     parts = encode(Send(2**63 - 1, None, batch))
     assert sum(len(bytes(part)) for part in parts) <= MAX_FRAME_BYTES
 
 
 def test_carriage_returns_belong_to_the_message() -> None:
-    assert payloads(LineSplitter().feed(b"a\r\n\r\nb\n")) == [b"a\r", b"\r", b"b"]
+    assert Splitter().feed(b"a\r\n\r\nb\n") == [b"a\r", b"\r", b"b"]
 
 
 def test_the_window_closes_at_its_messages_and_opens_with_their_confirmation() -> None:
     async def main() -> None:
         window = Window(max_messages=3, max_bytes=1000)
-        window.read(batch_of(b"a", b"b"))
+        window.read(piece_of(b"a", b"b"))
         await window.room()
-        window.read(batch_of(b"c", b"d"))
+        window.read(piece_of(b"c", b"d"))
         waiting = asyncio.create_task(window.room())
         done, _ = await asyncio.wait({waiting}, timeout=0)
         assert not done
@@ -112,7 +117,7 @@ def test_the_window_closes_at_its_messages_and_opens_with_their_confirmation() -
 def test_the_window_closes_at_its_bytes_however_few_the_messages() -> None:
     async def main() -> None:
         window = Window(max_messages=1000, max_bytes=10)
-        window.read(batch_of(b"0123456789"))
+        window.read(piece_of(b"0123456789"))
         waiting = asyncio.create_task(window.room())
         done, _ = await asyncio.wait({waiting}, timeout=0)
         assert not done
@@ -129,7 +134,7 @@ def test_files_are_read_one_after_another_and_a_last_line_needs_no_newline(tmp_p
     second.write_bytes(b"c\n\nd\n")
 
     async def main() -> None:
-        lines = LineInput([str(first), str(second)], Window())
+        lines = Input([str(first), str(second)], Window())
         assert lines.total_bytes() == 8
         assert payloads([batch async for batch in lines.batches()]) == [b"a", b"b", b"c", b"", b"d"]
         assert lines.error is None
@@ -142,7 +147,7 @@ def test_an_input_that_fails_in_the_middle_completes_with_what_it_gave_and_the_r
     first.write_bytes(b"a\nb\n")
 
     async def main() -> None:
-        lines = LineInput([str(first), str(tmp_path / "gone"), str(first)], Window())
+        lines = Input([str(first), str(tmp_path / "gone"), str(first)], Window())
         assert lines.total_bytes() is None
         assert payloads([batch async for batch in lines.batches()]) == [b"a", b"b"]
         assert str(lines.error).endswith("gone: No such file or directory")
@@ -168,7 +173,7 @@ def test_nothing_is_read_beyond_the_window(tmp_path: Path) -> None:
 
     async def main() -> None:
         window = WatchedWindow(max_messages=10)
-        batches = LineInput([str(path)], window, block_bytes=50).batches()
+        batches = Input([str(path)], window, block_bytes=50).batches()
         assert len(await anext(batches)) == 10
         window.asked.clear()
         second = asyncio.ensure_future(anext(batches))
@@ -187,7 +192,7 @@ def test_a_named_pipe_is_opened_and_read_beside_the_loop(tmp_path: Path) -> None
     os.mkfifo(path)
 
     async def main() -> None:
-        lines = LineInput([str(path)], Window())
+        lines = Input([str(path)], Window())
         first = asyncio.ensure_future(anext(lines.batches()))
         # Opening for writing succeeds once the reader has it open: no order is imposed on the two.
         fd = await asyncio.to_thread(os.open, path, os.O_WRONLY)

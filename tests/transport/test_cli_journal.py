@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import actors
-from journal import Journal
+from journal import BackupError, Journal
 from transport.cli import _run
 from transport.cli.app import app
 
@@ -196,3 +197,44 @@ def test_a_broker_is_kept_out_through_a_lock_that_may_only_be_read(
         journal.close()
     assert (result.exit_code, result.stdout) == (_run.EXIT_STORAGE, "")
     assert "in use by another broker" in result.stderr
+
+
+def test_a_stopped_journal_is_backed_up_and_restored_and_a_broker_opens_what_is_restored_alone(tmp_path: Path) -> None:
+    data, backup, restored = tmp_path / "data", tmp_path / "backup", tmp_path / "restored"
+    Journal.open(data).close()
+    made = invoke("backup", backup, "--data", data)
+    assert (made.exit_code, made.stdout) == (0, "")
+    assert re.fullmatch(
+        rf"penstock journal backup: {backup}: [23] files, \d+\.\d MiB, read again and whole; everything before record \d+ of epoch 1\n",
+        made.stderr,
+    )
+    again = invoke("backup", backup, "--data", data)
+    assert (again.exit_code, again.stderr) == (
+        1,
+        f"penstock journal backup: {backup} is there already: name a directory that is not\n",
+    )
+    assert invoke("restore", backup, restored).exit_code == 0
+    assert invoke("verify", restored).exit_code == 0
+    refused = invoke("restore", backup, restored)
+    assert refused.exit_code == 1
+    assert "holds a journal: name a directory that is not there, or empty" in refused.stderr
+    with pytest.raises(BackupError, match="holds a backup"):
+        Journal.open(backup)
+
+
+def test_what_a_backup_cannot_be_told_is_one_line_and_nothing_is_left(tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    both = invoke("backup", backup, "--data", tmp_path, "--address", "127.0.0.1:1")
+    assert (both.exit_code, both.stderr.count("\n")) == (2, 1)
+    assert "leave out --address, or --data" in both.stderr
+    none = invoke("backup", backup, "--data", tmp_path)
+    assert (none.exit_code, none.stderr.count("\n")) == (2, 1)
+    assert "holds no journal" in none.stderr
+    away = invoke("backup", backup, "--address", "127.0.0.1:1", "--connect-timeout", "0.05")
+    assert (away.exit_code, away.stderr.count("\n")) == (1, 1)
+    for rate in ("0", "fast"):
+        assert invoke("backup", backup, "--rate", rate).exit_code == 2
+    lost = invoke("restore", tmp_path, tmp_path / "restored")
+    assert (lost.exit_code, lost.stderr.count("\n")) == (1, 1)
+    assert "is no backup" in lost.stderr
+    assert list(tmp_path.iterdir()) == []

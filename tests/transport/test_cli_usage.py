@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from typer.testing import CliRunner, Result
 
 from actors.errors import StorageError
 from transport.cli._run import explain, run
-from transport.cli.administration import show_statistics
 from transport.cli.app import app
 from transport.cli.exit_codes import EXIT_STORAGE
+from transport.cli.stats import statistics_lines
 from transport.errors import BrokerError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +30,9 @@ VERBS = [
     ["receive"],
     ["stats"],
     ["queue", "list"],
+    ["queue", "show"],
+    ["queue", "export"],
+    ["queue", "import"],
     ["queue", "create"],
     ["queue", "delete"],
     ["queue", "purge"],
@@ -127,7 +131,12 @@ def test_brackets_in_a_help_are_shown() -> None:
         (["send", "--queue", "q", "--connect-timeout", "0", "-"], "connect-timeout"),
         (["receive"], "--queue"),
         (["receive", "--queue", "q", "--count", "0"], "--count"),
-        (["receive", "--queue", "q", "--count", "1", "--idle-exit", "1"], "exclude one another"),
+        (["receive", "--queue", "q", "--null", "--jsonl"], "--null and --jsonl exclude one another"),
+        (["send", "--queue", "q", "--null", "--whole-file"], "--null and --whole-file exclude one another"),
+        (["send", "--queue", "q", "--header", "trace"], "write NAME=VALUE"),
+        (["send", "--queue", "q", "--delay", "soon"], "is no duration"),
+        (["send", "--queue", "q", "--delay", "13h"], "12 hours"),
+        (["send", "--queue", "q", "--ttl", "0"], "of no use to anybody"),
         (["receive", "--queue", "q", "--max-in-flight", "0"], "--max-in-flight"),
         (["receive", "--queue", "", "--count", "1"], "outside 1-255"),
         (["broker", "--send-address", "127.0.0.1:70000"], "port of 0-65535"),
@@ -170,7 +179,91 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr
-    assert "Traceback" not in result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("penstock")
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["send", "--quue", "q"], "penstock send: no such option --quue; did you mean --queue? See penstock send -h"),
+        (["send", "-q", "q"], "penstock send: no such option -q. See penstock send -h"),
+        (["send"], "penstock send: --queue Q is missing. See penstock send -h"),
+        (["send", "--queue"], "penstock send: --queue needs a value: --queue Q. See penstock send -h"),
+        (["stats", "--json=3"], "penstock stats: --json takes no value. See penstock stats -h"),
+        (["queue", "create"], "penstock queue create: QUEUE is missing. See penstock queue create -h"),
+        (
+            ["queue", "list", "a", "b"],
+            "penstock queue list: unexpected arguments a b. See penstock queue list -h",
+        ),
+        (
+            ["receive", "--queue", "q", "--count", "abc"],
+            "penstock receive: --count: 'abc' is no whole number. See penstock receive -h",
+        ),
+        (
+            ["receive", "--queue", "q", "--count", "0"],
+            "penstock receive: --count: 0 is less than 1, the least there can be. See penstock receive -h",
+        ),
+        (
+            ["receive", "--queue", "q", "--idle-exit", "nan"],
+            "penstock receive: --idle-exit: nan is no number that can be used. See penstock receive -h",
+        ),
+        (["sned"], "penstock: no such verb sned; did you mean send? See penstock -h"),
+        (["queue", "creat"], "penstock queue: no such verb creat; did you mean create? See penstock queue -h"),
+        (["purge"], "penstock: no such verb purge; did you mean queue purge? See penstock -h"),
+        (["consume"], "penstock: no such verb consume; did you mean receive? See penstock -h"),
+        (["--versoin"], "penstock: no such option --versoin; did you mean --version? See penstock -h"),
+        (["a\x1b[31m\nb"], "penstock: no such verb a\\x1b[31m b. See penstock -h"),
+    ],
+)
+def test_a_usage_error_is_one_line_that_says_what_was_likely_meant(arguments: list[str], line: str) -> None:
+    result = CliRunner().invoke(app, arguments, prog_name="penstock", env={"COLUMNS": "40"})
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"{line}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["queue"], ["user"]], ids=" ".join)
+def test_who_names_no_verb_gets_the_help_on_stderr(words: list[str]) -> None:
+    result = invoke(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Verbs:" in result.stderr
+
+
+def every_command(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of each verb and group."""
+    yield words
+    for name, part in getattr(command, "commands", {}).items():
+        yield from every_command(part, (*words, name))
+
+
+@pytest.mark.parametrize("words", list(every_command(typer.main.get_command(app))), ids=" ".join)
+def test_every_verb_and_group_has_a_short_help_flag_that_says_the_same(words: tuple[str, ...]) -> None:
+    long, short = invoke(*words, "--help"), invoke(*words, "-h")
+    assert (long.exit_code, long.stdout) == (0, short.stdout)
+    assert "-h, --help" in long.stdout
+    assert "<bool>" not in long.stdout
+    assert not long.stdout.endswith("\n\n")
+
+
+HEAVY = {
+    *("asyncio", "rich", "pydantic", "msgpack", "pykka", "reactivex", "uvloop", "crc32c", "pyarrow", "numpy"),
+    *("ssl", "socket", "tomllib", "streams", "journal", "importlib.metadata"),
+}
+
+
+@pytest.mark.parametrize("words", [["-h"], ["broker", "-h"], ["send", "-h"], ["queue", "-h"], ["user", "add", "-h"]])
+def test_a_help_loads_nothing_heavy(words: list[str]) -> None:
+    program = (
+        "import atexit, sys\n"
+        "from transport.cli.app import main\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "Usage:" in done.stdout
+    assert HEAVY & set(done.stderr.split()) == set()
 
 
 @pytest.mark.parametrize(
@@ -229,8 +322,8 @@ def test_a_journal_that_fails_ends_the_broker_with_a_code_of_its_own(capsys: pyt
     assert capsys.readouterr().err == "penstock broker: the journal failed: fdatasync: Input/output error\n"
 
 
-def test_storage_and_why_senders_wait_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    show_statistics(
+def test_storage_and_why_senders_wait_are_shown() -> None:
+    shown = statistics_lines(
         {
             "broker": {"paused": "600 MiB of memory are used"},
             "storage": {
@@ -242,8 +335,9 @@ def test_storage_and_why_senders_wait_are_shown(capsys: pytest.CaptureFixture[st
             },
         },
         "127.0.0.1:1",
+        80,
     )
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    lines = [line.split() for line in shown]
     assert ["senders", "wait:", "600", "MiB", "of", "memory", "are", "used"] in lines
-    for row in (["directory", "data"], ["disk", "bytes", "12,345"], ["paused", "-"], ["memory", "pressure", "no"]):
+    for row in (["directory", "data"], ["disk", "bytes", "12.1", "KiB"], ["paused", "-"], ["memory", "pressure", "no"]):
         assert row in lines

@@ -98,9 +98,9 @@ def check(said: str) -> None:
     """Raises where ``said`` is no command of ours: click's own parser, or, of a synopsis, its verbs and flags."""
     words = said.split() if SYNOPSIS.search(said) else shlex.split(said)
     for command, rest in commands_of(typer.main.get_command(app), words[1:]):
-        known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help"}
+        known = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)} | {"--help", "-h"}
         assert set(FLAG.findall(" ".join(rest))) <= known, f"{command.name} has no such option"
-        if SYNOPSIS.search(said) or hasattr(command, "commands") or "--help" in rest:
+        if SYNOPSIS.search(said) or hasattr(command, "commands") or {"-h", "--help"} & set(rest):
             continue
         context = typer.Context(command)
         # Raises for an option that there is not, and for one without its value; names alone may leave out the rest.

@@ -28,6 +28,7 @@ from transport.wire.messages import (
     Error,
     Frame,
     Hello,
+    Nack,
     Result,
     TransactionEnded,
     Welcome,
@@ -43,6 +44,7 @@ NOT_NAMES = {
     (Error, "code"): "not kept: the connection closes",
     (Error, "text"): "not kept: the connection closes",
     (Command, "name"): "one of a few words",
+    (Nack, "reason"): "of a bounded length, which its port looks at",
 }
 """Texts that name nothing, and why they need no check of their own."""
 OPTIONS: dict[str, dict[str, list[Any]]] = {
@@ -72,6 +74,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "queue.alter": ("name", "overflow", "dead_letter_queue"),
     "queue.delete": ("name",),
     "queue.purge": ("name",),
+    "queue.move": ("from", "to"),
+    "queue.peek": ("name",),
+    "journal.backup": (),
+    "journal.read": ("name",),
+    "journal.release": (),
     "subscription.list": (),
     "subscription.release": ("queue", "name"),
     "subscription.delete": ("queue", "name"),
@@ -79,9 +86,18 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "transaction.abort": ("writer",),
     "stats": (),
     "connection.list": (),
+    "connection.close": (),
 }
 """The texts that each command takes."""
-KNOWN: dict[str, Any] = {"name": "known", "queue": "known", "writer": "w", "version": 1}
+KNOWN: dict[str, Any] = {
+    "name": "known",
+    "queue": "known",
+    "writer": "w",
+    "version": 1,
+    "from": "known",
+    "to": "other",
+    "count": 1,
+}
 
 
 def address_of(broker: Any, role: str) -> str:

@@ -15,7 +15,7 @@ from streams.testkit import settle
 from transport import Broker, BrokerConfig
 from transport.broker.broker_connection import PORTS
 from transport.broker.operations import COMMANDS, OPERATIONS, Operations
-from transport.errors import ForbiddenError, InvalidNameError, RemoteProtocolError
+from transport.errors import BackupRefusedError, ForbiddenError, InvalidNameError, RemoteProtocolError
 from transport.security.principal import ALL_RIGHTS, ANYONE, BROKER_RIGHTS, Grant, Grants, Principal, Right
 
 QUEUE = "orders"
@@ -25,9 +25,13 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "queue.alter": {"name": QUEUE, "max_messages": 5},
     "queue.delete": {"name": QUEUE},
     "queue.purge": {"name": QUEUE},
+    "queue.move": {"from": QUEUE, "to": "other"},
+    "queue.peek": {"name": QUEUE, "count": 1},
+    "connection.close": {"user": "nobody"},
     "subscription.release": {"queue": QUEUE, "name": "s"},
     "subscription.delete": {"queue": QUEUE, "name": "s"},
     "transaction.abort": {"writer": "w", "version": 1},
+    "journal.read": {"name": "newest", "offset": 0, "bytes": 1},
 }
 
 
@@ -54,7 +58,9 @@ def principal(rights: Right, on: str = QUEUE) -> Principal:
     """One who has these rights: of the broker, and on the queue."""
     of_broker = rights & (Right.MONITOR | Right.ADMINISTER)
     on_queue = rights & ~of_broker
-    return Principal("alice", of_broker, Grants([Grant(on, on_queue)] if on_queue else []))
+    # What is moved from the queue goes to another, to which anybody here may write.
+    grants = [Grant("other", Right.WRITE), *([Grant(on, on_queue)] if on_queue else [])]
+    return Principal("alice", of_broker, Grants(grants))
 
 
 @asynccontextmanager
@@ -79,7 +85,9 @@ async def attempt(operations: Operations, name: str) -> None:
     elif name == "transaction":
         operations.transaction(QUEUE, 1)
     else:
-        with suppress(QueueError):  # nothing is there to be released, aborted and so on: it was allowed to be tried
+        with suppress(
+            QueueError, BackupRefusedError
+        ):  # nothing is there to be released, aborted and so on: it was allowed to be tried
             await operations.command(name, ARGUMENTS.get(name, {}))
 
 
@@ -248,7 +256,9 @@ def test_what_is_no_command_or_no_name_is_told_so(run: Any) -> None:
     async def main() -> None:
         async with door() as (_, operations):
             for name in ("sender", "queue.lost", ""):
-                with pytest.raises(RemoteProtocolError, match=r"there are connection\.list, queue\.alter"):
+                with pytest.raises(
+                    RemoteProtocolError, match=r"there are connection\.close, connection\.list, journal\.backup"
+                ):
                     await operations(ANYONE).command(name, {})
             with pytest.raises(InvalidNameError):
                 operations(ANYONE).sender("a b", Told(), None)
@@ -314,5 +324,28 @@ def test_nobody_commits_or_discards_what_another_writer_has_staged(run: Any) -> 
             everything_else = Principal("eve", Right.MONITOR, Grants([Grant(QUEUE, Right.WRITE | Right.READ)]))
             with pytest.raises(ForbiddenError, match="may not write the writer 'w'"):
                 operations(everything_else).transaction("w", 1)
+
+    run(main)
+
+
+def test_a_move_takes_the_right_to_write_where_it_goes_and_to_make_that_where_it_is_to_be_made(run: Any) -> None:
+    def alice(**on: Right) -> Principal:
+        grants = [Grant(QUEUE, Right.READ), *(Grant(name, right) for name, right in on.items())]
+        return Principal("alice", grants=Grants(grants))
+
+    move = {"from": QUEUE, "to": "elsewhere", "create": True}
+
+    async def main() -> None:
+        async with door() as (broker, operations):
+            with pytest.raises(ForbiddenError, match="may not write 'elsewhere'"):
+                await operations(alice(elsewhere=Right.READ | Right.CONFIGURE)).command("queue.move", move)
+            with pytest.raises(ForbiddenError, match="may not configure 'elsewhere'"):
+                await operations(alice(elsewhere=Right.WRITE)).command("queue.move", move)
+            with pytest.raises(QueueNotFoundError):
+                await operations(alice(elsewhere=Right.WRITE)).command("queue.move", move | {"create": False})
+            assert "elsewhere" not in broker.queues
+            await operations(alice(elsewhere=Right.WRITE | Right.CONFIGURE)).command("queue.move", move)
+            assert "elsewhere" in broker.queues
+            await operations(alice(elsewhere=Right.WRITE)).command("queue.move", move)
 
     run(main)

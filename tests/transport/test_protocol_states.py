@@ -37,6 +37,8 @@ EVERY: list[wire.Frame] = [
     wire.Ping(1),
     wire.Pong(1),
     wire.Auth(b"x"),
+    wire.Why(1),
+    wire.Because(1, "full", "it is"),
     wire.Demand(1, 1),
     wire.Send(0, None, BATCH),
     wire.Sent(1, 0),

@@ -129,7 +129,7 @@ def test_what_waits_here_for_demand_is_extended_by_itself(run: Any, serve: Any, 
 def test_what_waits_in_a_stream_that_stands_still_goes_to_others_in_the_end(
     run: Any, serve: Any, peers: Any, jump: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transport.clients.receiver.MAX_IDLE_EXTENSIONS", 2)
+    monkeypatch.setattr("transport.clients.receiver_stage.MAX_IDLE_EXTENSIONS", 2)
 
     async def main() -> None:
         async with serve(visibility_timeout=3.0) as broker:

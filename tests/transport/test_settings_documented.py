@@ -11,7 +11,7 @@ import pytest
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT
 from transport import Administration
-from transport.cli.administration import UNALTERABLE
+from transport.cli.queue import UNALTERABLE
 from transport.config.config import (
     LOG_FORMATS,
     LOG_LEVELS,

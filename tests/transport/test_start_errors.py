@@ -170,6 +170,32 @@ def test_what_a_start_fails_on_the_check_says_before_with_the_same_exit_code_and
     assert after == before
 
 
+@pytest.mark.parametrize(
+    ("operation", "number", "what"),
+    [
+        ("make_directory", errno.EROFS, "made: Read-only file system"),
+        ("make_directory", errno.EACCES, "made: Permission denied"),
+        ("make_directory", errno.ENOENT, "made: No such file or directory"),
+        ("lock", errno.EROFS, "written: Read-only file system"),
+        ("lock", errno.EACCES, "written: Permission denied"),
+    ],
+)
+def test_a_place_that_cannot_be_a_data_directory_is_told_as_that_and_not_as_a_broken_disk(
+    operation: str, number: int, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_files: OsFiles, path: Path, **_options: Any) -> Any:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(OsFiles, operation, refuse)
+    result = CliRunner().invoke(app, [VERB, *FREE, "--data", str(tmp_path / "d")])
+    assert result.exit_code == 74
+    (line,) = result.stderr.splitlines()
+    assert line == (
+        f"penstock broker: the data directory {tmp_path / 'd'} cannot be {what}; name one that can be (--data), "
+        "give it to the user that the broker runs as, or keep everything in memory (--memory)"
+    )
+
+
 def test_whoever_finds_an_address_taken_is_told_each_option_that_says_another(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, [VERB, *taken_by_a_gateway(tmp_path)])
     while KEPT:

@@ -37,6 +37,7 @@ from transport.wire.messages import (
     Request,
     Reserve,
     Send,
+    Why,
 )
 from transport.wire.protocol import ALWAYS, FROM_CLIENT, SENDING_ROLES
 from transport.wire.receiving import SHARED_BUFFER_BYTES
@@ -74,6 +75,7 @@ ROWS: dict[tuple[str, type[Frame]], Row] = {
     **{(role, Error): GOODBYE for role in FROM_CLIENT},
     # As many as are granted, which is more with each that is stored.
     ("sender", Send): Row(lambda n: Send(n, None, ONE), HELD_UP),
+    **{(role, Why): Row(Why, HELD_UP, ANSWERED_LONG) for role in ("sender", "receiver")},
     ("receiver", Request): Row(lambda n: Request(n + 1, 0), READ, 64 * 1024),
     ("receiver", Extend): Row(lambda _: Extend(RANGES, 60_000), READ, 64 * 1024),
     # A message is answered once.

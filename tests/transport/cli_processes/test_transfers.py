@@ -30,10 +30,13 @@ def test_a_file_sent_and_received_is_the_same_file(
     path.write_bytes(b"\n".join(real_lines) + b"\n")
     code, out, err = broker.run("send", "--queue", queue, str(path))
     assert (code, out) == (0, b"")
-    assert err.startswith(f"penstock send: {len(real_lines)} messages confirmed in queue {queue} at {broker.sending}")
+    assert err.startswith(f"penstock send: {len(real_lines):,} messages confirmed in queue {queue} at {broker.sending}")
     assert len(err.splitlines()) == 1
     code, out, err = broker.run("receive", "--queue", queue, "--count", str(len(real_lines)))
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err.startswith(f"penstock receive: {len(real_lines):,} messages (")
+    assert f") received from queue {queue} at {broker.receiving} in " in err
+    assert len(err.splitlines()) == 1
     assert out == path.read_bytes()
     figures = broker.statistics(queue)
     assert (figures["ready"], figures["in_flight"], figures["total_acknowledged"]) == (0, 0, len(real_lines))
@@ -111,7 +114,7 @@ def test_count_prints_and_acknowledges_exactly_that_many_and_requests_no_more(
     lines = numbered(5000)
     broker.fill(queue, lines)
     for part, (amount, start) in enumerate(((1, 0), (1500, 1), (999, 1501))):
-        code, out, err = broker.run("receive", "--queue", queue, "--count", str(amount))
+        code, out, err = broker.run("receive", "--queue", queue, "--count", str(amount), "--quiet")
         assert (code, err) == (0, "")
         assert out.splitlines() == lines[start : start + amount], f"part {part}"
     figures = broker.statistics(queue)
@@ -129,7 +132,17 @@ def test_count_waits_for_messages_that_come_later(broker: BrokerProcess, queue: 
 
 
 def test_idle_exit_ends_an_empty_wait_with_success(broker: BrokerProcess, queue: str) -> None:
-    assert broker.run("receive", "--queue", queue, "--idle-exit", "0.1") == (0, b"", "")
+    assert broker.run("receive", "--queue", queue, "--idle-exit", "0.1", "--quiet") == (0, b"", "")
+
+
+def test_count_and_idle_exit_end_with_whichever_comes_first_and_the_exit_code_says_which(
+    broker: BrokerProcess, queue: str
+) -> None:
+    broker.fill(queue, [b"a", b"b", b"c"])
+    both = ["--queue", queue, "--count", "2", "--idle-exit", "0.2", "--quiet"]
+    assert broker.run("receive", *both) == (0, b"a\nb\n", "")
+    told = "penstock receive: no message has come for 0.2 s, after 1 of 2 messages\n"
+    assert broker.run("receive", *both) == (3, b"c\n", told)
 
 
 def test_a_receiver_whose_output_is_not_read_holds_no_more_than_its_limit(broker: BrokerProcess, queue: str) -> None:

@@ -1,0 +1,85 @@
+"""docs/start.md is typed as it stands, at a broker, and prints what it shows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.console import KEY, Step, Terminal, comparable, steps, terminals
+from tests.streams.pages import python_blocks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "start.md"
+SEND, RECEIVE = "127.0.0.1:9182", "127.0.0.1:9183"
+"""The addresses that the page has; others may have these ports while the tests run."""
+
+
+def free_address() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where it is typed: with the command, and with the programs as a checkout has them."""
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
+        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
+        (commands / name).chmod(0o755)
+    place = tmp_path / "place"
+    place.mkdir()
+    (place / "examples").symlink_to(ROOT / "examples")
+    return place
+
+
+def typed(step: Step, terminal: Terminal, receive: str, goes_on: bool) -> str:
+    command = step.command
+    if command.startswith("python examples/"):
+        command = command.replace(".py", f".py --address {receive}", 1)
+    terminal.type(command)
+    return terminal.until_shown(len(step.shown)) if goes_on else terminal.until_ready()
+
+
+def test_the_page_prints_what_it_shows(folder: Path) -> None:
+    send, receive = free_address(), free_address()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")} | {
+        "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PENSTOCK_SEND_ADDRESS": send,
+        "PENSTOCK_RECEIVE_ADDRESS": receive,
+        "XDG_CONFIG_HOME": str(folder.parent),
+    }
+    (folder.parent / "penstock").mkdir()
+    page = list(steps(PAGE.read_text("utf-8")))
+    assert len(page) > 10
+    with terminals(folder, environment) as terminal:
+        setup = Terminal(folder, environment | {"PS1": "\x02READY\x03"})
+        setup.type(f"penstock context add start --address {send} --receive-address {receive} --use")
+        setup.until_ready()
+        setup.close()
+        for index, step in enumerate(page):
+            later = [each for each in page[index + 1 :] if each.terminal == step.terminal]
+            goes_on = bool(later) and later[0].command == KEY
+            printed = typed(step, terminal[step.terminal], receive, goes_on)
+            if step.command == KEY:
+                continue
+            printed = printed.replace(send, SEND).replace(receive, RECEIVE)
+            assert comparable(printed) == comparable("\n".join(step.shown)), step.command
+
+
+def test_the_program_on_the_page_is_the_example() -> None:
+    (shown,) = python_blocks(PAGE.read_text("utf-8"))
+    body, _, _ = shown.partition("\n\nasyncio.run(")
+    assert body.strip() in (ROOT / "examples/start/kitchen.py").read_text("utf-8").replace(
+        "import argparse\nimport asyncio", "import asyncio"
+    )
+    better = (ROOT / "examples/start/better_kitchen.py").read_text("utf-8")
+    of_both = body[body.index("async def cook") :].strip()
+    assert of_both in better
+    assert '"fish"' in better.partition("async def cook")[0]

@@ -1,0 +1,106 @@
+"""The consumer of docs/consumer.md as a process: it handles, and a signal ends it in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams import Source
+from transport import Administration, Sender
+
+ROOT = Path(__file__).resolve().parents[2]
+SECONDS = 60.0
+SLOW = """
+import sys, time
+from transport import Consumer
+
+consumer = Consumer(sys.argv[1], queue="orders", concurrency=1, grace=30.0)
+
+@consumer.handler
+def handle(payload: bytes) -> None:
+    print("begun", flush=True)
+    sys.stdin.readline()
+    print("done", flush=True)
+
+consumer.run()
+print("over", flush=True)
+"""
+
+
+async def _prepared(address: str, *payloads: bytes) -> None:
+    async with Administration(address) as admin:
+        await admin.create_queue("orders", max_receives=1)
+    await Source.from_iterable(payloads).to(Sender(address, queue="orders")).run()
+
+
+async def _queues(address: str) -> dict[str, Any]:
+    async with Administration(address) as admin:
+        return {queue["name"]: queue for queue in await admin.queues()}
+
+
+def _started(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_the_program_of_the_guide_prints_what_the_guide_says_and_ends_on_a_signal(
+    example_broker: Any, environment: dict[str, str]
+) -> None:
+    guide = (ROOT / "docs" / "consumer.md").read_text("utf-8")
+    shown = re.findall(r"^```\w*\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    order, warning = shown[2].splitlines()
+    asyncio.run(_prepared(example_broker.send_address, b"no JSON", b'{"item": "tea", "quantity": 2}'))
+    with _started(environment, "examples/consumer.py", example_broker.receive_address) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == f"{order}\n"
+            program.send_signal(signal.SIGTERM)
+            _, errors = program.communicate(timeout=SECONDS)
+        finally:
+            program.kill()
+    assert program.returncode == 0
+    assert warning.replace("message 1", "message 0") in errors
+    queues = asyncio.run(_queues(example_broker.send_address))
+    assert (queues["orders"]["ready"], queues["orders.dead"]["ready"]) == (0, 1)
+
+
+def test_the_program_of_the_guide_is_the_example() -> None:
+    guide = (ROOT / "docs" / "consumer.md").read_text("utf-8")
+    example = (ROOT / "examples" / "consumer.py").read_text("utf-8")
+    (program, *_) = re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    lines = example.splitlines()
+    for line in program.splitlines():
+        if "127.0.0.1" not in line and "import Consumer" not in line:
+            assert line in lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_the_message_under_way_be_finished_and_gives_back_the_others_uncounted(
+    example_broker: Any, environment: dict[str, str], number: signal.Signals
+) -> None:
+    asyncio.run(_prepared(example_broker.send_address, b"1", b"2", b"3"))
+    with _started(environment, "-c", SLOW, example_broker.receive_address) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "begun\n"
+            program.send_signal(number)
+            output, errors = program.communicate("\n", timeout=SECONDS)
+        finally:
+            program.kill()
+    assert (program.returncode, errors) == (0, "")
+    # The signal may come a moment after the line that lets the handler go on: then one more is begun, and finished.
+    done = output.count("done")
+    assert output.splitlines()[-1] == "over"
+    assert output.count("begun") == done - 1
+    queues = asyncio.run(_queues(example_broker.send_address))
+    assert queues["orders"]["ready"] == 3 - done
+    assert "orders.dead" not in queues
