@@ -115,6 +115,26 @@ def durable(
 
 
 @app.command()
+def arrow(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Rows of a record batch, messages of a batch.")
+    ] = 10_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = DURABLE_IN_FLIGHT,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """Messages a second as Arrow record batches both ways, against payload objects and against the bytes alone."""
+    from benchmarks.arrow import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(Transfer(messages, size, batch, True, max_in_flight, uvloop, profile), rounds, data), json)
+
+
+@app.command()
 def security(
     messages: Annotated[
         int, typer.Option(min=1, metavar="N", help="Messages of a round; a tenth under TLS.")

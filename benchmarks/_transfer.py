@@ -39,28 +39,43 @@ class Transfer:
     profile: Path | None = None
 
 
-def through_broker(transfer: Transfer, options: dict[str, Any] | None = None, kind: str = "broker") -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Who sends and who receives, as `Worker` names a role."""
+
+    sender: str = "_clients:send"
+    receiver: str = "_clients:receive"
+
+
+PLAIN = Roles()
+
+
+def through_broker(
+    transfer: Transfer, options: dict[str, Any] | None = None, kind: str = "broker", roles: Roles = PLAIN
+) -> dict[str, Any]:
     """Sender, broker and receiver, each a process; over when everything is confirmed and acknowledged.
 
     Args:
         transfer: what is carried.
         options: of the broker, beside its addresses; one that keeps everything in memory by default.
         kind: what the result calls itself. It has ``syncs``, too, where the broker keeps a journal.
+        roles: who sends and who receives.
 
     Raises:
         BenchmarkError: the broker's books, the sender's and the receiver's do not agree.
     """
     with BrokerProcess(uvloop=transfer.uvloop, profile=transfer.profile, options=options) as broker:
-        return {"kind": kind} | move(broker, transfer)
+        return {"kind": kind} | move(broker, transfer, roles=roles)
 
 
-def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False) -> dict[str, Any]:
+def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False, roles: Roles = PLAIN) -> dict[str, Any]:
     """One transfer through a broker that runs.
 
     Args:
         broker: where.
         transfer: what. The receiver takes as many messages as the sender sends, though not the same where there is a backlog.
         backlog: whether there is; then both begin at one time, for a receiver that came first would find work before the sender does.
+        roles: who sends and who receives.
 
     Raises:
         BenchmarkError: the broker's books, the sender's and the receiver's do not agree.
@@ -68,10 +83,10 @@ def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False) ->
     common = {"queue": QUEUE, "messages": transfer.messages, "batched": transfer.batched, "uvloop": transfer.uvloop}
     with ExitStack() as stack:
         receiver = stack.enter_context(
-            Worker("_clients:receive", address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common)
+            Worker(roles.receiver, address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common)
         )
         sender = stack.enter_context(
-            Worker("_clients:send", address=broker.send_address, size=transfer.size, batch=transfer.batch, **common)
+            Worker(roles.sender, address=broker.send_address, size=transfer.size, batch=transfer.batch, **common)
         )
         receiver.hear()
         sender.hear()

@@ -8,16 +8,15 @@ from streams import Sink
 from transport import DEFAULT_RECEIVE_ADDRESS, Delivery, Receiver
 
 
-async def handle(delivery: Delivery) -> Delivery:
-    """The work; a message whose handling fails or never ends goes back to the queue."""
+async def handle(delivery: Delivery) -> None:
+    """The work; a message whose handling fails goes back to the queue and comes again, while the others go on."""
     print(delivery.payload.decode(), flush=True)
-    return delivery
 
 
 async def main(address: str, count: int | None) -> None:
     """Handle ``count`` messages, or all that ever come."""
-    orders = Receiver(address, queue="orders", max_in_flight=100, limit=count)
-    await orders.map_async_unordered(8, handle).to(Sink.acknowledge()).run()
+    orders = Receiver(address, queue="orders", max_in_flight=100, limit=count, on_failure="return")
+    await orders.handle(8, handle).to(Sink.acknowledge()).run()
 
 
 if __name__ == "__main__":

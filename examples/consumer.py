@@ -1,0 +1,18 @@
+"""A consumer: handles orders, 8 at a time, until Ctrl-C or SIGTERM. `python examples/consumer.py [ADDRESS]`."""
+
+import sys
+from typing import Any
+
+from transport import DEFAULT_RECEIVE_ADDRESS, Consumer
+
+consumer = Consumer(sys.argv[1] if sys.argv[1:] else DEFAULT_RECEIVE_ADDRESS, queue="orders", concurrency=8)
+
+
+@consumer.handler
+async def handle(order: dict[str, Any]) -> None:
+    """The work; the message is acknowledged when it returns, and comes again when it raises."""
+    print(f"{order['quantity']} x {order['item']}", flush=True)
+
+
+if __name__ == "__main__":
+    consumer.run()
