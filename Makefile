@@ -6,12 +6,12 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle fairness security spark spark_latency \
+BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle fairness security arrow spark spark_latency \
 	spark_write spark_backpressure streams operators smq
 TESTS ?=
 LOCK ?=
-SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_smq strict_order many_clients \
-	idle_senders signals spark_kills query_outage
+SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_move kill_smq strict_order many_clients \
+	idle_senders signals backups spark_kills query_outage
 export PYTHON INPUT TESTS
 # Where compiled modules may not be kept, each of the thousand processes that tests start compiles all of ours again, for three times the
 # time of their import. `make clean` removes them.
@@ -21,7 +21,7 @@ RUN := .venv/bin/python
 # All tests are shared out among processes; tests/sharing.py says how. What is named runs in one.
 SHARED := --numprocesses=auto --dist=loadscope --no-loadscope-reorder
 
-.PHONY: help setup test lint types pythons spark-start pytest test-pythons soak demo bench format lock clean
+.PHONY: help setup test lint types site pythons spark-start pytest test-pythons soak demo bench format lock clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -29,9 +29,9 @@ help: ## this list
 setup: ## make .venv with the locked packages
 	@scripts/setup
 
-# The first four side by side: two of them mostly wait. Each tells what it has to say as a whole.
+# The first five side by side: two of them mostly wait. Each tells what it has to say as a whole.
 test: setup ## set up, then lint, types and every test
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target lint types pythons spark-start
+	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target lint types site pythons spark-start
 	@$(MAKE) --no-print-directory pytest
 
 lint: setup ## ruff's rules and formatting
@@ -43,6 +43,12 @@ types: setup ## mypy --strict
 	@echo "penstock: types"
 	@$(RUN) -m mypy --no-error-summary
 	@$(RUN) -m mypy --no-error-summary $(wildcard examples benchmarks scripts)
+
+# --quiet would have it count no warnings. Its makers tell of their other generator on each run; the variable is theirs.
+site: setup ## the documents as a site, in build/site
+	@echo "penstock: site"
+	@mkdir -p build
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict >build/site.log 2>&1 || { cat build/site.log >&2; exit 1; }
 
 pythons: setup ## what depends on the event loop, on uvloop and on each Python here; short
 	@echo "penstock: tests of the event loop on each Python"
