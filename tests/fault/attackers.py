@@ -52,6 +52,8 @@ LEAVING = 12.0
 HEARTBEAT = "1s"
 FAVOURED = -10
 """The niceness of the broker and the pair: the figures are about the broker, not about who else uses the machine."""
+BEGINNING = 60.0
+"""Seconds in which each process of attackers must have connected one of them."""
 STOPPING = 10.0
 """Seconds that a process has to end."""
 SAMPLE = 0.1
@@ -215,8 +217,12 @@ async def run(
     undisturbed: float | None = None,
     warm_up: float = WARM_UP,
     leaving: float = LEAVING,
+    idle: bool = True,
 ) -> Outcome:
-    """One run; with ``users`` the broker knows one, whose token the pair has and every attacker that says who it is."""
+    """One run; attackers have what the others leave of the processors, or their share where they are not ``idle``.
+
+    With ``users`` the broker knows one, whose token the pair has and every attacker that says who it is.
+    """
     outcome = Outcome(bound=bound(each * len(kinds)))
     # No more of them are let in at one time.
     at_once = min(each, DEFAULT_MAX_UNAUTHENTICATED // len(kinds))
@@ -245,7 +251,8 @@ async def run(
             pair = await Child.start("tests.fault.honest_pair", *addresses, str(RATE))
             attackers = [await Child.start("tests.fault.attacks", *addresses, str(each), kind) for kind in kinds]
             for attacker in attackers:
-                leave_the_rest(attacker.pid)
+                if idle:
+                    leave_the_rest(attacker.pid)
             favour(broker.pid)
             favour(pair.pid)
             try:
@@ -259,6 +266,10 @@ async def run(
                 watching = asyncio.create_task(watch.run(), name="the broker's memory")
                 for attacker in attackers:
                     attacker.go()
+                # Where the machine has much else to do, what the others leave may be nothing for seconds.
+                async with asyncio.timeout(BEGINNING):
+                    for attacker in attackers:
+                        await attacker.hear()
                 await settle(seconds)
                 outcome.disturbed = await pair.ask()
                 for said in await asyncio.gather(*(attacker.stop() for attacker in attackers)):

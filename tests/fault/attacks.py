@@ -308,8 +308,9 @@ class Attacker:
         written: bytes.
     """
 
-    def __init__(self, send_address: str, receive_address: str, kind: str, number: int) -> None:
+    def __init__(self, send_address: str, receive_address: str, kind: str, number: int, begun: asyncio.Event) -> None:
         self.cuts = self.written = 0
+        self._begun = begun
         self._addresses = send_address, receive_address
         self.kind = kind
         self._name = f"{kind}-{number}"
@@ -338,32 +339,46 @@ class Attacker:
         """A connection that is open in ``role``, or that has said nothing yet on ``port``."""
         if role is None:
             raw = await Raw.knock(self._addresses[0 if port == "send" else 1])
-            self._open.append(raw)
-            return raw
+            return self._opened(raw)
         sending = role in ("sender", "transaction", "admin")
         queue = None if role in ("admin", "transaction") else f"attacked.{self._name}"
         name = f"{self._name}-{self.cuts}"
         raw = await Raw.open(self._addresses[0 if sending else 1], role, queue, name, **options)
+        return self._opened(raw)
+
+    def _opened(self, raw: Raw) -> Raw:
         self._open.append(raw)
+        self._begun.set()
         return raw
 
 
+async def say_when(begun: asyncio.Event) -> None:
+    """A line at the first connection."""
+    await begun.wait()
+    print("{}", flush=True)
+
+
 def main() -> None:
-    """The process: it says that it is ready, and attacks from its first line of input to the end; then it says what each kind has done."""
+    """The process: it says that it is ready, attacks from its first line of input to the end, and says that one of its attackers is
+    connected; then it says what each kind has done.
+    """
     send_address, receive_address, each, *kinds = sys.argv[1:]
     print("{}", flush=True)
     sys.stdin.readline()
 
     async def until_told() -> None:
+        begun = asyncio.Event()
         attackers = [
-            Attacker(send_address, receive_address, kind, number)
+            Attacker(send_address, receive_address, kind, number, begun)
             for kind in kinds or KINDS
             for number in range(int(each))
         ]
         work = asyncio.gather(*(attacker.run() for attacker in attackers))
+        beginning = asyncio.create_task(say_when(begun), name="the first connection")
         told = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
         await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
         work.cancel()
+        beginning.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
         done = {kind: {"written": 0, "cuts": 0} for kind in kinds or KINDS}

@@ -12,7 +12,9 @@ BOUND = 100 * MIB
 
 
 def test_attackers_cost_a_broker_process_a_bounded_memory_and_an_honest_pair_goes_on() -> None:
-    outcome = asyncio.run(run(KINDS, each=3, seconds=2.0, queues=100, durable=False, warm_up=0.5, leaving=0.5))
+    outcome = asyncio.run(
+        run(KINDS, each=3, seconds=2.0, queues=100, durable=False, warm_up=0.5, leaving=0.5, idle=False)
+    )
     assert outcome.peak - outcome.before < BOUND
     assert set(outcome.attacks) == set(KINDS)
     assert all(did["written"] > 0 for did in outcome.attacks.values())
