@@ -219,6 +219,8 @@ def test_short_answers_that_nobody_reads_take_at_most_twice_their_bytes(run: Any
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.send(delivery(MessageBatch.from_payloads([bytes(WRITE_BUFFER_HIGH // 4)] * 16)))
             await turns()
+            # asyncio of 3.11 keeps all that waits in one piece, which is made anew as it grows: what waits already is in it, too.
+            waiting = connection._transport.get_write_buffer_size()
             tracemalloc.start()
             try:
                 before = connection.bytes_out
@@ -229,7 +231,7 @@ def test_short_answers_that_nobody_reads_take_at_most_twice_their_bytes(run: Any
                 taken = tracemalloc.get_traced_memory()[0]
             finally:
                 tracemalloc.stop()
-            assert taken < 2 * (connection.bytes_out - before)
+            assert taken < 2 * (connection.bytes_out - before) + waiting * 9 / 8
 
     run(main)
 
