@@ -1,6 +1,6 @@
 """Writes requirements.lock: the exact version of everything that `make test` and `make demo` install.
 
-Resolved on the oldest Python supported, then checked to be installable on the others: a package's newest version often drops
+Resolved on the oldest Python supported, then checked to be installable on the first release of each: a package's newest version often drops
 the oldest Python first, while a version that has it seldom lacks the newer ones. Run by `make lock`; arguments go to
 pip-compile (`--upgrade`, `--upgrade-package NAME`).
 """
@@ -54,7 +54,7 @@ def resolve(wanted: list[str], previous: str, arguments: list[str]) -> str:
 
 
 def check_installable(lock: Path, python: str) -> None:
-    """Fails unless every pin can be had for another Python than the one that resolved them."""
+    """Fails unless every pin can be had for the first release of a Python."""
     options = ["--quiet", "--dry-run", "--no-deps", "--ignore-installed", "--target", "unused"]
     # PySpark comes as source only; it is pure Python, whatever the version.
     only = ["--only-binary=:all:", "--no-binary=pyspark"]
@@ -80,7 +80,8 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         candidate = Path(folder, LOCK.name)
         candidate.write_text(text, "utf-8")
-        for python in PYTHONS[1:]:
+        # The oldest, too: to pip 3.11 is 3.11.0, and the one that resolved them is later. Debian 12 has 3.11.2.
+        for python in PYTHONS:
             check_installable(candidate, python)
     LOCK.write_text(text, "utf-8")
     print(f"requirements.lock: {len(pins.splitlines())} packages")
