@@ -1,8 +1,8 @@
 """Writes requirements.lock: the exact version of everything that `make test` and `make demo` install.
 
-Resolved on the oldest Python supported, then checked to be installable on the first release of each: a package's newest version often drops
-the oldest Python first, while a version that has it seldom lacks the newer ones. Run by `make lock`; arguments go to
-pip-compile (`--upgrade`, `--upgrade-package NAME`).
+Resolved on the oldest Python supported, then checked to be installable on the first release of each: a package's
+newest version often drops the oldest Python first, while a version that has it seldom lacks the newer ones. Run by
+`make lock`; arguments go to pip-compile (`--upgrade`, `--upgrade-package NAME`).
 """
 
 from __future__ import annotations
