@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,28 @@ async def penstock(address: str, *words: str, stdin: str = "") -> Result:
     command = [*words, "--address", address]
     environment = {"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
     return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, input=stdin, env=environment))
+
+
+def test_an_export_that_fails_leaves_the_file_of_before(run: Any, serve: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serve() as broker, Administration(broker.send_address) as administration:
+            await administration.create_queue("orders", 5)
+            file, there = tmp_path / "queues.toml", tmp_path / "there.toml"
+            there.symlink_to(file)
+            file.write_text("before", "utf-8")
+            file.chmod(0o600)
+            (tmp_path / "queues.toml.partial").mkdir()
+            failed = await penstock(broker.send_address, "queue", "export", str(there))
+            assert failed.exit_code != 0
+            assert file.read_text("utf-8") == "before"
+            (tmp_path / "queues.toml.partial").rmdir()
+            assert (await penstock(broker.send_address, "queue", "export", str(there))).exit_code == 0
+            assert "orders" in file.read_text("utf-8")
+            assert there.is_symlink()
+            assert file.stat().st_mode & 0o777 == 0o600
+            assert sorted(os.listdir(tmp_path)) == ["queues.toml", "there.toml"]
+
+    run(main)
 
 
 def test_an_export_that_is_imported_elsewhere_is_exported_as_the_same_file(

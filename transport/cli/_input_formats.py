@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -49,34 +50,17 @@ class LinesSplitter(Protocol):
         """The last line, where there is one."""
 
 
-class PlainDecoder:
-    """Payloads alone: each line is one, however lines are told apart.
+class LineDecoder(ABC):
+    """Messages of lines, however those are told apart.
 
     Args:
         splitter: what tells them apart.
-        extra: bytes of the input that each takes beside itself.
-        key: the key of every message; None for none.
-        headers: the headers of every message.
-        batch_messages: messages in one batch at most.
     """
 
-    __slots__ = ("_batch_messages", "_columns", "_extra", "_key", "_packed", "_splitter")
+    __slots__ = ("_splitter",)
 
-    def __init__(
-        self,
-        splitter: LinesSplitter,
-        extra: int = 1,
-        key: bytes | None = None,
-        headers: Mapping[str, HeaderValue] | None = None,
-        batch_messages: int = DEFAULT_BATCH_MESSAGES,
-    ) -> None:
+    def __init__(self, splitter: LinesSplitter) -> None:
         self._splitter = splitter
-        self._extra = extra
-        self._key = key or None
-        self._packed = pack_headers(headers) or None
-        self._batch_messages = batch_messages
-        # The same for every batch of as many messages, as most are.
-        self._columns: tuple[int, BinaryColumn | None, BinaryColumn | None] = (0, None, None)
 
     def feed(self, block: bytes) -> Iterator[Piece]:
         """What ``block`` completes."""
@@ -88,8 +72,42 @@ class PlainDecoder:
         yield from self._pieces(lines)
 
     def finish(self) -> Iterator[Piece]:
-        """What is left."""
+        """What is left at the end of the input."""
         yield from self._pieces(self._splitter.finish())
+
+    @abstractmethod
+    def _pieces(self, lines: Sequence[bytes]) -> Iterator[Piece]:
+        """The messages of ``lines``; raises InputFormatError behind those before what it cannot take."""
+
+
+class PlainDecoder(LineDecoder):
+    """Payloads alone: each line is one, however lines are told apart.
+
+    Args:
+        splitter: what tells them apart.
+        extra: bytes of the input that each takes beside itself.
+        key: the key of every message; None for none.
+        headers: the headers of every message.
+        batch_messages: messages in one batch at most.
+    """
+
+    __slots__ = ("_batch_messages", "_columns", "_extra", "_key", "_packed")
+
+    def __init__(
+        self,
+        splitter: LinesSplitter,
+        extra: int = 1,
+        key: bytes | None = None,
+        headers: Mapping[str, HeaderValue] | None = None,
+        batch_messages: int = DEFAULT_BATCH_MESSAGES,
+    ) -> None:
+        super().__init__(splitter)
+        self._extra = extra
+        self._key = key or None
+        self._packed = pack_headers(headers) or None
+        self._batch_messages = batch_messages
+        # The same for every batch of as many messages, as most are.
+        self._columns: tuple[int, BinaryColumn | None, BinaryColumn | None] = (0, None, None)
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[Piece]:
         step = self._batch_messages
@@ -108,7 +126,7 @@ class PlainDecoder:
         return MessageBatch(batch.payloads, None, *self._columns[1:])
 
 
-class JsonDecoder:
+class JsonDecoder(LineDecoder):
     """An object a line; those that follow one another and have the same timing make a batch.
 
     Args:
@@ -116,28 +134,15 @@ class JsonDecoder:
         batch_messages: messages in one batch at most.
     """
 
-    __slots__ = ("_batch_messages", "_given", "_number", "_splitter")
+    __slots__ = ("_batch_messages", "_given", "_number")
 
     def __init__(self, given: Given, batch_messages: int = DEFAULT_BATCH_MESSAGES) -> None:
         from transport.cli._json_lines import MAX_JSON_LINE_BYTES  # noqa: PLC0415 - for this format alone
 
-        self._splitter = Splitter(max_line=MAX_JSON_LINE_BYTES)
+        super().__init__(Splitter(max_line=MAX_JSON_LINE_BYTES))
         self._given = given
         self._batch_messages = batch_messages
         self._number = 0
-
-    def feed(self, block: bytes) -> Iterator[Piece]:
-        """What ``block`` completes."""
-        try:
-            lines = self._splitter.feed(block)
-        except InputFormatError as error:
-            yield from self._pieces(error.before)
-            raise
-        yield from self._pieces(lines)
-
-    def finish(self) -> Iterator[Piece]:
-        """What is left."""
-        yield from self._pieces(self._splitter.finish())
 
     def _pieces(self, lines: Sequence[bytes]) -> Iterator[Piece]:
         from transport.cli._json_lines import read_message  # noqa: PLC0415 - as above

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from transport.clients.administration import Administration, Facts
 
 EXPORT, IMPORT = "queue export", "queue import"
+PARTIAL = ".partial"
+"""Behind a file's name while it is being written."""
 SAID_IN_ERRORS = 4
 """Settings that differ, of one queue, that a line names; the others are counted."""
 
@@ -81,8 +85,22 @@ def _write(file: str, data: bytes) -> None:
     if file == STDIN:
         # Bytes: a file is UTF-8, whatever the output is set to.
         typer.echo(data, nl=False)
-    else:
-        Path(file).write_bytes(data)
+        return
+    path = Path(file).resolve()
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)  # a pipe, a terminal
+        return
+    # Beside it, and then in its place: who is ended in between, or finds the disk full, keeps the file of before.
+    aside = path.with_name(path.name + PARTIAL)
+    try:
+        aside.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, aside)
+        aside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+        raise
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
