@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-MOST_LINES = 275
-"""Lines that a page may have: more cannot be read in one sitting."""
+MOST_WORDS = 2000
+"""Words that a page may have, its programs among them: more cannot be read in one sitting."""
 BLOCK = r"```%s\n(.*?)```"
 SHOWN = re.compile(r"\[(examples/\S+\.py)\]\(\.\./\1\)\n" + BLOCK % "python" + r"\n" + BLOCK % "", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
