@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from transport.cli import _written as written
 from transport.cli._access import take_access
 from transport.cli._options import CONNECTING, REQUIRED, with_parameters
 from transport.cli._run import fail, failures, run, tell
@@ -128,7 +129,7 @@ def _progress() -> Iterator[Callable[[int, int], None]]:
 
 
 def _say(verb: str, found: Backup) -> None:
-    many = f"{found.files:,} files, {found.size / 2**20:,.1f} MiB"
+    many = f"{written.counted(found.files, 'file')}, {written.size(found.size)}"
     tell(
         verb, f"{found.path}: {many}, read again and whole; everything before record {found.lsn} of epoch {found.epoch}"
     )

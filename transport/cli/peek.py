@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transport.cli import _written as written
 from transport.cli._administering import admin_command
 from transport.cli._options import QueueArgument
+from transport.cli._tables import cell_len, terminal_width
 
 if TYPE_CHECKING:
     from transport.clients.administration import Administration
@@ -62,7 +62,7 @@ async def peek(
             # In ASCII: no control character reaches a terminal.
             typer.echo(json.dumps(_facts(message)))
         return
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPED_WIDTH
+    width = terminal_width() or PIPED_WIDTH
     for message in found:
         for line in _lines(message, headers):
             typer.echo(_cut(line, width))
@@ -109,7 +109,7 @@ def _value(name: str, value: bytes) -> dict[str, str]:
 
 def _lines(message: PeekedMessage, headers: bool) -> list[str]:
     """A message for people: its facts, its headers if wanted, and the beginning of its payload."""
-    facts = [f"#{message.number}", f"{_age(message.age_ms)} old", f"{message.size} B"]
+    facts = [f"#{message.number}", f"{written.milliseconds(message.age_ms)} old", written.size(message.size)]
     if message.deliveries or message.replayed:
         facts.append(f"delivered {message.deliveries}x" if message.deliveries else "perhaps delivered")
     if message.key is not None:
@@ -154,14 +154,8 @@ def _whole(value: bytes) -> int:
 
 def _cut(line: str, width: int) -> str:
     """A line that fits; wide characters count for two."""
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 - not needed for --help
+    if cell_len(line) <= width:
+        return line
+    from rich.cells import set_cell_size  # noqa: PLC0415 - not needed for --help
 
-    return line if cell_len(line) <= width else set_cell_size(line, max(1, width - 3)) + "..."
-
-
-def _age(milliseconds: int) -> str:
-    """A time in the largest unit that is full: "3 min"."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if milliseconds >= size:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
+    return set_cell_size(line, max(1, width - 3)) + "..."
