@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +18,15 @@ PAGE = ROOT / "docs" / "start.md"
 SEND, RECEIVE = "127.0.0.1:9182", "127.0.0.1:9183"
 """The addresses that the page has; others may have these ports while the tests run."""
 
+EXTRAS = {
+    "from spark_bridge import PenstockDataSource": "spark",
+    "import spark_bridge.source": "spark",
+    "import transport.clients.arrow_batches": "arrow",
+    "from transport import Tracing; Tracing()": "otel",
+}
+"""What needs one, and its name."""
+INSTALL_SECONDS = 100.0
+
 
 def free_address() -> str:
     with socket.socket() as found:
@@ -26,16 +36,22 @@ def free_address() -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where it is typed: with the command, and with the programs as a checkout has them."""
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
-        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
-        (commands / name).chmod(0o755)
+    """Where it is typed: with the programs as a checkout has them."""
     place = tmp_path / "place"
     place.mkdir()
     (place / "examples").symlink_to(ROOT / "examples")
     return place
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Path:
+    """A folder with the commands, of this checkout."""
+    found = tmp_path / "bin"
+    found.mkdir()
+    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
+        (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
+        (found / name).chmod(0o755)
+    return found
 
 
 def typed(step: Step, terminal: Terminal, receive: str, goes_on: bool) -> str:
@@ -46,11 +62,12 @@ def typed(step: Step, terminal: Terminal, receive: str, goes_on: bool) -> str:
     return terminal.until_shown(len(step.shown)) if goes_on else terminal.until_ready()
 
 
-def test_the_page_prints_what_it_shows(folder: Path) -> None:
+def type_the_page(folder: Path, commands: Path) -> None:
+    """Type it in ``folder``, with the commands of ``commands``, and compare what comes with what it shows."""
     send, receive = free_address(), free_address()
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")} | {
-        "PATH": f"{folder.parent / 'bin'}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
+    ours = ("PENSTOCK_", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | {
+        "PATH": f"{commands}:{os.environ['PATH']}",
         "PENSTOCK_SEND_ADDRESS": send,
         "PENSTOCK_RECEIVE_ADDRESS": receive,
         "XDG_CONFIG_HOME": str(folder.parent),
@@ -71,6 +88,31 @@ def test_the_page_prints_what_it_shows(folder: Path) -> None:
                 continue
             printed = printed.replace(send, SEND).replace(receive, RECEIVE)
             assert comparable(printed) == comparable("\n".join(step.shown)), step.command
+
+
+def test_the_page_prints_what_it_shows(folder: Path, commands: Path) -> None:
+    type_the_page(folder, commands)
+
+
+def test_the_page_prints_what_it_shows_where_nothing_is_but_the_wheel(folder: Path, tmp_path: Path) -> None:
+    """An environment of its own, with what the wheel asks for and no extra; what needs one says in a line which."""
+    empty, wheels = tmp_path / "empty", tmp_path / "wheels"
+    run(sys.executable, "-m", "venv", "--without-pip", str(empty))
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
+    run(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
+    (wheel,) = wheels.iterdir()
+    run(*pip, "--python", str(empty), "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel))
+    type_the_page(folder, empty / "bin")
+    for statement, extra in EXTRAS.items():
+        said = run(str(empty / "bin" / "python"), "-c", statement, folder=folder, status=1)
+        assert f"pip install 'penstock-mq[{extra}]'" in said.splitlines()[-1]
+
+
+def run(*command: str, folder: Path = ROOT, status: int = 0) -> str:
+    """What a program says on its standard error; it ends with ``status``."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=INSTALL_SECONDS)
+    assert done.returncode == status, done.stderr
+    return done.stderr
 
 
 def test_the_program_on_the_page_is_the_example() -> None:
