@@ -18,6 +18,7 @@ from transport.cli._blocking import BlockingWorker, Output
 from transport.cli._input import Input, Window
 from transport.cli._input_formats import Piece, PlainDecoder
 from transport.cli._splitting import LineTooLongError, Splitter
+from transport.cli.send import _summary
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.wire.codec import encode
 from transport.wire.frames import MAX_FRAME_BYTES
@@ -93,6 +94,20 @@ def test_the_longest_line_allowed_fits_a_frame() -> None:
 
 def test_carriage_returns_belong_to_the_message() -> None:
     assert Splitter().feed(b"a\r\n\r\nb\n") == [b"a\r", b"\r", b"b"]
+
+
+def test_bytes_are_known_of_whole_batches_only() -> None:
+    window = Window()
+    window.read(piece_of(b"a", b"b"))
+    window.read(piece_of(b"c"))
+    for confirmed, expected in ((0, (0, False)), (1, (0, True)), (1, (4, False)), (1, (6, False))):
+        window.confirmed(confirmed)
+        assert (window.confirmed_bytes, window.batch_open) == expected
+    assert _summary(window, "q", "here:1", 1.0).startswith("3 messages confirmed in queue q at here:1, 6 B in 1 s")
+    window.read(piece_of(b"d", b"e"))
+    window.confirmed(1)
+    said = _summary(window, "q", "here:1", 1.0)
+    assert said.startswith("4 messages confirmed in queue q at here:1, in 1 s (4 messages/s); 1 read and not confirmed")
 
 
 def test_the_window_closes_at_its_messages_and_opens_with_their_confirmation() -> None:

@@ -34,7 +34,7 @@ class Window:
     Attributes:
         read_messages: messages read so far.
         confirmed_messages: of them, what the broker has stored.
-        confirmed_bytes: bytes of input that these were.
+        confirmed_bytes: bytes of input that these were, up to the end of the last batch that is stored whole.
     """
 
     def __init__(self, max_messages: int = MAX_UNCONFIRMED_MESSAGES, max_bytes: int = MAX_UNCONFIRMED_BYTES) -> None:
@@ -48,6 +48,7 @@ class Window:
         self.read_messages = 0
         self.confirmed_messages = 0
         self.confirmed_bytes = 0
+        self._whole_messages = 0
 
     def read(self, piece: Piece) -> None:
         """A piece has been read."""
@@ -60,8 +61,13 @@ class Window:
         """The oldest ``messages`` of what is unconfirmed are stored."""
         self.confirmed_messages += messages
         while self._ends and self._ends[0][0] <= self.confirmed_messages:
-            self.confirmed_bytes = self._ends.popleft()[1]
+            self._whole_messages, self.confirmed_bytes = self._ends.popleft()
         self._judge()
+
+    @property
+    def batch_open(self) -> bool:
+        """Whether some of a batch is stored and some is not: then there are more bytes than ``confirmed_bytes``."""
+        return self.confirmed_messages > self._whole_messages
 
     async def room(self) -> None:
         """Return when more may be read."""

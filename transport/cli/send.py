@@ -196,9 +196,11 @@ def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
     from transport.cli import _written as written  # noqa: PLC0415 - not needed for --help
 
     messages, rate = window.confirmed_messages, window.confirmed_messages / max(seconds, 1e-6)
+    # How many bytes of the input they were is known of whole batches only.
+    size = "" if window.batch_open else f"{written.size(window.confirmed_bytes)} "
     text = (
         f"{written.counted(messages, 'message')} confirmed in queue {queue} at {address}, "
-        f"{written.size(window.confirmed_bytes)} in {written.duration(seconds)} ({rate:,.0f} messages/s)"
+        f"{size}in {written.duration(seconds)} ({rate:,.0f} messages/s)"
     )
     open_ones = window.read_messages - messages
     return text if not open_ones else f"{text}; {open_ones:,} read and not confirmed, which may or may not be stored"
