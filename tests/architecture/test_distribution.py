@@ -17,6 +17,7 @@ pytest.importorskip("hatchling", reason="the build backend is not installed for 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+MAN_PAGE = "data/share/man/man1/penstock.1"
 BUILD = "import sys, hatchling.build as backend; print(getattr(backend, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
@@ -44,10 +45,12 @@ def files_below(folder: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The texts of the wheel by their names; those of its metadata without their folder."""
+    """The texts of the wheel by their names; those of its metadata and data without their folder."""
     with zipfile.ZipFile(built("wheel", tmp_path_factory.mktemp("wheel"))) as archive:
         texts = {name: archive.read(name).decode() for name in archive.namelist()}
-    return {name.partition(".dist-info/")[2] or name: text for name, text in texts.items()}
+    return {
+        name.partition(".dist-info/")[2] or name.partition(".data/")[2] or name: text for name, text in texts.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +59,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
-def test_the_wheel_holds_the_packages_with_their_types_and_nothing_else(wheel: dict[str, str]) -> None:
-    metadata = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
-    assert set(wheel) == metadata.union(*map(files_below, PACKAGES))
+def test_the_wheel_holds_the_packages_with_their_types_and_the_manual_page_and_nothing_else(
+    wheel: dict[str, str],
+) -> None:
+    besides = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", MAN_PAGE}
+    assert set(wheel) == besides.union(*map(files_below, PACKAGES))
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(wheel)
 
 

@@ -36,6 +36,18 @@ def help_text(command: Any, ctx: Any) -> str:
     blocks = [_usage(command, ctx, width)]
     if command.help:
         blocks.append(_paragraphs(command.help, width))
+    blocks += [
+        f"{_bold(f'{title}:')}\n{_table(rows, width)}" for title, rows in panels_of(command, ctx).items() if rows
+    ]
+    if examples := _examples(ctx, width):
+        blocks.append(examples)
+    if command.epilog:
+        blocks.append(_paragraphs(command.epilog, width))
+    return "\n\n".join(blocks)
+
+
+def panels_of(command: Any, ctx: Any) -> dict[str, list[Row]]:
+    """The tables of a help by their titles: its parameters, and its verbs."""
     panels: dict[str, list[Row]] = defaultdict(list, {title: [] for title in PANELS.values()})
     for parameter in command.get_params(ctx):
         if not getattr(parameter, "hidden", False):
@@ -49,15 +61,11 @@ def help_text(command: Any, ctx: Any) -> str:
         for name, each in getattr(command, "commands", {}).items()
         if not each.hidden
     ]
-    blocks += [f"{_bold(f'{title}:')}\n{_table(rows, width)}" for title, rows in panels.items() if rows]
-    if examples := _examples(ctx, width):
-        blocks.append(examples)
-    if command.epilog:
-        blocks.append(_paragraphs(command.epilog, width))
-    return "\n\n".join(blocks)
+    return panels
 
 
-def _usage(command: Any, ctx: Any, width: int) -> str:
+def usage_words(command: Any, ctx: Any) -> list[str]:
+    """How a command is called."""
     words = [ctx.command_path]
     arguments, options = [], []
     for parameter in command.get_params(ctx):
@@ -69,8 +77,14 @@ def _usage(command: Any, ctx: Any, width: int) -> str:
     words += [*options, "[OPTIONS]", *arguments]
     if hasattr(command, "commands"):
         words.append(command.subcommand_metavar)
+    return words
+
+
+def _usage(command: Any, ctx: Any, width: int) -> str:
     start = "Usage: "
-    lines = textwrap.wrap(" ".join(words), width - len(start), subsequent_indent=INDENT, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        " ".join(usage_words(command, ctx)), width - len(start), subsequent_indent=INDENT, break_on_hyphens=False
+    )
     return _bold(start) + "\n".join([lines[0], *(" " * len(start) + line for line in lines[1:])])
 
 
