@@ -205,7 +205,7 @@ def test_a_stopped_journal_is_backed_up_and_restored_and_a_broker_opens_what_is_
     made = invoke("backup", backup, "--data", data)
     assert (made.exit_code, made.stdout) == (0, "")
     assert re.fullmatch(
-        rf"penstock journal backup: {backup}: [23] files, \d+\.\d MiB, read again and whole; everything before record \d+ of epoch 1\n",
+        rf"penstock journal backup: {backup}: [23] files, \d+(\.\d)? MiB, read again and whole; everything before record \d+ of epoch 1\n",
         made.stderr,
     )
     again = invoke("backup", backup, "--data", data)
