@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from transport.cli._optional_value import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, WATCH
-from transport.cli._tables import cell_len, on_terminal, put, terminal_width
+from transport.cli._tables import on_terminal, put, terminal_width
 
 if TYPE_CHECKING:
-    from asyncio import Event
-
-    from transport.clients.administration import Facts
+    from transport.clients.administration import Administration, Facts
 
 Wide = Annotated[bool, typer.Option("--wide", help="Show everything there is, in lines as long as they need.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document, with the figures as they are.")]
@@ -77,9 +73,11 @@ async def measured(look: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def present(
-    look: Callable[[], Awaitable[Any]],
+    administration: Administration,
+    look: Callable[[Administration], Awaitable[Any]],
     draw: Callable[[Any, int | None], list[str]],
     *,
+    verb: str,
     as_json: bool = False,
     wide: bool = False,
     rates: bool = False,
@@ -88,8 +86,10 @@ async def present(
     """Show what ``look`` sees.
 
     Args:
+        administration: a client of the broker, connected.
         look: asks the broker.
         draw: the lines of what was seen, on a terminal of so many columns; None for lines of any length.
+        verb: the command's name, for what is told on stderr.
         as_json: whether it is shown as JSON.
         wide: whether lines may have any length.
         rates: whether to look twice before anything is shown.
@@ -99,89 +99,15 @@ async def present(
     def text(seen: Any, width: int | None) -> list[str]:
         return _json(seen) if as_json else draw(seen, None if wide else width)
 
+    async def look_once() -> Any:
+        return await look(administration)
+
     if watch is None:
-        put(text(await (measured(look) if rates else look()), terminal_width()))
+        put(text(await (measured(look_once) if rates else look_once()), terminal_width()))
         return
-    from asyncio import Event  # noqa: PLC0415 - not needed for --help
+    from transport.cli._watching import watch_over  # noqa: PLC0415 - not needed for --help
 
-    from transport.cli._run import on_signal  # noqa: PLC0415
-
-    stopped = Event()
-    with on_signal(lambda _number: stopped.set()):
-        try:
-            if on_terminal() and not as_json:
-                await _redraw(look, text, watch, stopped)
-            else:
-                async for seen in _looks(look, watch, stopped):
-                    put(text(seen, terminal_width()))
-        except BrokenPipeError:
-            # The reader of the pipe has seen enough. What is still buffered for it must not fail at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-async def _looks(look: Callable[[], Awaitable[Any]], watch: float, stopped: Event) -> AsyncGenerator[Any, None]:
-    """What is seen, every ``watch`` seconds until ``stopped``."""
-    import asyncio  # noqa: PLC0415 - not needed for --help
-
-    stop = asyncio.ensure_future(stopped.wait())
-    try:
-        while not stop.done():
-            looking = asyncio.ensure_future(look())
-            await asyncio.wait({looking, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not looking.done():
-                looking.cancel()
-                await asyncio.wait({looking})
-                return
-            yield looking.result()
-            await asyncio.wait({stop}, timeout=watch)
-    finally:
-        stop.cancel()
-
-
-async def _redraw(
-    look: Callable[[], Awaitable[Any]], text: Callable[[Any, int | None], list[str]], watch: float, stopped: Event
-) -> None:
-    """Draw each look over the one before, on a screen of its own. The last one stays when that is over."""
-    from rich.console import Console  # noqa: PLC0415 - not needed for --help
-    from rich.live import Live  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    console = Console(highlight=False)
-    last: list[str] = []
-    try:
-        with Live(console=console, screen=True, auto_refresh=False) as live:
-            async for seen in _looks(look, watch, stopped):
-                last = text(seen, console.width)
-                picture = _picture(last, console.width, console.height)
-                live.update(Text("\n".join(picture), no_wrap=True, overflow="ignore"), refresh=True)
-    finally:
-        if last:
-            put(last)
-
-
-def _picture(lines: Sequence[str], width: int, height: int) -> list[str]:
-    """As much of ``lines`` as a screen has room for; a line that is longer than it goes on in the next."""
-    folded: list[str] = []
-    for line in lines:
-        folded += _chopped(line, width)
-        if len(folded) > height:
-            break
-    if len(folded) <= height:
-        return folded
-    hidden = "... more than this screen shows: make it larger, or leave --watch out"
-    return [*folded[: height - 1], hidden[:width]]
-
-
-def _chopped(line: str, width: int) -> list[str]:
-    parts, part, used = [], "", 0
-    for character in line:
-        cells = cell_len(character)
-        if used + cells > width:
-            parts.append(part)
-            part, used = "", 0
-        part += character
-        used += cells
-    return [*parts, part]
+    await watch_over(administration, look, text, watch, verb, redraw=on_terminal() and not as_json)
 
 
 def _json(seen: Any) -> list[str]:

@@ -60,7 +60,15 @@ async def list_connections(
         rows = table(found, CONNECTIONS_WIDE if wide else CONNECTIONS_SHORT, width)
         return [written.counted(len(found), "connection"), *rows, ""]
 
-    await present(administration.connections, draw, as_json=as_json, wide=wide, watch=watch)
+    await present(
+        administration,
+        lambda client: client.connections(),
+        draw,
+        verb="connection list",
+        as_json=as_json,
+        wide=wide,
+        watch=watch,
+    )
 
 
 @app.command("close")

@@ -44,14 +44,16 @@ async def list_queues(
 
     seen = Rates(monotonic)
 
-    async def look() -> list[Facts]:
-        queues = await administration.queues()
+    async def look(client: Administration) -> list[Facts]:
+        queues = await client.queues()
         seen.add(queues)
         return queues
 
     await present(
+        administration,
         look,
         lambda queues, width: queue_lines(queues, WIDE if wide else SHORT, width),
+        verb="queue list",
         as_json=as_json,
         wide=wide,
         rates=rates,
@@ -69,11 +71,11 @@ async def show_queue(
 
     seen = Rates(monotonic)
 
-    async def look() -> Facts:
-        found = await administration.queue(queue)
+    async def look(client: Administration) -> Facts:
+        found = await client.queue(queue)
         seen.add([found])
-        connections = [each for each in await administration.connections() if each.get("queue") == queue]
-        subscriptions = [each for each in await administration.subscriptions() if each.get("queue") == queue]
+        connections = [each for each in await client.connections() if each.get("queue") == queue]
+        subscriptions = [each for each in await client.subscriptions() if each.get("queue") == queue]
         return {
             "queue": found,
             "blocked": blocking(found),
@@ -88,7 +90,7 @@ async def show_queue(
         )
         return page(facts["queue"], facts["connections"], lines, width, facts["blocked"])
 
-    await present(look, draw, as_json=as_json, rates=True, watch=watch)
+    await present(administration, look, draw, verb="queue show", as_json=as_json, rates=True, watch=watch)
 
 
 def _create(settings: dict[str, Any], queue: str, **where: Any) -> None:

@@ -48,15 +48,17 @@ async def stats(
 
     seen = Rates(monotonic)
 
-    async def look() -> Facts:
-        figures = await administration.statistics()
+    async def look(client: Administration) -> Facts:
+        figures = await client.statistics()
         seen.add(figures.get("queues") or [])
         return figures
 
     address = str(administration.address)
     await present(
+        administration,
         look,
         lambda figures, width: statistics_lines(figures, address, width, wide=wide),
+        verb="stats",
         as_json=as_json,
         wide=wide,
         rates=rates,

@@ -53,7 +53,15 @@ async def list_subscriptions(
         found = sorted(found, key=lambda facts: (str(facts.get("queue")), str(facts.get("name"))))
         return subscription_lines(found, WIDE if wide else SHORT, width)
 
-    await present(administration.subscriptions, draw, as_json=as_json, wide=wide, watch=watch)
+    await present(
+        administration,
+        lambda client: client.subscriptions(),
+        draw,
+        verb="subscription list",
+        as_json=as_json,
+        wide=wide,
+        watch=watch,
+    )
 
 
 def subscription_lines(found: Sequence[Facts], columns: Sequence[Column], width: int | None) -> list[str]:

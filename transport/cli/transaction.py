@@ -47,7 +47,15 @@ async def list_transactions(
         title = written.counted(len(rows), "open transaction")
         return [title, *table(rows, WIDE if wide else SHORT, width), ""]
 
-    await present(administration.transactions, draw, as_json=as_json, wide=wide, watch=watch)
+    await present(
+        administration,
+        lambda client: client.transactions(),
+        draw,
+        verb="transaction list",
+        as_json=as_json,
+        wide=wide,
+        watch=watch,
+    )
 
 
 @app.command("abort")

@@ -66,6 +66,7 @@ class Administration(MessageCommands):
         self.epoch = 0
         self._connect_timeout = connect_timeout
         self._timeout = timeout
+        self._access = access
         self._credentials = Credentials(access)
         self._link: BrokerLink | None = None
         # Why it has ended; None while it has not.
@@ -102,6 +103,15 @@ class Administration(MessageCommands):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def another(self) -> Administration:
+        """A client like this one, of the same broker and not yet connected: a client connects once."""
+        return Administration(
+            str(self.address),
+            connect_timeout=self._connect_timeout,
+            timeout=self._timeout,
+            access=self._access,
+        )
 
     async def close(self) -> None:
         """End the connection, or the attempts to make one; a command under way fails."""

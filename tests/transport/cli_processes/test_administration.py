@@ -6,8 +6,6 @@ import json
 import os
 import re
 import select
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,49 +75,6 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     assert broker.run("queue purge", name) == (0, f"queue {name} purged of 2 messages\n".encode(), "")
     assert broker.run("queue delete", name) == (0, f"queue {name} deleted\n".encode(), "")
     assert name not in broker.run("queue list")[1].decode()
-
-
-def test_a_watch_into_a_pipe_goes_on_until_it_is_interrupted_and_that_is_an_orderly_end(
-    broker: BrokerProcess, queue: str
-) -> None:
-    broker.fill(queue, [b"a"])
-    with broker.start("queue", "list", "--watch", "0.1") as watching:
-        titles = 0
-        while titles < 3:
-            titles += watching.line(watching.stdout).startswith(b"queue ")
-        watching.process.send_signal(signal.SIGINT)
-        assert watching.finish()[::2] == (0, "")
-
-
-def test_a_watch_is_redrawn_on_a_terminal_and_the_last_picture_stays(
-    broker: BrokerProcess, queue: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    broker.fill(queue, [b"a"])
-    with terminal() as (ours, theirs):
-        with broker.start("queue", "list", "--watch", "0.1", stdout=theirs) as watching:
-            shown = b""
-            while shown.count(queue.encode()) < 2:
-                assert select.select([ours], [], [], DEADLINE)[0]
-                shown += os.read(ours, 1 << 16)
-            watching.process.send_signal(signal.SIGINT)
-            assert watching.end() == 0
-        os.close(theirs)
-        with suppress(OSError):  # Linux says so at the end of what was written
-            while more := os.read(ours, 1 << 16):
-                shown += more
-    screen, left, after = shown.rpartition(b"\x1b[?1049l")
-    assert b"\x1b[?1049h" in screen
-    assert left
-    assert queue.encode() in after
-
-
-def test_who_reads_a_watch_no_more_ends_it_in_good_order(broker: BrokerProcess, queue: str) -> None:
-    broker.fill(queue, [b"a"])
-    with broker.start("queue", "list", "--watch", "0.1") as watching:
-        watching.line(watching.stdout)
-        watching.stdout.close()
-        assert watching.end() == 0
 
 
 def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker: BrokerProcess, queue: str) -> None:
