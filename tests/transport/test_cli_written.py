@@ -92,9 +92,17 @@ def test_into_a_pipe_each_row_is_one_line_with_the_same_columns_whatever_they_ho
 def test_names_share_the_room_that_figures_leave() -> None:
     rows = [{"queue": "a" * 30, "client": "b" * 60, "n": 1}, {"queue": "c", "client": "d", "n": 22}]
     lines = table(rows, [("queue", "queue"), ("client", "client"), ("n", "n")], 80)
-    assert lines[2] == "b" * 60
-    assert lines[3].split() == ["a" * 30, "1"]
+    assert lines[2].split() == ["a" * 30, "1"]
+    assert lines[3] == "    " + "b" * 60
     assert lines[4].split() == ["c", "d", "22"]
+
+
+def test_what_does_not_fit_into_a_row_stands_beneath_it_parted_between_words() -> None:
+    rows = [{"name": "ada", "proofs": ", ".join(f"token {n:012x}" for n in range(9)), "rights": "monitor"}]
+    lines = table(rows, [("name", "name"), ("rights", "rights"), ("proofs", "proofs")], 80)
+    assert lines[2] == "ada   monitor"
+    assert max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines[3:]) == rows[0]["proofs"]
 
 
 def test_what_a_client_calls_itself_cannot_act_on_a_terminal() -> None:
@@ -141,6 +149,7 @@ def test_a_rate_is_what_has_come_since_the_look_before_and_none_where_a_queue_wa
     [
         (["--watch"], ["--watch=2"]),
         (["--watch", "5"], ["--watch=5"]),
+        (["--watch", "1m30s"], ["--watch=1m30s"]),
         (["--watch", "orders"], ["--watch=2", "orders"]),
         (["--watch", "--json"], ["--watch=2", "--json"]),
         (["--watch=3", "--", "--watch"], ["--watch=3", "--", "--watch"]),

@@ -1,7 +1,8 @@
 """Tables of facts, for the verbs that show some.
 
-Names are there to be copied: none is cut, and none is folded. Where a row is too long for the terminal, its names take a line of
-their own, and its figures stand beneath in their columns. Into a pipe a row is a line, however long.
+Names are there to be copied: none is cut, and none is folded. Where a row is too long for the terminal and its first name is, its
+names take a line of their own, and its figures stand beneath in their columns. Where another text is too long, that text stands
+beneath its row. Into a pipe a row is a line, however long.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from transport.cli import _written as written
 
 GAP = "  "
 """Between two columns."""
+INDENT = 2 * GAP
+"""Before what stands beneath its row."""
 LEAST_TENTHS = 0.1
 """Below this a number is shown in thousandths."""
 MAX_CELL_BYTES = 8 * 1024
@@ -78,12 +81,28 @@ def table(rows: Rows, columns: Sequence[Column] | None, width: int | None) -> li
         if not any(cell_len(cell) > fitted for cell, fitted in zip(row, widths, strict=True)):
             lines.append(_line(row, widths, figures))
             continue
-        # Its names whole on a line of their own, the rest beneath, each in its column.
-        lines.append(GAP.join(cell for cell, moved in zip(row, short, strict=True) if moved))
-        if not all(short):
-            rest = ["" if moved else cell for cell, moved in zip(row, short, strict=True)]
-            lines.append(_line(rest, widths, figures))
+        rest = ["" if moved else cell for cell, moved in zip(row, short, strict=True)]
+        whole = GAP.join(cell for cell, moved in zip(row, short, strict=True) if moved)
+        if short[0]:
+            # Its names whole on a line of their own, the rest beneath, each in its column.
+            lines += [whole] if all(short) else [whole, _line(rest, widths, figures)]
+        else:
+            lines += [_line(rest, widths, figures), *_beneath(whole, width)]
     return lines
+
+
+def _beneath(text: str, width: int | None) -> list[str]:
+    """What did not fit into its row, in lines between whose words it is parted."""
+    from textwrap import wrap  # noqa: PLC0415 - not needed for --help
+
+    return wrap(
+        text,
+        width or len(text) + len(INDENT),
+        initial_indent=INDENT,
+        subsequent_indent=INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def facts_table(facts: Sequence[tuple[str, str]], indent: str = GAP) -> list[str]:

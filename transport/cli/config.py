@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from transport.cli import _written as written
 from transport.cli._options import EPILOG, settings_command
 from transport.cli._run import tell
 from transport.cli._tables import show as show_table
@@ -33,7 +34,9 @@ def _show(settings: Resolved, as_json: bool) -> None:
         typer.echo(json.dumps({setting.key: _facts(setting) for setting in settings.in_force}, indent=2))
     else:
         rows = [{"key": one.key, "text": one.text or None, "origin": str(one.origin)} for one in settings.in_force]
-        show_table(f"{len(rows)} settings", rows, [("key", "setting"), ("text", "value"), ("origin", "from")])
+        show_table(
+            written.counted(len(rows), "setting"), rows, [("key", "setting"), ("text", "value"), ("origin", "from")]
+        )
     known = [option.name for option in OPTIONS]
     for name in settings.ignored:
         # Container platforms set variables of this prefix for a service of that name; what is like no setting is theirs.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from transport.cli import _written as written
 from transport.cli._access import ACCESS, CONTEXT, STDIN
 from transport.cli._options import REQUIRED, Parameter, with_parameters
 from transport.cli._run import tell
@@ -130,7 +131,7 @@ def list_contexts(as_json: AsJson = False) -> None:
         row["who"] = row.get("user") or ("a token" if "token_file" in row else None)
         row["tls"] = row.get("tls") or any(key.startswith("tls_") for key in row)
     columns = [("current", ""), ("name", "context"), ("send_address", "sending"), ("receive_address", "receiving")]
-    show_table(f"{len(rows)} contexts", rows, [*columns, ("who", "user"), ("tls", "TLS")])
+    show_table(written.counted(len(rows), "context"), rows, [*columns, ("who", "user"), ("tls", "TLS")])
 
 
 @app.command("show")

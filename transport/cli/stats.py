@@ -81,16 +81,17 @@ def statistics_lines(figures: Facts, address: str, width: int | None, *, wide: b
     lines += ["", *queue_lines(figures.get("queues") or [], QUEUE_FIGURES if wide else SHORT, width)]
     if storage := figures.get("storage"):
         # Two dozen facts about one thing read better down the page than across it.
-        facts = [(key.replace("_", " "), _storage_figure(key, value)) for key, value in storage.items()]
+        facts = [_storage_figure(key, value) for key, value in storage.items()]
         lines += ["storage", *facts_table(facts), ""]
     connections = figures.get("connections") or []
     columns = CONNECTIONS_WIDE if wide else CONNECTIONS_SHORT
     return [*lines, written.counted(len(connections), "connection"), *table(connections, columns, width), ""]
 
 
-def _storage_figure(key: str, value: object) -> str:
+def _storage_figure(key: str, value: object) -> tuple[str, str]:
+    """What a figure is called, and its value; the unit is in that, and not in the name as well."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         for suffix, write in BY_SUFFIX.items():
             if key.endswith(suffix):
-                return write(value)
-    return cell(value)
+                return key.removesuffix(suffix).replace("_", " "), write(value)
+    return key.replace("_", " "), cell(value)

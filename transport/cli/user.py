@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
+from transport.cli import _written as written
 from transport.cli._access import STDIN
 from transport.cli._run import tell
 from transport.cli._tables import show
@@ -222,8 +223,8 @@ def list_users(
         typer.echo(json.dumps(rows, indent=2))
         return
     flat = [{key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
-    columns = [(key, key.replace("_", " ")) for key in ("name", "proofs", "rights", "grants")]
-    show(f"{len(rows)} users", flat, columns)
+    columns = [(key, key.replace("_", " ")) for key in ("name", "rights", "grants", "proofs")]
+    show(written.counted(len(rows), "user"), flat, columns)
 
 
 def sorted_users(users: Users) -> list[User]:
