@@ -29,6 +29,8 @@ HINTS = {
     "unsupported-version": "broker and command are of different versions",
 }
 """What a refusal's own text cannot know: what to do on the command line."""
+LOOK_THERE = "the list of connections has those that there are"
+"""Words of a refusal that say where to look."""
 OPTIONS = {
     "the name that the certificate has as the server name": "--tls-server-name NAME",
     "the file of the authority": "--tls-ca FILE",
@@ -114,7 +116,8 @@ def explain(error: Exception) -> str:
         text = f"{text} ({' or '.join(options)})"
     if isinstance(error, ConnectionLostError):
         return f"{text}; is the broker running there? (penstock broker)"
-    if isinstance(error, BrokerError) and error.code in HINTS:
+    # A text that says itself where to look needs no more.
+    if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
         return f"{text}; {HINTS[error.code]}"
     return text
 

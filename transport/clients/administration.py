@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self, cast
 
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT, Backoff
-from transport.clients.link import BrokerLink
+from transport.clients.link import BrokerLink, reason_of
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.errors import (
@@ -314,7 +314,7 @@ class Administration(MessageCommands):
             error = error.__cause__
         if isinstance(error, BrokerError | AuthenticationError):
             return error
-        within = f"within {self._connect_timeout:g} s: {str(error) or 'no answer'}"
+        within = f"within {self._connect_timeout:g} s: {reason_of(error) if str(error) else 'no answer'}"
         lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}")
         lost.__cause__ = error
         return lost

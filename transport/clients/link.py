@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import random
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 from typing import Protocol as TypingProtocol
@@ -29,6 +30,8 @@ from transport.wire.protocol import Protocol, Side
 if TYPE_CHECKING:
     from transport.clients.proving import Proving
 
+CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
+"""What asyncio says of an address that does not answer."""
 FrameConnection: TypeAlias = Connection[Frame]
 LEAST_STANDING = 1.0
 """Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
@@ -292,8 +295,7 @@ class BrokerLink:
                 if not is_transient(better):
                     self._fail(better)
                     return
-                reason = str(better) or type(better).__name__
-                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason}", better))
+                self._retry_or_fail(_caused(f"no connection to the broker at {address}: {reason_of(better)}", better))
 
     def _tls(self, host: str) -> ClientTls | None:
         context = self._credentials.context
@@ -350,6 +352,11 @@ class BrokerLink:
     def _set_over(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
+
+
+def reason_of(error: BaseException) -> str:
+    """What a connection was not made for, in the system's words where those are in asyncio's: ``Connection refused``."""
+    return CALL_FAILED.sub(lambda found: os.strerror(int(found[1])), str(error)) or type(error).__name__
 
 
 def _caused(text: str, cause: Exception) -> ConnectionLostError:
