@@ -207,7 +207,18 @@ def test_a_usage_error_exits_with_2_and_names_the_fault(arguments: list[str], co
         ),
         (
             ["receive", "--queue", "q", "--idle-exit", "nan"],
-            "penstock receive: --idle-exit: nan is no number that can be used. See penstock receive -h",
+            (
+                "penstock receive: --idle-exit: 'nan' is no duration: write seconds, or numbers with d, h, m, s, ms, "
+                "such as 1h30m. See penstock receive -h"
+            ),
+        ),
+        (
+            ["receive", "--queue", "q", "--idle-exit", "0s"],
+            "penstock receive: --idle-exit: 0s is less than 1 ms, the least there can be. See penstock receive -h",
+        ),
+        (
+            ["queue", "list", "--watch", "2h"],
+            "penstock queue list: --watch: 2h is more than 1 h, the most there can be. See penstock queue list -h",
         ),
         (["sned"], "penstock: no such verb sned; did you mean send? See penstock -h"),
         (["queue", "creat"], "penstock queue: no such verb creat; did you mean create? See penstock queue -h"),
@@ -339,5 +350,11 @@ def test_storage_and_why_senders_wait_are_shown() -> None:
     )
     lines = [line.split() for line in shown]
     assert ["senders", "wait:", "600", "MiB", "of", "memory", "are", "used"] in lines
-    for row in (["directory", "data"], ["disk", "bytes", "12.1", "KiB"], ["paused", "-"], ["memory", "pressure", "no"]):
+    for row in (
+        ["directory", "data"],
+        ["disk", "12.1", "KiB"],
+        ["sync", "1.2", "ms"],
+        ["paused", "-"],
+        ["memory", "pressure", "no"],
+    ):
         assert row in lines

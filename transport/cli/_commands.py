@@ -169,6 +169,11 @@ def _converted(kind: Any, value: Any, parameter: Any, ctx: Any) -> Any:
         return value if kind is not Path or isinstance(value, Path) else Path(value)
     if kind is Path:
         return Path(value)
+    if (parser := parameter.type_descriptor.parameter_info.parser) is not None:
+        try:
+            return parser(value)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), ctx, parameter) from None
     if kind is bool:
         from transport.wire.truths import parse_flag  # noqa: PLC0415 - flags of the environment alone
 

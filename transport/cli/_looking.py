@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from transport.cli._optional_value import DEFAULT_SECONDS, MAX_SECONDS, MIN_SECONDS, WATCH
+from transport.cli._options import time_option
 from transport.cli._tables import on_terminal, put, terminal_width
 
 if TYPE_CHECKING:
@@ -18,12 +19,12 @@ Wide = Annotated[bool, typer.Option("--wide", help="Show everything there is, in
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document, with the figures as they are.")]
 Watch = Annotated[
     float | None,
-    typer.Option(
+    time_option(
         WATCH,
-        metavar="[SECONDS]",
-        min=MIN_SECONDS,
-        max=MAX_SECONDS,
-        help=f"Look again every so many seconds ({DEFAULT_SECONDS:g} unless said), until Ctrl-C.",
+        f"Look again every so often ({DEFAULT_SECONDS:g} s unless said), until Ctrl-C.",
+        least=MIN_SECONDS,
+        most=MAX_SECONDS,
+        metavar="[TIME]",
     ),
 ]
 WithRates = Annotated[bool, typer.Option("--rates", help="Take a second to measure in/s and out/s.")]

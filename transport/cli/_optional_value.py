@@ -15,7 +15,7 @@ UNSAID: Final = {WATCH: f"{DEFAULT_SECONDS:g}"}
 
 
 def say_values(arguments: Sequence[str]) -> list[str]:
-    """``arguments`` in which each of these options has its value: the number behind it, or its default."""
+    """``arguments`` in which each of these options has its value: the time behind it, or its default."""
     said: list[str] = []
     rest = list(arguments)
     while rest:
@@ -23,14 +23,16 @@ def say_values(arguments: Sequence[str]) -> list[str]:
         if word == "--":
             return [*said, word, *rest]
         if word in UNSAID:
-            word = f"{word}={rest.pop(0) if rest and _is_number(rest[0]) else UNSAID[word]}"
+            word = f"{word}={rest.pop(0) if rest and _is_time(rest[0]) else UNSAID[word]}"
         said.append(word)
     return said
 
 
-def _is_number(word: str) -> bool:
+def _is_time(word: str) -> bool:
+    from transport.config.units import parse_duration  # noqa: PLC0415 - where one is given
+
     try:
-        float(word)
+        parse_duration(word)
     except ValueError:
         return False
     return True

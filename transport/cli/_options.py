@@ -6,6 +6,7 @@ They are checked before anything is connected: a wrong one is a usage error (exi
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -42,6 +43,41 @@ REQUIRED = inspect.Parameter.empty
 """The default of a parameter that has none."""
 
 
+LEAST_SECONDS = 0.001
+"""A time that is waited for is not nothing."""
+
+
+def time_option(
+    flag: str,
+    text: str,
+    *,
+    least: float = LEAST_SECONDS,
+    most: float = math.inf,
+    default: float | None = None,
+    metavar: str = "TIME",
+) -> Any:
+    """A typer option whose value is read by `seconds_of`; ``text`` is its help, which shows the ``default`` where one is given."""
+    shown = "" if default is None else f" [default: {default:g} s]"
+    return typer.Option(flag, metavar=metavar, parser=seconds_of(least, most), help=text + shown, show_default=False)
+
+
+def seconds_of(least: float, most: float) -> Callable[[str], float]:
+    """What reads a time; ValueError for what is none, or less than ``least`` or more than ``most`` seconds."""
+
+    def seconds(text: str) -> float:
+        from transport.cli import _written as written  # noqa: PLC0415 - where one is given
+        from transport.config.units import parse_duration  # noqa: PLC0415 - as above
+
+        found = parse_duration(text)
+        if found < least:
+            raise ValueError(f"{text} is less than {written.duration(least)}, the least there can be")
+        if found > most:
+            raise ValueError(f"{text} is more than {written.duration(most)}, the most there can be")
+        return found
+
+    return seconds
+
+
 def address(text: str | None) -> str | None:
     """Typer callback: ``text`` when it is host:port; None where it is left to a context or the default."""
     if text is None:
@@ -71,11 +107,10 @@ QueueOption = Annotated[str, typer.Option("--queue", metavar="Q", help="The queu
 QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", callback=name)]
 ConnectTimeout = Annotated[
     float,
-    typer.Option(
+    time_option(
         "--connect-timeout",
-        metavar="S",
-        min=0.001,
-        help="Seconds without a connection to the broker after which to give up.",
+        "How long without a connection to the broker before giving up.",
+        default=DEFAULT_CONNECT_TIMEOUT,
     ),
 ]
 FORMATS_PANEL = "Formats (lines without any)"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from transport.cli._access import ACCESS, take_access
-from transport.cli._options import CONNECTING, ConnectTimeout, Parameter, address, with_parameters
+from transport.cli._options import CONNECTING, ConnectTimeout, Parameter, address, time_option, with_parameters
 from transport.cli._run import fail, failures, on_signal, run, tell
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 
@@ -27,8 +27,10 @@ MAX_BATCH: Final = 10_000
 MAX_BYTES: Final = 8 << 20
 """Of a batch: it fits a frame."""
 
+DEFAULT_SECONDS: Final = 10.0
 Seconds = Annotated[
-    float, typer.Option("--seconds", metavar="S", min=0.5, max=MAX_SECONDS, help="How long to measure.")
+    float,
+    time_option("--seconds", "How long to measure.", least=0.5, most=MAX_SECONDS, default=DEFAULT_SECONDS),
 ]
 Size = Annotated[
     int, typer.Option("--size", metavar="BYTES", min=STAMP_BYTES, max=MAX_SIZE, help="Bytes of each message.")
@@ -67,7 +69,7 @@ ReceiveAddress = Annotated[
 
 
 def _bench(
-    seconds: Seconds = 10.0,
+    seconds: Seconds = DEFAULT_SECONDS,
     size: Size = 100,
     batch: Batch = 1000,
     senders: Senders = 1,
@@ -155,7 +157,7 @@ def _command(**given: Any) -> None:
 
 
 _PARAMETERS: dict[str, Parameter] = {
-    "seconds": (Seconds, 10.0),
+    "seconds": (Seconds, DEFAULT_SECONDS),
     "size": (Size, 100),
     "batch": (Batch, 1000),
     "senders": (Senders, 1),

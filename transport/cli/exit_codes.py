@@ -43,7 +43,7 @@ EXIT_CODES: Final = (
         "directory is meant; nothing was connected or started",
     ),
     ExitCode(
-        str(EXIT_FEWER), "`receive --count N --idle-exit S`: no message came for S seconds, and fewer than N before"
+        str(EXIT_FEWER), "`receive --count N --idle-exit TIME`: no message came for so long, and fewer than N before"
     ),
     ExitCode(str(EXIT_STORAGE), "the journal failed, is damaged, cannot be opened or made, or another broker has it"),
     ExitCode(

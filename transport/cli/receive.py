@@ -19,6 +19,7 @@ from transport.cli._options import (
     Quiet,
     ReceiveAddress,
     format_of,
+    time_option,
     verb_command,
 )
 from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, wait_teller
@@ -47,10 +48,9 @@ async def receive(
     ] = None,
     idle_exit: Annotated[
         float | None,
-        typer.Option(
-            metavar="S",
-            min=0.001,
-            help=f"Exit when no message has come for this many seconds; with --count before N of them: exit code {EXIT_FEWER}.",
+        time_option(
+            "--idle-exit",
+            f"Exit when no message has come for so long; with --count before N of them: exit code {EXIT_FEWER}.",
         ),
     ] = None,
     max_in_flight: Annotated[
