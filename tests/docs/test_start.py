@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.docs.console import KEY, Step, Terminal, comparable, steps, terminals
+from tests.docs.console import Step
+from tests.docs.typed_page import RECEIVE, ROOT, check_page, commands_of, place_of
 from tests.streams.pages import python_blocks
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "start.md"
-SEND, RECEIVE = "127.0.0.1:9182", "127.0.0.1:9183"
-"""The addresses that the page has; others may have these ports while the tests run."""
-
 EXTRAS = {
     "from spark_bridge import PenstockDataSource": "spark",
     "import spark_bridge.source": "spark",
@@ -28,70 +23,24 @@ EXTRAS = {
 INSTALL_SECONDS = 100.0
 
 
-def free_address() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where it is typed: with the programs as a checkout has them."""
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "examples").symlink_to(ROOT / "examples")
-    return place
+    return place_of(tmp_path)
 
 
 @pytest.fixture
 def commands(tmp_path: Path) -> Path:
-    """A folder with the commands, of this checkout."""
-    found = tmp_path / "bin"
-    found.mkdir()
-    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
-        (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
-        (found / name).chmod(0o755)
-    return found
+    return commands_of(tmp_path)
 
 
-def typed(step: Step, terminal: Terminal, receive: str, goes_on: bool) -> str:
-    command = step.command
-    if command.startswith("python examples/"):
-        command = command.replace(".py", f".py --address {receive}", 1)
-    terminal.type(command)
-    return terminal.until_shown(len(step.shown)) if goes_on else terminal.until_ready()
-
-
-def type_the_page(folder: Path, commands: Path) -> None:
-    """Type it in ``folder``, with the commands of ``commands``, and compare what comes with what it shows."""
-    send, receive = free_address(), free_address()
-    ours = ("PENSTOCK_", "PYTHON")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | {
-        "PATH": f"{commands}:{os.environ['PATH']}",
-        "PENSTOCK_SEND_ADDRESS": send,
-        "PENSTOCK_RECEIVE_ADDRESS": receive,
-        "XDG_CONFIG_HOME": str(folder.parent),
-    }
-    (folder.parent / "penstock").mkdir()
-    page = list(steps(PAGE.read_text("utf-8")))
-    assert len(page) > 10
-    with terminals(folder, environment) as terminal:
-        setup = Terminal(folder, environment | {"PS1": "\x02READY\x03"})
-        setup.type(f"penstock context add start --address {send} --receive-address {receive} --use")
-        setup.until_ready()
-        setup.close()
-        for index, step in enumerate(page):
-            later = [each for each in page[index + 1 :] if each.terminal == step.terminal]
-            goes_on = bool(later) and later[0].command == KEY
-            printed = typed(step, terminal[step.terminal], receive, goes_on)
-            if step.command == KEY:
-                continue
-            printed = printed.replace(send, SEND).replace(receive, RECEIVE)
-            assert comparable(printed) == comparable("\n".join(step.shown)), step.command
+def with_address(step: Step) -> str:
+    """The programs of the page do not look at contexts."""
+    program = step.command.startswith("python examples/")
+    return step.command.replace(".py", f".py --address {RECEIVE}", 1) if program else step.command
 
 
 def test_the_page_prints_what_it_shows(folder: Path, commands: Path) -> None:
-    type_the_page(folder, commands)
+    check_page(PAGE, folder, commands, with_address)
 
 
 def test_the_page_prints_what_it_shows_where_nothing_is_but_the_wheel(folder: Path, tmp_path: Path) -> None:
@@ -102,7 +51,7 @@ def test_the_page_prints_what_it_shows_where_nothing_is_but_the_wheel(folder: Pa
     run(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels), str(ROOT))
     (wheel,) = wheels.iterdir()
     run(*pip, "--python", str(empty), "install", "--constraint", str(ROOT / "requirements.lock"), str(wheel))
-    type_the_page(folder, empty / "bin")
+    check_page(PAGE, folder, empty / "bin", with_address)
     for statement, extra in EXTRAS.items():
         said = run(str(empty / "bin" / "python"), "-c", statement, folder=folder, status=1)
         assert f"pip install 'penstock-mq[{extra}]'" in said.splitlines()[-1]

@@ -121,6 +121,8 @@ def commands_of(command: Any, words: list[str]) -> Iterator[tuple[Any, list[str]
 
 
 FOUND = commands()
+MISTAKES = {"tour.md: penstock queue lst", "tour.md: penstock send --que orders"}
+"""Shown with what is said of them."""
 
 
 def test_commands_are_found_everywhere() -> None:
@@ -135,11 +137,12 @@ def test_commands_are_found_everywhere() -> None:
         "users_file.py",
     } <= where
     assert len(FOUND) > 100
+    assert set(FOUND) > MISTAKES
     verbs = {each.partition(": ")[2].split()[1] for each in FOUND}
     assert verbs >= set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]  # of a group
 
 
-@pytest.mark.parametrize("said", FOUND)
+@pytest.mark.parametrize("said", sorted(set(FOUND) - MISTAKES))
 def test_a_command_that_is_named_is_one_that_there_is(said: str) -> None:
     check(said.partition(": ")[2])
 

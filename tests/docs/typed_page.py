@@ -1,0 +1,94 @@
+"""Types a whole page of the documents at a broker of its own, and compares what is printed with what the page shows."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.docs.console import KEY, Step, comparable, steps, terminals
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SEND, RECEIVE = "127.0.0.1:9182", "127.0.0.1:9183"
+"""The addresses that pages have; others may have these ports while the tests run."""
+
+
+def free_address() -> str:
+    """An address that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
+def place_of(folder: Path) -> Path:
+    """A folder to type in: with the programs as a checkout has them."""
+    place = folder / "place"
+    place.mkdir()
+    (place / "examples").symlink_to(ROOT / "examples")
+    return place
+
+
+def commands_of(folder: Path) -> Path:
+    """A folder with the commands, of this checkout."""
+    found = folder / "bin"
+    found.mkdir()
+    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
+        (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
+        (found / name).chmod(0o755)
+    return found
+
+
+def as_it_is(step: Step) -> str:
+    """The command as the page has it."""
+    return step.command
+
+
+def check_page(
+    page: Path,
+    folder: Path,
+    commands: Path,
+    written: Callable[[Step], str] = as_it_is,
+    same: Callable[[str], str] = str,
+    *,
+    context: bool = True,
+) -> None:
+    """Type ``page`` in ``folder``, with the commands of ``commands``, and compare what comes with what it shows.
+
+    Args:
+        page: its Markdown.
+        folder: where it is typed.
+        commands: a folder with ``penstock`` and ``python``.
+        written: how a step's command is written.
+        context: whether a context has the broker's addresses from the start.
+        same: of what is printed and of what is shown, without what differs from run to run on this page alone.
+    """
+    send, receive = free_address(), free_address()
+    ours = ("PENSTOCK_", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)} | {
+        "PATH": f"{commands}:{os.environ['PATH']}",
+        "PENSTOCK_SEND_ADDRESS": send,
+        "PENSTOCK_RECEIVE_ADDRESS": receive,
+        "XDG_CONFIG_HOME": str(folder.parent),
+    }
+    (folder.parent / "penstock").mkdir()
+    found = list(steps(page.read_text("utf-8")))
+    assert len(found) > 10
+    with terminals(folder, environment) as terminal:
+        if context:
+            setup = terminal["before"]
+            setup.type(f"penstock context add start --address {send} --receive-address {receive} --use")
+            setup.until_ready()
+        for index, step in enumerate(found):
+            later = [each for each in found[index + 1 :] if each.terminal == step.terminal]
+            goes_on = bool(later) and later[0].command == KEY
+            here = terminal[step.terminal]
+            here.type(written(step).replace(SEND, send).replace(RECEIVE, receive))
+            printed = here.until_shown(len(step.shown)) if goes_on else here.until_ready()
+            if step.command == KEY:
+                continue
+            printed = printed.replace(send, SEND).replace(receive, RECEIVE)
+            shown = "\n".join(step.shown)
+            assert comparable(same(printed)) == comparable(same(shown)), step.command
