@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -84,7 +85,11 @@ def tell(verb: str, text: str) -> None:
     from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
 
     who = f"penstock {verb}" if verb else "penstock"
-    typer.echo(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
+    if sys.stderr is not None:  # closed before the start
+        # A terminal may be gone by now, which is no reason to end otherwise.
+        with suppress(OSError):
+            # By its name: a bar that is drawn there has put itself in between, and steps aside for a line.
+            print(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", file=sys.stderr, flush=True)
 
 
 QUIETLY_EMPTY = frozenset({"empty", "unready", "no-messages"})

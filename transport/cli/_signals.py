@@ -1,4 +1,8 @@
-"""The signals of a broker's process: SIGTERM and SIGINT end it in good order, a second one at once; SIGHUP has it read its settings."""
+"""The signals of a broker's process: SIGTERM and SIGINT end it in good order, a second one at once; SIGHUP has it read its settings.
+
+SIGHUP is also what a terminal sends that is closed. A broker that was started on that terminal ends then, as programs do; with
+``nohup`` it stays.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +22,12 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def broker_signals(verb: str, end: Callable[[], None], reload: Callable[[], None]) -> Iterator[None]:
-    """Call ``end`` on the loop at the first of `ENDING`, and ``reload`` at each SIGHUP; the second of `ENDING` ends the process."""
+    """Call ``end`` on the loop at the first of `ENDING`, and ``reload`` at each SIGHUP; the second of `ENDING` ends the process.
+
+    A SIGHUP with which the terminal goes that the process was started on is as the first of `ENDING`.
+    """
     loop = asyncio.get_running_loop()
+    goes_with_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     def at_once(number: int, _frame: FrameType | None) -> NoReturn:
         # The default action would do as well, but for the first process of a container: the kernel spares it.
@@ -32,9 +40,15 @@ def broker_signals(verb: str, end: Callable[[], None], reload: Callable[[], None
             signal.signal(each, at_once)
         end()
 
+    def hung_up() -> None:
+        if goes_with_terminal and not has_terminal():
+            first()
+        else:
+            reload()
+
     for number in ENDING:
         loop.add_signal_handler(number, first)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    loop.add_signal_handler(signal.SIGHUP, hung_up)
     try:
         yield
     finally:
@@ -43,3 +57,12 @@ def broker_signals(verb: str, end: Callable[[], None], reload: Callable[[], None
             loop.remove_signal_handler(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def has_terminal() -> bool:
+    """Whether there is a terminal that controls this process: not of a service, nor when the terminal was closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -102,30 +100,20 @@ def _backup(target: Path, data: Path | None, rate: str, **where: Any) -> None:
     access = take_access(verb, where)
 
     async def main() -> int:
+        from transport.cli._bar import bar  # noqa: PLC0415 - not needed for --help
         from transport.clients.administration import Administration  # noqa: PLC0415 - not needed for --help
 
         async with Administration(**where, access=access) as administration:
-            with _progress() as progress:
+            with bar(None) as show:
+
+                def progress(done: int, total: int) -> None:
+                    show(done, total, "")
+
                 found = await administration.backup(target, rate=parse_size(rate), on_progress=progress)
         _say(verb, found)
         return 0
 
     run(verb, main)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """What is told of bytes copied and of all: a bar on stderr, on a terminal only. It is removed at the end."""
-    if not sys.stderr.isatty():
-        yield lambda _done, _total: None
-        return
-    from rich import progress as bars  # noqa: PLC0415 - rich is only loaded where it is shown
-    from rich.console import Console  # noqa: PLC0415
-
-    columns = (bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), bars.TimeRemainingColumn())
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("backup", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _say(verb: str, found: Backup) -> None:

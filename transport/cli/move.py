@@ -71,8 +71,10 @@ class _Progress:
     """
 
     def __init__(self) -> None:
+        from transport.cli._bar import somebody_looks  # noqa: PLC0415 - not needed for --help
+
         self.moved = 0
-        self._shows = sys.stderr.isatty()
+        self._shows = somebody_looks()
         self._line = ""
 
     def show(self, moved: int) -> None:

@@ -93,11 +93,14 @@ async def receive(
         printer.stop()
 
     began = time.monotonic()
+    failed = True
     try:
         with on_signal(stop):
             await printer.run(receiver)
+        failed = False
     finally:
-        if not quiet:
+        # Who could not even begin has nothing to sum up.
+        if not quiet and (printer.printed or not failed):
             tell(VERB, _summary(printer, queue, address, time.monotonic() - began))
     return _exit_code(printer, count, idle_exit, stopped_by)
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +33,7 @@ from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
     from actors.batch import HeaderValue
-    from transport.cli._input import Input, Window
+    from transport.cli._input import Window
     from transport.cli._input_formats import Decoder
     from transport.clients.sender_session import Confirmation
     from transport.security.access import Access
@@ -116,6 +114,7 @@ async def send(
     from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
 
     from streams import Sink, Source  # noqa: PLC0415
+    from transport.cli._bar import bar  # noqa: PLC0415
     from transport.cli._input import Input, Window  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
     from transport.clients.sender import Sender  # noqa: PLC0415
@@ -138,11 +137,12 @@ async def send(
         raise typer.BadParameter(str(error)) from None
     stopped_by: list[Signals] = []
 
-    with _progress(messages) as show:
+    total = messages.total_bytes()
+    with bar(total, _count(0)) as show:
 
         def confirmed(confirmation: Confirmation) -> None:
             window.confirmed(confirmation.count)
-            show(window)
+            show(window.confirmed_bytes, total, _count(window.confirmed_messages))
 
         began = time.monotonic()
         running = Source.from_async_iterable(messages.batches).via(sender).to(Sink.foreach(confirmed)).run()
@@ -160,7 +160,7 @@ async def send(
                     raise
             except (TransportError, OSError) as error:
                 failure = error
-    if not quiet:
+    if not quiet and (failure is None or window.read_messages):
         tell(VERB, _summary(window, queue, address, time.monotonic() - began))
     if failure is not None:
         raise failure
@@ -206,20 +206,7 @@ def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
     return text if not open_ones else f"{text}; {open_ones:,} read and not confirmed, which may or may not be stored"
 
 
-@contextmanager
-def _progress(messages: Input) -> Iterator[Callable[[Window], None]]:
-    """What brings the figures up to date: a bar on stderr where somebody looks, on a terminal only. It is removed at the end."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress as bars  # noqa: PLC0415 - rich is only loaded where it is shown
-    from rich.console import Console  # noqa: PLC0415
+def _count(messages: int) -> str:
+    from transport.cli import _written as written  # noqa: PLC0415 - not needed for --help
 
-    total = messages.total_bytes()
-    left = bars.TimeElapsedColumn() if total is None else bars.TimeRemainingColumn()
-    count = bars.TextColumn("{task.fields[messages]:,} messages")
-    columns = (count, bars.BarColumn(), bars.DownloadColumn(), bars.TransferSpeedColumn(), left)
-    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("send", total=total, messages=0)
-        # Redrawn by rich's own timer.
-        yield lambda window: progress.update(task, completed=window.confirmed_bytes, messages=window.confirmed_messages)
+    return written.counted(messages, "message")

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.decoding import FrameDecoder
+from tests.preconditions import terminal
 from tests.transport.programs import DEADLINE, BrokerProcess
 from transport.config.settings import QUEUE_OPTIONS
 from transport.wire.address import parse_address
@@ -91,6 +93,46 @@ def test_without_time_to_drain_each_client_is_told_at_once() -> None:
 
 
 # SIGHUP
+
+ON_A_TERMINAL = """
+import fcntl, os, signal, sys, termios
+os.setsid()
+terminal = os.open(sys.argv[1], os.O_RDWR)
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+os.close(terminal)
+if sys.argv[2] == "nohup":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+"""Runs a command as the first of a session that a terminal controls."""
+
+
+def test_a_broker_ends_in_good_order_with_the_terminal_that_it_was_started_on() -> None:
+    with terminal() as (ours, theirs):
+        before = (sys.executable, "-c", ON_A_TERMINAL, os.ttyname(theirs), "as it is")
+        with BrokerProcess(before=before) as broker:
+            broker.process.send_signal(signal.SIGHUP)
+            assert "read again" in broker.line(broker.stderr).decode(), "the terminal is there"
+            hang_up(ours, theirs)
+            assert broker.end() == 0
+
+
+def test_with_nohup_a_broker_outlives_its_terminal_and_reads_its_settings() -> None:
+    with terminal() as (ours, theirs):
+        before = (sys.executable, "-c", ON_A_TERMINAL, os.ttyname(theirs), "nohup")
+        with BrokerProcess(before=before) as broker:
+            hang_up(ours, theirs)
+            assert "read again" in broker.line(broker.stderr).decode()
+            broker.process.send_signal(signal.SIGTERM)
+            assert broker.end() == 0
+
+
+def hang_up(ours: int, theirs: int) -> None:
+    """Close a terminal; its number stays taken, for whoever closes it once more."""
+    os.close(theirs)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, ours)
+    os.close(nothing)
 
 
 @pytest.fixture
