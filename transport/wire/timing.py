@@ -21,7 +21,7 @@ A_LEAP_YEAR = f"more than 0 to {MAX_TTL_SECONDS:.0f} (366 days)"
 DELAY, TTL = "delay_ms", "ttl_ms"
 """The properties of SEND, by their names on the wire."""
 
-E = TypeVar("E")
+E_co = TypeVar("E_co", covariant=True)
 
 
 def _check(what: str, seconds: object, most: float, possible: str) -> None:
@@ -118,7 +118,7 @@ NO_TIMING = Timing()
 
 
 @dataclass(frozen=True, slots=True)
-class Timed(Generic[E]):
+class Timed(Generic[E_co]):
     """An element for a `Sender` with a timing of its own: ``Timed(b"remind me", delay=60)``.
 
     Attributes:
@@ -130,7 +130,7 @@ class Timed(Generic[E]):
         ImpossibleTimeError: as `Timing`.
     """
 
-    element: E
+    element: E_co
     delay: float | None = None
     ttl: float | None = None
 
