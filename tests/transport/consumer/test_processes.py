@@ -275,6 +275,7 @@ def test_a_consumer_with_processes_runs_again_when_it_has_ended(
                 await sent(broker, job("note", file))
                 async with Served(consumer):
                     await until(file.exists)
+            assert number(tmp_path / "0") != number(tmp_path / "1")
 
     run(main)
 
@@ -371,6 +372,7 @@ def test_a_function_of_a_class_and_one_that_a_decorator_has_registered_are_found
             consumer.handler(queue="emails", processes=1)(handlers.in_place)
             async with Served(consumer):
                 await until((tmp_path / "noted").exists)
+            assert number(tmp_path / "noted") != os.getpid()
 
     run(main)
 
