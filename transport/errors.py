@@ -316,3 +316,11 @@ class PartlyFailedError(TransportError):
     def __init__(self, failed: Mapping[int, Exception] | Iterable[int]) -> None:
         self.failed: dict[int, Exception] = dict(failed) if isinstance(failed, Mapping) else dict.fromkeys(failed, self)
         super().__init__(f"{len(self.failed)} of the batch failed")
+
+
+class HandlerProcessError(TransportError):
+    """A process of a `Consumer`'s handler has ended with a message in it, or could not be started; or stands for what cannot be pickled.
+
+    The message that was in it has failed. Where an exception that the handler has raised cannot be carried to the consumer, this is
+    raised in its place, with its type and text.
+    """

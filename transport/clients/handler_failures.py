@@ -53,6 +53,10 @@ class Answerable(Protocol):
         """It is a dead letter."""
         ...
 
+    def __untaken__(self) -> None:
+        """It goes back, and nobody has tried it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class ReceiverStatistics:

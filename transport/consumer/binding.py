@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from streams import RunnableGraph, Sink, Source
+from streams import Materialization, Publisher, RunnableGraph, Sink, Source
 from transport.clients.delivery import Delivery
 from transport.clients.receiver import Receiver
+from transport.consumer.batch import Batch, Outcomes
+from transport.consumer.by_name import Call
+from transport.consumer.carried import CarriedMessage
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import Parameters
-from transport.errors import DeadLetterError, LocalProtocolError, PartlyFailedError
+from transport.errors import HandlerProcessError, LocalProtocolError
 
+if TYPE_CHECKING:
+    from transport.consumer.pool import Pool
+
+T = TypeVar("T")
 G = TypeVar("G", bound=Callable[..., Any])
 
 AHEAD = 2
@@ -35,12 +43,8 @@ class Gathering:
     max_wait: float
 
 
-Outcomes = list[tuple[Delivery, Exception | None]]
-"""The messages of a batch, and what each has failed with."""
-
-
 class Binding:
-    """A handler, and the queue that it handles.
+    """A handler, and the queue that it handles. With ``call`` it is called in processes, as many as ``concurrency`` says.
 
     Attributes:
         receiver: where its messages come from.
@@ -55,6 +59,7 @@ class Binding:
         parameters: Parameters,
         concurrency: int,
         gathering: Gathering | None = None,
+        call: Call | None = None,
     ) -> None:
         self.receiver = receiver
         self.name = f"queue {receiver.queue_name}, handler {parameters.handler}"
@@ -62,17 +67,57 @@ class Binding:
         self._parameters = parameters
         self._concurrency = concurrency
         self._gathering = gathering
+        self._call = call
+        self._pool: Pool | None = None
         if parameters.decode is not None:
             failures.needed_by = f"a handler of {parameters.kind}"
         receiver.handler_failures = failures
 
+    @property
+    def in_processes(self) -> bool:
+        """Whether `open` has something to do."""
+        return self._call is not None
+
+    async def open(self) -> None:
+        """Has a process for the handler, where it takes one; before each run.
+
+        Raises:
+            HandlerProcessError: it cannot be had.
+        """
+        if self._call is None:
+            return
+        from transport.consumer.pool import Pool  # noqa: PLC0415 - most handlers do without processes
+
+        self._pool = Pool(self.name, self._call)
+        await asyncio.to_thread(self._pool.open)
+
+    async def close(self) -> None:
+        """Ends the processes: those in a call are killed, and its message has not failed."""
+        if self._pool is not None:
+            self._pool.end()
+            await asyncio.to_thread(self._pool.gone)
+
     def graph(self) -> RunnableGraph[Any, Any]:
         """The stream from the queue to the handler, and back with its answers."""
         if self._gathering is not None:
-            return self._batches(self._gathering).to(Sink.foreach(_answer))
+            return self._to_the_end(self._batches(self._gathering)).to(Sink.foreach(_answer))
+        if self._pool is not None:
+            in_processes = self.receiver.handle_blocking(self._concurrency, self._carried(self._pool))
+            return self._to_the_end(in_processes).to(Sink.acknowledge())
         if is_async(self._function):
             return self.receiver.handle(self._concurrency, self._awaited()).to(Sink.acknowledge())
         return self.receiver.handle_blocking(self._concurrency, self._called()).to(Sink.acknowledge())
+
+    def _to_the_end(self, source: Source[T, Any]) -> Source[T, Any]:
+        """``source``, which ends the processes at its own end, whatever way that is: those who wait for them then get on."""
+        if self._pool is None:
+            return source
+
+        def create(m: Materialization) -> tuple[Publisher[T], Any]:
+            m.on_end(self.close, f"processes of {self.name}")
+            return source.create(m)
+
+        return Source(create, source.name)
 
     # One message at a time. What cannot be decoded is an exception like the handler's own: the delivery is told of it on the loop.
 
@@ -94,6 +139,15 @@ class Binding:
 
         return handle
 
+    def _carried(self, pool: Pool) -> Callable[[Delivery], object]:
+        @_named(self._function)
+        def handle(delivery: Delivery) -> None:
+            failed = pool.call([CarriedMessage.of(delivery)])
+            if failed:
+                raise failed[0]
+
+        return handle
+
     # Batches. The stream knows nothing of the deliveries in a list: what has failed goes down the stream, and is told on the loop.
 
     def _batches(self, gathering: Gathering) -> Source[Outcomes, Any]:
@@ -103,7 +157,7 @@ class Binding:
 
             @_named(function)
             async def awaited(deliveries: list[Delivery]) -> Outcomes:
-                batch = _Batch(parameters, deliveries)
+                batch = Batch(parameters, deliveries)
                 if batch.values:
                     try:
                         await function(batch.values)
@@ -113,9 +167,21 @@ class Binding:
 
             return batches.map_async_unordered(self._concurrency, awaited)
 
+        if (pool := self._pool) is not None:
+
+            @_named(function)
+            def carried(deliveries: list[Delivery]) -> Outcomes:
+                try:
+                    failed = pool.call([CarriedMessage.of(delivery) for delivery in deliveries])
+                except HandlerProcessError as error:
+                    failed = dict.fromkeys(range(len(deliveries)), error)
+                return [(delivery, failed.get(place)) for place, delivery in enumerate(deliveries)]
+
+            return batches.map_blocking_unordered(self._concurrency, carried)
+
         @_named(function)
         def called(deliveries: list[Delivery]) -> Outcomes:
-            batch = _Batch(parameters, deliveries)
+            batch = Batch(parameters, deliveries)
             if batch.values:
                 try:
                     function(batch.values)
@@ -126,52 +192,15 @@ class Binding:
         return batches.map_blocking_unordered(self._concurrency, called)
 
 
-class _Batch:
-    """A list of messages on its way through a handler.
-
-    Attributes:
-        values: what the handler gets.
-    """
-
-    def __init__(self, parameters: Parameters, deliveries: list[Delivery]) -> None:
-        self.values: list[Any] = []
-        self._places: list[int] = []
-        self._deliveries = deliveries
-        self._failed: dict[int, Exception] = {}
-        for place, delivery in enumerate(deliveries):
-            try:
-                (value,) = parameters.of(delivery)
-            except DeadLetterError as error:
-                self._failed[place] = error
-            else:
-                self.values.append(value)
-                self._places.append(place)
-
-    def failed(self, error: Exception) -> None:
-        """The handler has raised ``error``: all have failed, or those that it names."""
-        failed: dict[int, Exception] = dict.fromkeys(range(len(self._places)), error)
-        if isinstance(error, PartlyFailedError):
-            if error.failed.keys() <= failed.keys():
-                failed = error.failed
-            else:
-                error.add_note(
-                    f"a batch of {len(failed)} has no other places than 0 to {len(failed) - 1}: all have failed"
-                )
-        self._failed |= {self._places[place]: each for place, each in failed.items()}
-
-    def outcomes(self) -> Outcomes:
-        """Each message, and what it has failed with."""
-        return [(delivery, self._failed.get(place)) for place, delivery in enumerate(self._deliveries)]
-
-
 def _answer(outcomes: Outcomes) -> None:
     """Acknowledges what is done, and has the receiver answer for what has failed; raises where that is to stop the stream."""
     for delivery, error in outcomes:
         if error is None:
             delivery.acknowledge()
-    for delivery, error in outcomes:
-        if error is not None and not delivery.__failed_on__(error):
-            raise error
+    # All are told before the stream stops: some errors say that theirs has not failed.
+    stopping = [error for delivery, error in outcomes if error is not None and not delivery.__failed_on__(error)]
+    if stopping:
+        raise stopping[0]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -15,6 +15,7 @@ from transport.clients.backoff import Backoff
 from transport.clients.handler_failures import DEFAULT_RETRY_DELAY, RETURN, OnFailure, ReceiverStatistics
 from transport.clients.receiver import Receiver
 from transport.consumer.binding import AHEAD, Binding, Gathering, check_function
+from transport.consumer.by_name import Call, check_found, check_not_a_worker
 from transport.consumer.decoding import JSON, Codec, Decode
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import parameters_of
@@ -113,6 +114,7 @@ class Consumer:
         *,
         queue: str | None = None,
         concurrency: int | None = None,
+        processes: int | None = None,
         on_failure: OnFailure | None = None,
         retry_delay: float | Backoff | None = None,
         codec: Codec | Decode | None = None,
@@ -124,20 +126,31 @@ class Consumer:
         *,
         queue: str | None = None,
         concurrency: int | None = None,
+        processes: int | None = None,
         on_failure: OnFailure | None = None,
         retry_delay: float | Backoff | None = None,
         codec: Codec | Decode | None = None,
     ) -> Any:
         """Registers a function of one message; a decorator, with arguments or without. What is None is the consumer's.
 
-        A coroutine function is awaited, any other function is called in a thread.
+        A coroutine function is awaited, any other function is called in a thread, or in a process.
+
+        Args:
+            function: the handler.
+            queue: whose messages it gets.
+            concurrency: calls at a time.
+            processes: calls it in so many processes instead of threads, each with one message at a time: for what keeps the processor
+                busy. It has to be a function at the top of a module, which the processes import: docs/consumer.md.
+            on_failure: what becomes of a message that it raises an exception on.
+            retry_delay: of a message that is returned.
+            codec: of its payloads.
 
         Raises:
             LocalProtocolError: it is no handler, or a value cannot be.
         """
 
         def register(f: F) -> F:
-            self._add(f, None, queue, concurrency, on_failure, retry_delay, codec)
+            self._add(f, None, queue, concurrency, processes, on_failure, retry_delay, codec)
             return f
 
         return register if function is None else register(function)
@@ -153,6 +166,7 @@ class Consumer:
         max_wait: float = DEFAULT_BATCH_WAIT,
         queue: str | None = None,
         concurrency: int | None = None,
+        processes: int | None = None,
         on_failure: OnFailure | None = None,
         retry_delay: float | Backoff | None = None,
         codec: Codec | Decode | None = None,
@@ -166,6 +180,7 @@ class Consumer:
         max_wait: float = DEFAULT_BATCH_WAIT,
         queue: str | None = None,
         concurrency: int | None = None,
+        processes: int | None = None,
         on_failure: OnFailure | None = None,
         retry_delay: float | Backoff | None = None,
         codec: Codec | Decode | None = None,
@@ -180,6 +195,7 @@ class Consumer:
             max_wait: seconds that the first of a list waits for others.
             queue: as of `handler`, and so are the others.
             concurrency: lists at a time.
+            processes: calls it in so many processes, each with one list at a time.
             on_failure: of each message that has failed.
             retry_delay: of each message that is returned.
             codec: of each payload.
@@ -192,7 +208,7 @@ class Consumer:
             raise LocalProtocolError(f"max_wait is {max_wait!r}; it is a number of seconds, more than 0")
 
         def register(f: F) -> F:
-            self._add(f, gathering, queue, concurrency, on_failure, retry_delay, codec)
+            self._add(f, gathering, queue, concurrency, processes, on_failure, retry_delay, codec)
             return f
 
         return register if function is None else register(function)
@@ -203,6 +219,7 @@ class Consumer:
         gathering: Gathering | None,
         queue: str | None,
         concurrency: int | None,
+        processes: int | None,
         on_failure: OnFailure | None,
         retry_delay: float | Backoff | None,
         codec: Codec | Decode | None,
@@ -210,7 +227,17 @@ class Consumer:
         check_function(function)
         if self._loop is not None:
             raise LocalProtocolError("the consumer is running: register its handlers before that")
-        parameters = parameters_of(function, self._codec if codec is None else codec, batch=gathering is not None)
+        codec = self._codec if codec is None else codec
+        parameters = parameters_of(function, codec, batch=gathering is not None)
+        call = None
+        if processes is not None:
+            if concurrency is not None:
+                raise LocalProtocolError(
+                    f"handler {parameters.handler}: processes={processes!r:.40} are as many calls at a time: leave out concurrency"
+                )
+            concurrency = _positive("processes", processes)
+            check_found(parameters.handler, function, codec)
+            call = Call(function, codec, gathering is not None)
         queue = queue or self._queue
         if queue is None:
             raise LocalProtocolError(
@@ -235,7 +262,7 @@ class Consumer:
             access=self._access,
             create=self._create,
         )
-        self._bindings.append(Binding(receiver, failures, function, parameters, at_a_time, gathering))
+        self._bindings.append(Binding(receiver, failures, function, parameters, at_a_time, gathering, call))
 
     # Running
 
@@ -250,6 +277,7 @@ class Consumer:
             OSError: the address of ``health`` cannot be had.
             LocalProtocolError: there is no handler, or a queue keeps no dead letters and a handler needs them.
             ConnectionLostError: there was no broker for as long as ``reconnect`` allows.
+            HandlerProcessError: there is no process for a handler that takes one.
             Exception: what a handler has raised, with ``on_failure="stop"``.
         """
         with asyncio.Runner() as runner:
@@ -264,6 +292,7 @@ class Consumer:
             raise LocalProtocolError("the consumer has no handler: put @consumer.handler on a function")
         if self._loop is not None:
             raise LocalProtocolError("the consumer is running already")
+        check_not_a_worker()
         self._told = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         try:
@@ -305,8 +334,17 @@ class Consumer:
 
     async def _serve(self) -> None:
         """Until it is told to end, or a stream has ended by itself, which then is a failure."""
-        self._runs = [binding.graph().run() for binding in self._bindings]
         told = asyncio.ensure_future(self._told.wait())
+        try:
+            if any(binding.in_processes for binding in self._bindings) and not await self._opened(told):
+                return
+            await self._handle(told)
+        finally:
+            told.cancel()
+            await asyncio.gather(told, return_exceptions=True)
+
+    async def _handle(self, told: asyncio.Future[Any]) -> None:
+        self._runs = [binding.graph().run() for binding in self._bindings]
         attended = [asyncio.ensure_future(_attend(run)) for run in self._runs]
         try:
             await asyncio.wait((told, *attended), return_when=asyncio.FIRST_COMPLETED)
@@ -316,13 +354,32 @@ class Consumer:
             await asyncio.gather(*(run.stop() for run in self._runs))
             raise
         finally:
-            told.cancel()
-            await asyncio.gather(told, *attended, return_exceptions=True)
+            await asyncio.gather(*attended, return_exceptions=True)
         failures = [end for end in ends if isinstance(end, Exception)]
         if len(failures) > 1:
             raise ExceptionGroup("handlers of a consumer have failed", failures)
         if failures:
             raise failures[0]
+
+    async def _opened(self, told: asyncio.Future[Any]) -> bool:
+        """Has processes for the handlers that take some; false where the consumer is told to end meanwhile."""
+
+        async def open_all() -> None:
+            for binding in self._bindings:
+                await binding.open()
+
+        opening = asyncio.ensure_future(open_all())
+        opened = False
+        try:
+            await asyncio.wait((told, opening), return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                opening.result()
+                opened = True
+        finally:
+            if not opened:
+                opening.cancel()
+                await asyncio.gather(opening, *(binding.close() for binding in self._bindings), return_exceptions=True)
+        return opened
 
     async def _drained(self, run: Running[Any, Any], binding: Binding) -> None:
         """Has ``run`` finish what is under way, or give it back; raises what it has failed with."""
@@ -368,6 +425,6 @@ async def _attend(run: Running[Any, Any]) -> None:
 
 
 def _positive(name: str, value: int) -> int:
-    if not isinstance(value, int) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise LocalProtocolError(f"{name} is {value!r:.40}; it is a whole number, 1 or more")
     return value

@@ -6,10 +6,14 @@ import logging
 
 from transport.clients.delivery import no_dead_letters
 from transport.clients.handler_failures import RETURN, Answerable, HandlerFailures
-from transport.errors import DeadLetterError
+from transport.errors import DeadLetterError, HandlerProcessError
 from transport.wire.field_checks import MAX_REASON_BYTES
 
 logger = logging.getLogger("penstock.consumer")
+
+
+class NoProcessError(HandlerProcessError):
+    """There is no process for the handler: the message was not tried, and the consumer ends."""
 
 
 class ConsumerFailures(HandlerFailures):
@@ -42,6 +46,9 @@ class ConsumerFailures(HandlerFailures):
 
     def __call__(self, message: Answerable, error: Exception) -> bool:
         """As of a receiver. Where the queue keeps no dead letters, `DeadLetterError` is a failure like any other."""
+        if isinstance(error, NoProcessError):
+            message.__untaken__()
+            return False
         if isinstance(error, DeadLetterError) and self._dead_letters:
             self.reject(
                 message,

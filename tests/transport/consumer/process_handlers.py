@@ -1,0 +1,149 @@
+"""Handlers that tests call in processes; at the top of a module, where those find them. A message says what is to happen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transport import Consumer, DeadLetterError, Delivery, PartlyFailedError
+
+
+class TwoPartsError(Exception):
+    """One that can be pickled, and not be made anew of that."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one}, {two}")
+
+
+class HeldError(Exception):
+    """One that cannot be pickled."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.held = lambda: None
+
+
+@dataclass
+class Job:
+    """What is to happen: what `do` knows, and a file for it."""
+
+    do: str
+    file: str
+
+
+def do(job: Job) -> None:
+    file = Path(job.file)
+    match job.do:
+        case "note":
+            write(file, str(os.getpid()))
+        case "hold":  # until somebody opens the pipe that the file is, to write
+            write(file.with_suffix(".begun"), str(os.getpid()))
+            with file.open("rb") as pipe:
+                pipe.read()
+            write(file.with_suffix(".done"), "")
+        case "be killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "be killed with a child":
+            child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], close_fds=False)
+            write(file, str(child.pid))
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            sys.exit("enough")
+        case "exit at once":
+            os._exit(3)
+        case "fail":
+            raise KeyError("customer")
+        case "fail with two parts":
+            raise TwoPartsError("one", "two")
+        case "fail with what is held":
+            raise HeldError("it is held")
+        case "be a dead letter":
+            raise DeadLetterError("no such customer")
+        case "obey signals":
+            # What the handler starts can be told to end, though the handler's process cannot.
+            with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+                child.terminate()
+                write(file, str(child.wait()))
+        case _:
+            raise AssertionError(job)
+
+
+def write(file: Path, text: str) -> None:
+    """All of it is there, or nothing."""
+    part = file.with_suffix(f".part{os.getpid()}")
+    part.write_text(text, "utf-8")
+    part.rename(file)
+
+
+def describe(job: Job, delivery: Delivery) -> None:
+    told = {
+        "queue": delivery.queue,
+        "sequence": delivery.sequence,
+        "id": delivery.id,
+        "key": delivery.key,
+        "headers": delivery.headers,
+        "enqueued": delivery.enqueued_us > 0,
+        "count": delivery.delivery_count,
+        "replayed": delivery.possibly_replayed,
+        "payload": delivery.payload,
+    }
+    write(Path(job.file), repr(told))
+
+
+def acknowledge(delivery: Delivery) -> None:
+    delivery.acknowledge()
+
+
+def all_of(jobs: list[Job]) -> None:
+    write(Path(jobs[0].file), str(len(jobs)))
+
+
+def all_but(jobs: list[Job]) -> None:
+    failed = {place: KeyError(job.file) for place, job in enumerate(jobs) if job.do == "fail"}
+    if any(job.do == "be killed" for job in jobs):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if failed:
+        raise PartlyFailedError(failed)
+
+
+def split(payload: bytes) -> Any:
+    """A codec."""
+    what, file = payload.decode().split("|")
+    return Job(what, file)
+
+
+def of_bytes(payload: bytes) -> None: ...
+
+
+def renamed(payload: bytes) -> None: ...
+
+
+found_by_another_name = renamed
+renamed = of_bytes
+
+
+async def awaited(payload: bytes) -> None: ...
+
+
+class Handlers:
+    @staticmethod
+    def static(payload: bytes) -> None: ...
+
+    def method(self, payload: bytes) -> None: ...
+
+
+class Called:
+    def __call__(self, payload: bytes) -> None: ...
+
+
+decorated = Consumer(queue="orders")
+
+
+@decorated.handler(processes=1)
+def in_place(job: Job) -> None:
+    do(job)
