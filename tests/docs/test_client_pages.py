@@ -147,9 +147,7 @@ def test_an_error_is_raised_where_a_page_says_so(what: str, broker: HostedBroker
     fails, error = FAILING[what]
 
     async def main() -> None:
-        # Behind the end of this one, what was refused has closed its socket as well.
-        async with Administration(broker.send_address):
-            await fails(broker)
+        await fails(broker)
 
     with pytest.raises(error) as raised:
         asyncio.run(main())
