@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.docs.console import KEY, Step, Terminal, comparable, steps, terminals
+from tests.docs.console import KEY, Step, Terminal, comparable, free_address, steps, terminals
 from tests.streams.pages import python_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,32 +23,6 @@ EXTRAS = {
 }
 """What needs one, and its name."""
 INSTALL_SECONDS = 100.0
-
-
-def free_address() -> str:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where it is typed: with the programs as a checkout has them."""
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "examples").symlink_to(ROOT / "examples")
-    return place
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Path:
-    """A folder with the commands, of this checkout."""
-    found = tmp_path / "bin"
-    found.mkdir()
-    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
-        (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
-        (found / name).chmod(0o755)
-    return found
 
 
 def typed(step: Step, terminal: Terminal, receive: str, goes_on: bool) -> str:
