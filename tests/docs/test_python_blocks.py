@@ -97,3 +97,14 @@ def test_the_pieces_of_the_exactly_once_page_are_in_its_example() -> None:
     assert len(pieces) == 3
     for piece in pieces:
         assert piece.rstrip() in example
+
+
+def test_the_codemap_names_folders_that_there_are() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    package = ""
+    rooms = 0
+    for indent, folder in re.findall(r"^( *)([a-z_]+(?:/[a-z_]+)*)/ ", page.split("```")[1], re.MULTILINE):
+        package = folder if not indent else package
+        assert (ROOT / (folder if not indent else f"{package}/{folder}")).is_dir(), folder
+        rooms += 1
+    assert rooms > 20
