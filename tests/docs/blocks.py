@@ -72,7 +72,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "ArrowDelivery": ARROW,
         "[text]": ARROW,
     },
-    "docs/backups.md": {"[]": BACKUP},
+    "docs/backups.md": {"penstock broker --data restored-data\n": BACKUP, "read again and whole": BACKUP},
     "docs/cli.md": {
         "[synopsis]": COMMANDS,
         "[console]": "tests/transport/test_shown_documented.py::test_what_the_page_shows_is_what_is_printed",
@@ -150,7 +150,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "runuser -u penstock": Excuse.ROOT,
         "PENSTOCK_SEND_ADDRESS=": SECURED + "test_the_environment_of_the_service_is_settings_that_can_be_in_force",
     },
-    "docs/smq.md": {"[]": SMQ},
+    "docs/smq.md": {"penstock broker --smq-source": SMQ, "is cut off": SMQ},
     "docs/spark-exactly-once.md": {
         "python examples/spark_exactly_once.py": "tests/examples/test_spark_programs.py::"
         "test_orders_are_counted_exactly_once_though_the_query_is_killed",
