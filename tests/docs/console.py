@@ -12,6 +12,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import termios
 import time
@@ -28,6 +29,8 @@ SECONDS: Final = 60.0
 PROMPT: Final = "\x02READY\x03"
 """What the shell prints when it is ready for a command; no program prints it."""
 KEY: Final = "^C"
+END_OF_INPUT: Final = "^D"
+KEYS: Final = {KEY: b"\x03", END_OF_INPUT: b"\x04"}
 BLOCK: Final = re.compile(r"^```console(?: title=\"(?P<title>[^\"]*)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURES: Final = (
     (re.compile(r"\b[\d.,]+ (?:ms|s|min|h|d)\b"), "TIME"),
@@ -61,7 +64,7 @@ def steps(page: str) -> Iterator[Step]:
                 step = Step(block["title"] or "", line.removeprefix("$ "))
             elif step is None:
                 raise AssertionError(f"a block shows {line!r} before any command")
-            elif line.startswith("> ") and not step.shown:
+            elif not step.shown and (line.startswith("> ") or step.command.endswith("\\")):
                 step.command += "\n" + line.removeprefix("> ")
             else:
                 step.shown.append(line)
@@ -85,6 +88,13 @@ def overwritten(line: str) -> str:
     return shown.rstrip()
 
 
+def free_address() -> str:
+    """An address of this machine that nobody has now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{found.getsockname()[1]}"
+
+
 class Terminal:
     """A shell on a terminal of its own."""
 
@@ -101,8 +111,8 @@ class Terminal:
         self.until_ready()
 
     def type(self, text: str) -> None:
-        """Type a line, or the key."""
-        os.write(self._fd, b"\x03" if text == KEY else text.encode() + b"\n")
+        """Type a line, or a key."""
+        os.write(self._fd, KEYS.get(text) or text.encode() + b"\n")
 
     def until_ready(self) -> str:
         """What is printed until the shell takes the next command."""
@@ -111,6 +121,13 @@ class Terminal:
     def until_shown(self, lines: int) -> str:
         """What is printed by a command that goes on, when there is as much of it as is shown."""
         return self._until(lambda text: text.count("\n") >= lines)
+
+    def until_says(self, text: str) -> str:
+        """What is printed until a program asks with this text.
+
+        Of a question for a password the blank behind it is a part: what is typed before that is thrown away.
+        """
+        return self._until(lambda printed: text in printed)
 
     def close(self) -> None:
         """End the shell and what it runs."""

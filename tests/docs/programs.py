@@ -21,6 +21,7 @@ PROGRAM: Final = re.compile(
     r"^```python\n(?P<text>(?:(?!```).*\n)*)```\n\n?```text\n(?P<shown>(?:(?!```).*\n)*)```$", re.MULTILINE
 )
 PYTHON: Final = re.compile(r"^```python$", re.MULTILINE)
+SHOWN: Final = re.compile(r"^```text$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,12 @@ def programs(page: Path) -> list[Program]:
     """The programs of a page.
 
     Raises:
-        AssertionError: a block of Python has no output.
+        AssertionError: a block of Python has no output, or an output no program.
     """
     text = page.read_text("utf-8")
     found = [Program(each["text"], each["shown"]) for each in PROGRAM.finditer(text)]
     assert len(found) == len(PYTHON.findall(text)), f"{page.name} has a program without what it prints"
+    assert len(found) == len(SHOWN.findall(text)), f"{page.name} shows what no program prints"
     return found
 
 

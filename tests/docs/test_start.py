@@ -6,10 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.docs.console import Step
-from tests.docs.typed_page import RECEIVE, ROOT, check_page, commands_of, place_of
+from tests.docs.typed_page import RECEIVE, ROOT, check_page
 from tests.streams.pages import python_blocks
 
 PAGE = ROOT / "docs" / "start.md"
@@ -21,16 +19,6 @@ EXTRAS = {
 }
 """What needs one, and its name."""
 INSTALL_SECONDS = 100.0
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return place_of(tmp_path)
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Path:
-    return commands_of(tmp_path)
 
 
 def with_address(step: Step) -> str:

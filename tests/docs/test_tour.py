@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 
 from tests.docs.console import COLUMNS, Step, steps
-from tests.docs.typed_page import ROOT, as_it_is, check_page, commands_of, place_of
+from tests.docs.typed_page import ROOT, as_it_is, check_page
 from transport.cli._tables import cell_len
 from transport.cli.app import app
 
@@ -35,16 +34,6 @@ DIFFERENT = (
 )
 """What is another each time, and stands on this page alone."""
 ONLY_ON_A_TERMINAL = {"user list": "a row that is too long goes on beneath, and is one line in a pipe"}
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return place_of(tmp_path)
-
-
-@pytest.fixture
-def commands(tmp_path: Path) -> Path:
-    return commands_of(tmp_path)
 
 
 def same(text: str) -> str:

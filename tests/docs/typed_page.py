@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from tests.docs.console import KEY, Step, comparable, steps, terminals
+from tests.docs.console import KEY, Step, comparable, free_address, steps, terminals
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SEND, RECEIVE = "127.0.0.1:9182", "127.0.0.1:9183"
 """The addresses that pages have; others may have these ports while the tests run."""
-
-
-def free_address() -> str:
-    """An address that nobody has."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{found.getsockname()[1]}"
-
-
-def place_of(folder: Path) -> Path:
-    """A folder to type in: with the programs as a checkout has them."""
-    place = folder / "place"
-    place.mkdir()
-    (place / "examples").symlink_to(ROOT / "examples")
-    return place
-
-
-def commands_of(folder: Path) -> Path:
-    """A folder with the commands, of this checkout."""
-    found = folder / "bin"
-    found.mkdir()
-    for name, words in (("penstock", "-m transport.cli"), ("python", "")):
-        (found / name).write_text(f'#!/bin/sh\nexec env PYTHONPATH={ROOT} {sys.executable} {words} "$@"\n')
-        (found / name).chmod(0o755)
-    return found
 
 
 def as_it_is(step: Step) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,12 @@ def test_a_program_prints_what_the_guide_says(shown: Shown) -> None:
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: Path(shown.path).stem)
 def test_what_the_guide_shows_is_in_the_program(shown: Shown) -> None:
     assert missing_parts(shown, (ROOT / shown.path).read_text("utf-8")) == []
+
+
+def test_the_guide_shows_no_output_but_that_of_its_programs_and_one_picture() -> None:
+    fences = re.findall(r"^```(\w*)$", TEXT, re.MULTILINE)
+    assert Counter(fences[::2]) == {"python": len(SHOWN), "": len(SHOWN) + 1}
+    assert set(fences[1::2]) == {""}
 
 
 def test_the_guide_shows_every_program_once() -> None:

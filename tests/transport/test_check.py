@@ -31,6 +31,7 @@ from transport.security.users_file import change_users
 if TYPE_CHECKING:
     from tests.transport.certificates import Certificates
 
+ROOT = Path(__file__).resolve().parents[2]
 FREE = {"send_address": "127.0.0.1:0", "receive_address": "127.0.0.1:0"}
 
 
@@ -142,6 +143,12 @@ def test_a_file_of_another_version_is_told_with_both_versions(journal: Path) -> 
     segment.write_bytes(pack_segment_header(header) + content[SEGMENT_HEADER_BYTES:])
     [problem] = check_directory(BrokerConfig(directory=str(journal)))
     assert f"{segment.name}: this is no segment: a segment of version 9; this program knows 2" in problem.text
+    said = re.sub(r"version \d+", "version N", problem.text.replace(str(journal), "penstock-data"))
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8")
+    (shown,) = re.findall(r"^penstock broker --check: (.*this is no segment.*)$", page, re.MULTILINE)
+    assert re.sub(r"knows \d+", "knows N", said) == re.sub(
+        r"knows \d+", "knows N", re.sub(r"version \d+", "version N", shown)
+    )
 
 
 def test_a_directory_that_may_not_be_written_is_told_and_so_is_one_that_cannot_be_made(

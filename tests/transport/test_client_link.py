@@ -212,6 +212,23 @@ def test_a_refusal_for_good_fails_at_once(run: Any, code: str) -> None:
     run(main)
 
 
+@pytest.mark.parametrize("script", [[Error("not-found", "never", close=True)], [WELCOME, WELCOME]])
+def test_a_link_that_fails_is_over_when_its_socket_is_closed_and_not_before(run: Any, script: list[Frame]) -> None:
+    async def main() -> None:
+        user = User()
+        async with listening(Scripted(script)) as broker:
+            link = link_to(broker.address, user)
+            stands: list[bool] = []
+            link.over.add_done_callback(lambda _: stands.append(link._connection is not None))
+            link.start()
+            await link.over
+            assert user.error is not None
+            await settle()
+            assert stands == [False]
+
+    run(main)
+
+
 def test_a_peer_that_breaks_the_protocol_is_not_tried_again(run: Any) -> None:
     async def main() -> None:
         user = User()

@@ -330,7 +330,8 @@ class BrokerLink:
     def _fail(self, error: Exception) -> None:
         if not self._ended:
             self._stop_trying()
-            self._set_over()
+            if self._connection is None:
+                self._set_over()  # otherwise when it is closed
             self._user.link_failed(error)
 
     def _stop_trying(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from transport.security.scram import MAX_MESSAGE_BYTES, ClientExchange, ScramError, ServerExchange
 from transport.security.verifier import LEAST_ITERATIONS, MOST_ITERATIONS, Keys, Verifier, derive
 
+ROOT = Path(__file__).resolve().parents[3]
 SALT = b"salt of 16 bytes"
 VERIFIER = Verifier.of("pencil", LEAST_ITERATIONS, SALT)
 NOBODY = Verifier.of_nobody("nobody", b"key")
@@ -53,6 +56,10 @@ def test_the_exchange_of_rfc_7677_is_word_for_word_ours() -> None:
     assert final == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     one.conclude(final)
     assert other.name == "user"
+    page = (ROOT / "docs" / "protocol.md").read_text("utf-8")
+    assert re.findall(r"^[CB]: \[6, (.*)\]$", page, re.MULTILINE) == [
+        said.decode() for said in (first, challenge, proof, final)
+    ]
 
 
 @given(st.text(min_size=1, max_size=20))
