@@ -14,6 +14,7 @@ from transport.clients.delivery import Delivery
 from transport.clients.receiver import Receiver
 from transport.consumer.batch import Batch, Outcomes
 from transport.consumer.by_name import Call
+from transport.consumer.calling import awaited, called
 from transport.consumer.carried import CarriedMessage
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import Parameters
@@ -126,7 +127,7 @@ class Binding:
 
         @_named(function)
         async def handle(delivery: Delivery) -> None:
-            await function(*parameters.of(delivery))
+            await awaited(function, *parameters.of(delivery))
 
         return handle
 
@@ -135,7 +136,7 @@ class Binding:
 
         @_named(function)
         def handle(delivery: Delivery) -> None:
-            function(*parameters.of(delivery))
+            called(function, *parameters.of(delivery))
 
         return handle
 
@@ -156,16 +157,16 @@ class Binding:
         if is_async(function):
 
             @_named(function)
-            async def awaited(deliveries: list[Delivery]) -> Outcomes:
+            async def in_turn(deliveries: list[Delivery]) -> Outcomes:
                 batch = Batch(parameters, deliveries)
                 if batch.values:
                     try:
-                        await function(batch.values)
+                        await awaited(function, batch.values)
                     except Exception as error:  # noqa: BLE001 - the handler's own: each message is told of it
                         batch.failed(error)
                 return batch.outcomes()
 
-            return batches.map_async_unordered(self._concurrency, awaited)
+            return batches.map_async_unordered(self._concurrency, in_turn)
 
         if (pool := self._pool) is not None:
 
@@ -180,16 +181,16 @@ class Binding:
             return batches.map_blocking_unordered(self._concurrency, carried)
 
         @_named(function)
-        def called(deliveries: list[Delivery]) -> Outcomes:
+        def in_thread(deliveries: list[Delivery]) -> Outcomes:
             batch = Batch(parameters, deliveries)
             if batch.values:
                 try:
-                    function(batch.values)
+                    called(function, batch.values)
                 except Exception as error:  # noqa: BLE001 - as above
                     batch.failed(error)
             return batch.outcomes()
 
-        return batches.map_blocking_unordered(self._concurrency, called)
+        return batches.map_blocking_unordered(self._concurrency, in_thread)
 
 
 def _answer(outcomes: Outcomes) -> None:

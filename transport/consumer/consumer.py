@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar, overload
 
 from streams import Running
@@ -20,7 +20,7 @@ from transport.consumer.decoding import JSON, Codec, Decode
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import parameters_of
 from transport.consumer.probe import HealthProbe
-from transport.errors import LocalProtocolError
+from transport.errors import LocalProtocolError, TransportError
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 from transport.wire.names import check_name
@@ -238,7 +238,7 @@ class Consumer:
             concurrency = _positive("processes", processes)
             check_found(parameters.handler, function, codec)
             call = Call(function, codec, gathering is not None)
-        queue = queue or self._queue
+        queue = self._queue if queue is None else queue
         if queue is None:
             raise LocalProtocolError(
                 f'handler {parameters.handler} has no queue: say Consumer(queue="orders"), or @consumer.handler(queue="orders")'
@@ -275,11 +275,14 @@ class Consumer:
 
         Raises:
             OSError: the address of ``health`` cannot be had.
-            LocalProtocolError: there is no handler, or a queue keeps no dead letters and a handler needs them.
+            LocalProtocolError: an event loop runs already, there is no handler, or a queue keeps no dead letters and a handler needs them.
             ConnectionLostError: there was no broker for as long as ``reconnect`` allows.
             HandlerProcessError: there is no process for a handler that takes one.
             Exception: what a handler has raised, with ``on_failure="stop"``.
         """
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise LocalProtocolError("an event loop runs here already: await consumer.serve() instead of run()")
         with asyncio.Runner() as runner:
             runner.run(self._serve_until_signal())
 
@@ -308,7 +311,8 @@ class Consumer:
         """Ends `run` and `serve` in good order, as the first signal does; from any thread. Without effect while neither goes on."""
         loop = self._loop
         if loop is not None:
-            loop.call_soon_threadsafe(self._told.set)
+            with suppress(RuntimeError):  # the loop was closed meanwhile, so it is over
+                loop.call_soon_threadsafe(self._told.set)
 
     def healthy(self) -> bool:
         """Whether it is at work: running, not told to end, and each handler connected to the broker."""
@@ -348,6 +352,7 @@ class Consumer:
         attended = [asyncio.ensure_future(_attend(run)) for run in self._runs]
         try:
             await asyncio.wait((told, *attended), return_when=asyncio.FIRST_COMPLETED)
+            by_itself = not self._told.is_set()
             self._told.set()
             ends = await asyncio.gather(*map(self._drained, self._runs, self._bindings), return_exceptions=True)
         except asyncio.CancelledError:
@@ -360,6 +365,8 @@ class Consumer:
             raise ExceptionGroup("handlers of a consumer have failed", failures)
         if failures:
             raise failures[0]
+        if by_itself:
+            raise TransportError("the stream of a handler has ended, and nothing says why")
 
     async def _opened(self, told: asyncio.Future[Any]) -> bool:
         """Has processes for the handlers that take some; false where the consumer is told to end meanwhile."""
@@ -410,8 +417,10 @@ class Consumer:
 
         def release() -> None:
             for each in ENDING:
-                loop.remove_signal_handler(each)
+                if loop.remove_signal_handler(each) and before[each] is not None:
+                    signal.signal(each, before[each])
 
+        before = {each: signal.getsignal(each) for each in ENDING}
         for each in ENDING:
             loop.add_signal_handler(each, first, each)
         try:
