@@ -11,19 +11,28 @@ from transport.clients.handler_failures import text_of
 from transport.errors import LocalProtocolError, TransportError
 
 
-async def awaited(function: Callable[..., Awaitable[object]], *arguments: Any) -> None:
+async def awaited(
+    runner: asyncio.Task[Any] | None, function: Callable[..., Awaitable[object]], *arguments: Any
+) -> None:
     """Awaits ``function`` of ``arguments``.
 
     A handler that is cancelled by something of its own, a task that it awaits say, has failed: where that went on as a cancellation,
-    the stream would end without a word. Where the stream ends, nobody asks for what comes of it.
+    the stream would end without a word. Where the stream has ended, nobody asks for what comes of it.
+
+    Args:
+        runner: the task that the consumer runs in.
+        function: the handler.
+        arguments: what it is given.
     """
     try:
         await function(*arguments)
     except asyncio.CancelledError as error:
+        if runner is not None and runner.cancelling():
+            raise  # the loop ends, which cancels all tasks, in any order
         task = asyncio.current_task()
         while task is not None and task.cancelling():
             task.uncancel()  # the same task calls the handler for the next message
-        raise TransportError("the handler was cancelled, or something that it awaited") from error
+        raise TransportError("the handler was cancelled, by itself or by what it awaited") from error
 
 
 def called(function: Callable[..., object], *arguments: Any) -> None:

@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_CONCURRENCY = 8
 DEFAULT_GRACE = 20.0
 """Seconds; Kubernetes kills 30 s after SIGTERM, Docker after 10: there, set it lower."""
+DEFAULT_MAX_HANDLING = 3600.0
+"""Seconds. A handler that never returns keeps its message for so long: long enough for work, and short enough to be noticed."""
 DEFAULT_BATCH_MESSAGES = 100
 DEFAULT_BATCH_WAIT = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -53,6 +55,8 @@ class Consumer:
         retry_delay: with ``return``, seconds until the message can be received again; a `Backoff` has them grow with each delivery.
         codec: how payloads are written that are decoded, ``json`` or ``msgpack``; or a function of the payload that decodes it.
         grace: seconds that messages under way have to be finished when the program is told to end; the rest goes back and has not failed.
+        max_handling: seconds for which a message is kept from others while a handler is at work on it, though the queue's visibility
+            timeout is shorter; 0 for no longer than that. A handler that calls ``delivery.extend`` sees to it itself.
         max_in_flight: messages delivered and not acknowledged, of each handler; twice what is handled at a time unless given.
         client_id: a name for the broker's statistics.
         reconnect: how to come back after a broken connection, and when to give up.
@@ -75,6 +79,7 @@ class Consumer:
         retry_delay: float | Backoff = DEFAULT_RETRY_DELAY,
         codec: Codec | Decode = JSON,
         grace: float = DEFAULT_GRACE,
+        max_handling: float = DEFAULT_MAX_HANDLING,
         max_in_flight: int | None = None,
         client_id: str | None = None,
         reconnect: Backoff | None = None,
@@ -92,6 +97,9 @@ class Consumer:
         if not grace >= 0:
             raise LocalProtocolError(f"grace is {grace!r}; it is a number of seconds, 0 or more")
         self._grace = grace
+        if not max_handling >= 0:
+            raise LocalProtocolError(f"max_handling is {max_handling!r}; it is a number of seconds, 0 or more")
+        self._max_handling = max_handling
         self._max_in_flight = None if max_in_flight is None else _positive("max_in_flight", max_in_flight)
         self._client_id = client_id
         self._reconnect = reconnect
@@ -262,7 +270,9 @@ class Consumer:
             access=self._access,
             create=self._create,
         )
-        self._bindings.append(Binding(receiver, failures, function, parameters, at_a_time, gathering, call))
+        self._bindings.append(
+            Binding(receiver, failures, function, parameters, at_a_time, gathering, call, self._max_handling)
+        )
 
     # Running
 

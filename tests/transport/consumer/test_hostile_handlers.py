@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.transport.consumer.test_consumer import Served, counted, letters, sent
+from tests.transport.programs import BrokerProcess
 from tests.transport.receiver_helpers import row
 from transport import (
     Administration,
@@ -392,6 +393,36 @@ def test_run_leaves_the_programs_own_signal_handlers_as_they_were(run: Any) -> N
     finally:
         for each, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_is_under_way_when_the_loop_ends_under_a_consumer_comes_back_and_is_not_rejected(batch: bool) -> None:
+    with BrokerProcess("--max-receives", "3") as broker:
+        broker.fill("orders", [b"x"] * 4)
+
+        async def main() -> asyncio.Task[None]:
+            _, enough, note = counted(1 if batch else 4)
+            consumer = Consumer(broker.receiving, queue="orders", concurrency=4, on_failure="reject")
+
+            async def work(payload: bytes) -> None:
+                note(payload)
+                await asyncio.Event().wait()
+
+            async def work_on_all(payloads: list[bytes]) -> None:
+                await work(payloads[0])
+
+            if batch:
+                consumer.batch_handler(max_messages=4, max_wait=60)(work_on_all)
+            else:
+                consumer.handler(work)
+            task = asyncio.create_task(consumer.serve())
+            await enough.wait()
+            return task
+
+        asyncio.run(main())
+        # Nobody can say why the program left them, so that counts as a failure; it is no rejection of them.
+        figures = broker.until("orders", lambda figures: figures["in_flight"] == 0)
+        assert figures["ready"] == 4
 
 
 def test_plain_handlers_have_context_variables_of_their_own(run: Any, serve: Any) -> None:
