@@ -27,8 +27,8 @@ from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 from transport.wire.names import check_name
 
 if TYPE_CHECKING:
-    from transport.clients.at_work import AtWork
     from transport.clients.arrow_records import ArrowDelivery
+    from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
 
