@@ -123,7 +123,7 @@ def test_payloads_are_decoded_in_the_process_and_what_cannot_be_is_a_dead_letter
                 (letter,) = await letters(broker, 1)
                 await until(file.exists)
             assert letter.payload == b"no job"
-            assert "it cannot be decoded as Job: ValueError" in str(letter.headers["penstock-dead-error"])
+            assert "it cannot be decoded as dict[str, Any]: ValueError" in str(letter.headers["penstock-dead-error"])
             assert letter.delivery_count == 1
 
     run(main)
