@@ -303,7 +303,7 @@ class DeadLetterError(TransportError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = str(reason)  # an exception is given, too
 
 
 class PartlyFailedError(TransportError):

@@ -60,6 +60,7 @@ class DeliveredBatch:
         unsettled: how many of them are not answered yet.
         answered: a byte for each, 1 where it is answered by itself.
         spared: indexes of those that the stream has passed by: at its end that is no failure. None for none.
+        extended: indexes of those that the program has asked more time for. None for none.
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class DeliveredBatch:
         "batch",
         "delivery_count",
         "enqueued_us",
+        "extended",
         "first",
         "generation",
         "nbytes",
@@ -93,6 +95,7 @@ class DeliveredBatch:
         self.unsettled = self._count = len(frame.batch)
         self.answered = bytearray(self._count)
         self.spared: set[int] | None = None
+        self.extended: set[int] | None = None
         self._settlement = settlement
         self._id_prefix = id_prefix
 
@@ -268,7 +271,16 @@ class Delivery:
             ImpossibleTimeError: ``seconds`` is no number of seconds from 0 to 12 hours. It is a ValueError.
         """
         check_answer_time("the extension", seconds)
+        batch = self._batch
+        batch.extended = batch.extended or set()
+        batch.extended.add(self._index)
         self._extend(seconds)
+
+    @property
+    def is_extended_by_hand(self) -> bool:
+        """Whether `extend` was called."""
+        extended = self._batch.extended
+        return extended is not None and self._index in extended
 
     def _extend(self, seconds: float) -> None:
         batch, index = self._batch, self._index

@@ -167,7 +167,16 @@ class _Named:
         return repr(self._message) if sequence is None else f"message {sequence} of queue {queue}"
 
 
+def text_of(error: BaseException) -> str:
+    """The type of an exception, and what it says; one that fails to say it is its type alone."""
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - whatever a __str__ of the program's raises
+        return name
+    return f"{name}: {text}" if text else name
+
+
 def reason_of(error: BaseException) -> str:
     """An exception as the reason of a dead letter: its type and text, as much as fits."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
+    return text_of(error).encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")

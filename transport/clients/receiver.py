@@ -28,6 +28,7 @@ from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from transport.clients.arrow_records import ArrowDelivery
+    from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
 
@@ -109,6 +110,8 @@ class Receiver(Source[Delivery, None]):
         self.creates_queue = create
         self.on_wait = on_wait
         self.tracing = tracing
+        self.at_work: AtWork | None = None
+        """What a consumer's handlers are at work on, and is to be extended while they are."""
         self._stages: weakref.WeakSet[ReceiverStage[Any]] = weakref.WeakSet()
         super().__init__(lambda materialization: self._begin(self._stage(materialization), materialization))
 

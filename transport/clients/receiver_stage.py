@@ -22,6 +22,7 @@ from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolErro
 from transport.wire.messages import VERSION, Because, Cancel, Deliver, Error, Frame, Hello, Welcome
 
 if TYPE_CHECKING:
+    from transport.clients.at_work import AtWork
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
 
@@ -55,6 +56,7 @@ class Description(Protocol):
     handler_failures: HandlerFailures
     creates_queue: bool
     on_wait: OnWait | None
+    at_work: AtWork | None
     tracing: Tracing | None
 
 
@@ -333,8 +335,11 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             self._extension = self._loop.call_later(self._visibility / EXTENSIONS_PER_TIMEOUT, self._extend)
 
     def _extend(self) -> None:
-        """The clock of a message's handling starts when it is handed on, not while it waits here."""
-        self._idle_extensions = 0 if self._handed_on else self._idle_extensions + 1
+        """The clock of a message's handling starts when it is handed on, not while it waits here, or is known to be worked on."""
+        at_work = [] if self._receiver.at_work is None else self._receiver.at_work.still()
+        for delivery in at_work:
+            delivery._extend(self._visibility)
+        self._idle_extensions = 0 if self._handed_on or at_work else self._idle_extensions + 1
         self._handed_on = False
         if self._idle_extensions > MAX_IDLE_EXTENSIONS:
             self._extend_later()

@@ -6,7 +6,7 @@ from typing import Any
 
 from transport.clients.delivery import Delivery
 from transport.consumer.parameters import Parameters
-from transport.errors import DeadLetterError, PartlyFailedError
+from transport.errors import PartlyFailedError
 
 Outcomes = list[tuple[Delivery, Exception | None]]
 """The messages of a batch, and what each has failed with."""
@@ -28,7 +28,7 @@ class Batch:
         for place, delivery in enumerate(deliveries):
             try:
                 (value,) = parameters.of(delivery)
-            except DeadLetterError as error:
+            except Exception as error:  # noqa: BLE001 - it is this message's alone
                 self.errors[place] = error
             else:
                 self.values.append(value)
@@ -44,7 +44,11 @@ class Batch:
                 error.add_note(
                     f"a batch of {len(failed)} has no other places than 0 to {len(failed) - 1}: all have failed"
                 )
-        self.errors |= {self._places[place]: each for place, each in failed.items()}
+        self.errors |= {
+            # Something else in an exception's place says at least that it has failed.
+            self._places[place]: each if isinstance(each, Exception) else error
+            for place, each in failed.items()
+        }
 
     def outcomes(self) -> Outcomes:
         """Each message, and what it has failed with."""

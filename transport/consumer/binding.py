@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streams import Materialization, Publisher, RunnableGraph, Sink, Source
+from transport.clients.at_work import AtWork
 from transport.clients.delivery import Delivery
 from transport.clients.receiver import Receiver
 from transport.consumer.batch import Batch, Outcomes
 from transport.consumer.by_name import Call
+from transport.consumer.calling import awaited, called
 from transport.consumer.carried import CarriedMessage
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import Parameters
@@ -60,6 +63,7 @@ class Binding:
         concurrency: int,
         gathering: Gathering | None = None,
         call: Call | None = None,
+        max_handling: float = 0.0,
     ) -> None:
         self.receiver = receiver
         self.name = f"queue {receiver.queue_name}, handler {parameters.handler}"
@@ -68,6 +72,8 @@ class Binding:
         self._concurrency = concurrency
         self._gathering = gathering
         self._call = call
+        self._max_handling = max_handling
+        self._work: AtWork  # of the run
         self._pool: Pool | None = None
         if parameters.decode is not None:
             failures.needed_by = f"a handler of {parameters.kind}"
@@ -98,7 +104,8 @@ class Binding:
             await asyncio.to_thread(self._pool.gone)
 
     def graph(self) -> RunnableGraph[Any, Any]:
-        """The stream from the queue to the handler, and back with its answers."""
+        """The stream from the queue to the handler, and back with its answers; in the task that the consumer runs in."""
+        self._work = self.receiver.at_work = AtWork(self._max_handling, asyncio.get_running_loop())
         if self._gathering is not None:
             return self._to_the_end(self._batches(self._gathering)).to(Sink.foreach(_answer))
         if self._pool is not None:
@@ -119,14 +126,26 @@ class Binding:
 
         return Source(create, source.name)
 
+    @contextmanager
+    def _at_work(self, deliveries: Sequence[Delivery]) -> Iterator[None]:
+        """Meanwhile they are extended when that is due."""
+        work = self._work
+        for delivery in deliveries:
+            work.begin(delivery)
+        try:
+            yield
+        finally:
+            work.end(deliveries)
+
     # One message at a time. What cannot be decoded is an exception like the handler's own: the delivery is told of it on the loop.
 
     def _awaited(self) -> Callable[[Delivery], Awaitable[object]]:
-        function, parameters = self._function, self._parameters
+        function, parameters, runner = self._function, self._parameters, asyncio.current_task()
 
         @_named(function)
         async def handle(delivery: Delivery) -> None:
-            await function(*parameters.of(delivery))
+            with self._at_work((delivery,)):
+                await awaited(runner, function, *parameters.of(delivery))
 
         return handle
 
@@ -135,14 +154,16 @@ class Binding:
 
         @_named(function)
         def handle(delivery: Delivery) -> None:
-            function(*parameters.of(delivery))
+            with self._at_work((delivery,)):
+                called(function, *parameters.of(delivery))
 
         return handle
 
     def _carried(self, pool: Pool) -> Callable[[Delivery], object]:
         @_named(self._function)
         def handle(delivery: Delivery) -> None:
-            failed = pool.call([CarriedMessage.of(delivery)])
+            with self._at_work((delivery,)):
+                failed = pool.call([CarriedMessage.of(delivery)])
             if failed:
                 raise failed[0]
 
@@ -151,28 +172,32 @@ class Binding:
     # Batches. The stream knows nothing of the deliveries in a list: what has failed goes down the stream, and is told on the loop.
 
     def _batches(self, gathering: Gathering) -> Source[Outcomes, Any]:
-        function, parameters = self._function, self._parameters
-        batches = self.receiver.grouped_within(gathering.max_messages, gathering.max_wait)
+        function, parameters, runner = self._function, self._parameters, asyncio.current_task()
+        # Those that wait for others are not to go to somebody else meanwhile.
+        messages = self.receiver.map(self._work.begin)
+        batches = messages.grouped_within(gathering.max_messages, gathering.max_wait)
         if is_async(function):
 
             @_named(function)
-            async def awaited(deliveries: list[Delivery]) -> Outcomes:
-                batch = Batch(parameters, deliveries)
-                if batch.values:
-                    try:
-                        await function(batch.values)
-                    except Exception as error:  # noqa: BLE001 - the handler's own: each message is told of it
-                        batch.failed(error)
+            async def in_turn(deliveries: list[Delivery]) -> Outcomes:
+                with self._at_work(deliveries):
+                    batch = Batch(parameters, deliveries)
+                    if batch.values:
+                        try:
+                            await awaited(runner, function, batch.values)
+                        except Exception as error:  # noqa: BLE001 - the handler's own: each message is told of it
+                            batch.failed(error)
                 return batch.outcomes()
 
-            return batches.map_async_unordered(self._concurrency, awaited)
+            return batches.map_async_unordered(self._concurrency, in_turn)
 
         if (pool := self._pool) is not None:
 
             @_named(function)
             def carried(deliveries: list[Delivery]) -> Outcomes:
                 try:
-                    failed = pool.call([CarriedMessage.of(delivery) for delivery in deliveries])
+                    with self._at_work(deliveries):
+                        failed = pool.call([CarriedMessage.of(delivery) for delivery in deliveries])
                 except HandlerProcessError as error:
                     failed = dict.fromkeys(range(len(deliveries)), error)
                 return [(delivery, failed.get(place)) for place, delivery in enumerate(deliveries)]
@@ -180,16 +205,17 @@ class Binding:
             return batches.map_blocking_unordered(self._concurrency, carried)
 
         @_named(function)
-        def called(deliveries: list[Delivery]) -> Outcomes:
-            batch = Batch(parameters, deliveries)
-            if batch.values:
-                try:
-                    function(batch.values)
-                except Exception as error:  # noqa: BLE001 - as above
-                    batch.failed(error)
+        def in_thread(deliveries: list[Delivery]) -> Outcomes:
+            with self._at_work(deliveries):
+                batch = Batch(parameters, deliveries)
+                if batch.values:
+                    try:
+                        called(function, batch.values)
+                    except Exception as error:  # noqa: BLE001 - as above
+                        batch.failed(error)
             return batch.outcomes()
 
-        return batches.map_blocking_unordered(self._concurrency, called)
+        return batches.map_blocking_unordered(self._concurrency, in_thread)
 
 
 def _answer(outcomes: Outcomes) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from transport.clients.delivery import DeliveredBatch, Delivery
+from transport.clients.handler_failures import text_of
 from transport.errors import DeadLetterError, HandlerProcessError, LocalProtocolError
 from transport.wire.messages import Deliver
 from transport.wire.values import BinaryColumn, MessageBatch
@@ -114,12 +115,8 @@ class CarriedFailure:
     def of(cls, error: BaseException) -> CarriedFailure:
         """What is to be known of ``error``."""
         reason = error.reason if isinstance(error, DeadLetterError) else None
-        try:
-            text = f"{type(error).__name__}: {error}"
-        except Exception:  # noqa: BLE001 - whatever a __str__ of the program's raises
-            text = type(error).__name__
         lines = "".join(traceback.format_exception(error))
-        return cls(text[:MAX_TEXT], lines[-MAX_TEXT:], None if reason is None else str(reason)[:MAX_TEXT])
+        return cls(text_of(error)[:MAX_TEXT], lines[-MAX_TEXT:], None if reason is None else reason[:MAX_TEXT])
 
     def error(self, itself: object) -> Exception:
         """The exception ``itself`` where it has come, else one in its place."""
@@ -133,7 +130,7 @@ class CarriedFailure:
         return error
 
 
-def send_errors(connection: Connection[Any, Any], errors: dict[int, BaseException]) -> None:
+def send_errors(connection: Connection[Any, Any], errors: dict[int, Exception]) -> None:
     """Says what the messages at these places have failed with; one exception of many messages goes once."""
     different = {id(error): error for error in errors.values()}
     numbers = {key: number for number, key in enumerate(different)}

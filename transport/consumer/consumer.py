@@ -7,7 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar, overload
 
 from streams import Running
@@ -20,7 +20,7 @@ from transport.consumer.decoding import JSON, Codec, Decode
 from transport.consumer.failures import ConsumerFailures
 from transport.consumer.parameters import parameters_of
 from transport.consumer.probe import HealthProbe
-from transport.errors import LocalProtocolError
+from transport.errors import LocalProtocolError, TransportError
 from transport.security.access import Access
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
 from transport.wire.names import check_name
@@ -30,6 +30,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_CONCURRENCY = 8
 DEFAULT_GRACE = 20.0
 """Seconds; Kubernetes kills 30 s after SIGTERM, Docker after 10: there, set it lower."""
+DEFAULT_MAX_HANDLING = 3600.0
+"""Seconds. A handler that never returns keeps its message for so long: long enough for work, and short enough to be noticed."""
 DEFAULT_BATCH_MESSAGES = 100
 DEFAULT_BATCH_WAIT = 0.5
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -53,6 +55,8 @@ class Consumer:
         retry_delay: with ``return``, seconds until the message can be received again; a `Backoff` has them grow with each delivery.
         codec: how payloads are written that are decoded, ``json`` or ``msgpack``; or a function of the payload that decodes it.
         grace: seconds that messages under way have to be finished when the program is told to end; the rest goes back and has not failed.
+        max_handling: seconds for which a message is kept from others while a handler is at work on it, though the queue's visibility
+            timeout is shorter; 0 for no longer than that. A handler that calls ``delivery.extend`` sees to it itself.
         max_in_flight: messages delivered and not acknowledged, of each handler; twice what is handled at a time unless given.
         client_id: a name for the broker's statistics.
         reconnect: how to come back after a broken connection, and when to give up.
@@ -75,6 +79,7 @@ class Consumer:
         retry_delay: float | Backoff = DEFAULT_RETRY_DELAY,
         codec: Codec | Decode = JSON,
         grace: float = DEFAULT_GRACE,
+        max_handling: float = DEFAULT_MAX_HANDLING,
         max_in_flight: int | None = None,
         client_id: str | None = None,
         reconnect: Backoff | None = None,
@@ -92,6 +97,9 @@ class Consumer:
         if not grace >= 0:
             raise LocalProtocolError(f"grace is {grace!r}; it is a number of seconds, 0 or more")
         self._grace = grace
+        if not max_handling >= 0:
+            raise LocalProtocolError(f"max_handling is {max_handling!r}; it is a number of seconds, 0 or more")
+        self._max_handling = max_handling
         self._max_in_flight = None if max_in_flight is None else _positive("max_in_flight", max_in_flight)
         self._client_id = client_id
         self._reconnect = reconnect
@@ -238,7 +246,7 @@ class Consumer:
             concurrency = _positive("processes", processes)
             check_found(parameters.handler, function, codec)
             call = Call(function, codec, gathering is not None)
-        queue = queue or self._queue
+        queue = self._queue if queue is None else queue
         if queue is None:
             raise LocalProtocolError(
                 f'handler {parameters.handler} has no queue: say Consumer(queue="orders"), or @consumer.handler(queue="orders")'
@@ -262,7 +270,9 @@ class Consumer:
             access=self._access,
             create=self._create,
         )
-        self._bindings.append(Binding(receiver, failures, function, parameters, at_a_time, gathering, call))
+        self._bindings.append(
+            Binding(receiver, failures, function, parameters, at_a_time, gathering, call, self._max_handling)
+        )
 
     # Running
 
@@ -275,11 +285,14 @@ class Consumer:
 
         Raises:
             OSError: the address of ``health`` cannot be had.
-            LocalProtocolError: there is no handler, or a queue keeps no dead letters and a handler needs them.
+            LocalProtocolError: an event loop runs already, there is no handler, or a queue keeps no dead letters and a handler needs them.
             ConnectionLostError: there was no broker for as long as ``reconnect`` allows.
             HandlerProcessError: there is no process for a handler that takes one.
             Exception: what a handler has raised, with ``on_failure="stop"``.
         """
+        with suppress(RuntimeError):
+            asyncio.get_running_loop()
+            raise LocalProtocolError("an event loop runs here already: await consumer.serve() instead of run()")
         with asyncio.Runner() as runner:
             runner.run(self._serve_until_signal())
 
@@ -308,7 +321,8 @@ class Consumer:
         """Ends `run` and `serve` in good order, as the first signal does; from any thread. Without effect while neither goes on."""
         loop = self._loop
         if loop is not None:
-            loop.call_soon_threadsafe(self._told.set)
+            with suppress(RuntimeError):  # the loop was closed meanwhile, so it is over
+                loop.call_soon_threadsafe(self._told.set)
 
     def healthy(self) -> bool:
         """Whether it is at work: running, not told to end, and each handler connected to the broker."""
@@ -348,6 +362,7 @@ class Consumer:
         attended = [asyncio.ensure_future(_attend(run)) for run in self._runs]
         try:
             await asyncio.wait((told, *attended), return_when=asyncio.FIRST_COMPLETED)
+            by_itself = not self._told.is_set()
             self._told.set()
             ends = await asyncio.gather(*map(self._drained, self._runs, self._bindings), return_exceptions=True)
         except asyncio.CancelledError:
@@ -360,6 +375,8 @@ class Consumer:
             raise ExceptionGroup("handlers of a consumer have failed", failures)
         if failures:
             raise failures[0]
+        if by_itself:
+            raise TransportError("the stream of a handler has ended, and nothing says why")
 
     async def _opened(self, told: asyncio.Future[Any]) -> bool:
         """Has processes for the handlers that take some; false where the consumer is told to end meanwhile."""
@@ -410,8 +427,10 @@ class Consumer:
 
         def release() -> None:
             for each in ENDING:
-                loop.remove_signal_handler(each)
+                if loop.remove_signal_handler(each) and before[each] is not None:
+                    signal.signal(each, before[each])
 
+        before = {each: signal.getsignal(each) for each in ENDING}
         for each in ENDING:
             loop.add_signal_handler(each, first, each)
         try:

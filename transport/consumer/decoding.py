@@ -6,6 +6,7 @@ what has parameters (``list[Order]``) go to msgspec where it is installed, and e
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 from collections.abc import Callable
@@ -37,6 +38,10 @@ def decoder(annotation: Any, codec: Codec | Decode) -> Decode | None:
     if annotation is bytes:
         return None
     if callable(codec):
+        if inspect.iscoroutinefunction(codec):
+            raise LocalProtocolError(
+                f"a codec is a plain function of the payload, and {codec!r:.80} is a coroutine function"
+            )
         return codec
     if codec not in get_args(Codec):
         raise LocalProtocolError(f"codec is {codec!r:.40}, not {JSON!r}, {MSGPACK!r} or a function of the payload")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from transport.clients.delivery import Delivery
+from transport.clients.handler_failures import text_of
 from transport.consumer.decoding import Codec, Decode, decoder, name_of
 from transport.errors import DeadLetterError, LocalProtocolError
 
@@ -50,9 +51,11 @@ class Parameters:
             return delivery.payload
         try:
             return self.decode(delivery.payload)
+        except MemoryError:
+            raise  # it is not about the payload alone: with more room it may be decoded
         except Exception as error:
             # Whatever a decoder raises is about the payload: a library's errors, the program's own in __post_init__.
-            text = " ".join(f"{type(error).__name__}: {error}".split())
+            text = " ".join(text_of(error).split())
             raise DeadLetterError(f"it cannot be decoded as {self.kind}: {text}") from error
 
 
@@ -64,10 +67,14 @@ def parameters_of(function: Callable[..., Any], codec: Codec | Decode, *, batch:
     """
     name = getattr(function, "__qualname__", None) or repr(function)
     try:
+        inspect.signature(function)
+    except (TypeError, ValueError) as error:
+        raise LocalProtocolError(f"handler {name}: Python cannot say what it takes ({error}): use a def") from error
+    try:
         given = inspect.signature(function, eval_str=True).parameters.values()
-    except NameError as error:
+    except Exception as error:  # whatever the text of an annotation raises
         raise LocalProtocolError(
-            f"handler {name}: an annotation cannot be read ({error}): define or import its class at the top of the module, "
+            f"handler {name}: an annotation cannot be read ({text_of(error)}): define or import its class at the top of the module, "
             "not under TYPE_CHECKING or in a function"
         ) from error
     taken = [each for each in given if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]

@@ -16,6 +16,7 @@ from typing import Any
 
 from transport.consumer.batch import Batch
 from transport.consumer.by_name import Call
+from transport.consumer.calling import called
 from transport.consumer.carried import CarriedMessage, send_errors
 from transport.consumer.parameters import Parameters, parameters_of
 
@@ -41,29 +42,25 @@ def work(connection: Connection[Any, Any], call: Call) -> None:
         return  # nothing more comes
 
 
-def _one(
-    function: Callable[..., Any], parameters: Parameters, messages: list[CarriedMessage]
-) -> dict[int, BaseException]:
+def _one(function: Callable[..., Any], parameters: Parameters, messages: list[CarriedMessage]) -> dict[int, Exception]:
     (message,) = messages
     try:
-        function(*parameters.of(message.delivery()))
-    except BaseException as error:  # noqa: BLE001 - sys.exit() too: it ends the call and not the process
+        called(function, *parameters.of(message.delivery()))
+    except Exception as error:  # noqa: BLE001 - the handler's own: the consumer is told
         return {0: error}
     return {}
 
 
 def _batch(
     function: Callable[..., Any], parameters: Parameters, messages: list[CarriedMessage]
-) -> dict[int, BaseException]:
+) -> dict[int, Exception]:
     batch = Batch(parameters, [message.delivery() for message in messages])
     if batch.values:
         try:
-            function(batch.values)
-        except Exception as error:  # noqa: BLE001 - the handler's own: each message is told of it
+            called(function, batch.values)
+        except Exception as error:  # noqa: BLE001 - as above
             batch.failed(error)
-        except BaseException as error:  # noqa: BLE001 - as above
-            return dict.fromkeys(range(len(messages)), error) | batch.errors
-    return {**batch.errors}
+    return batch.errors
 
 
 def _leave_it(*_: object) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,13 @@ class HeldError(Exception):
         self.held = lambda: None
 
 
-@dataclass
-class Job:
-    """What is to happen: what `do` knows, and a file for it."""
-
-    do: str
-    file: str
+Job = dict[str, Any]
+"""What is to happen: ``do``, which the handler of that name knows, and a ``file`` for it. Decoding it takes no library."""
 
 
 def do(job: Job) -> None:
-    file = Path(job.file)
-    match job.do:
+    file = Path(job["file"])
+    match job["do"]:
         case "note":
             write(file, str(os.getpid()))
         case "hold":  # until somebody opens the pipe that the file is, to write
@@ -92,7 +87,7 @@ def describe(job: Job, delivery: Delivery) -> None:
         "replayed": delivery.possibly_replayed,
         "payload": delivery.payload,
     }
-    write(Path(job.file), repr(told))
+    write(Path(job["file"]), repr(told))
 
 
 def acknowledge(delivery: Delivery) -> None:
@@ -100,12 +95,12 @@ def acknowledge(delivery: Delivery) -> None:
 
 
 def all_of(jobs: list[Job]) -> None:
-    write(Path(jobs[0].file), str(len(jobs)))
+    write(Path(jobs[0]["file"]), str(len(jobs)))
 
 
 def all_but(jobs: list[Job]) -> None:
-    failed = {place: KeyError(job.file) for place, job in enumerate(jobs) if job.do == "fail"}
-    if any(job.do == "be killed" for job in jobs):
+    failed = {place: KeyError(job["file"]) for place, job in enumerate(jobs) if job["do"] == "fail"}
+    if any(job["do"] == "be killed" for job in jobs):
         os.kill(os.getpid(), signal.SIGKILL)
     if failed:
         raise PartlyFailedError(failed)
@@ -114,7 +109,7 @@ def all_but(jobs: list[Job]) -> None:
 def split(payload: bytes) -> Any:
     """A codec."""
     what, file = payload.decode().split("|")
-    return Job(what, file)
+    return {"do": what, "file": file}
 
 
 def of_bytes(payload: bytes) -> None: ...

@@ -19,7 +19,7 @@ from streams import Source
 from tests.transport.consumer import process_handlers as handlers
 from tests.transport.consumer.test_consumer import Served, letters, sent
 from tests.transport.receiver_helpers import row
-from transport import Consumer, HandlerProcessError, LocalProtocolError, Message, Sender
+from transport import Consumer, HandlerProcessError, LocalProtocolError, Message, Sender, TransportError
 from transport.consumer import pool
 
 RETRY = 0.01
@@ -123,7 +123,7 @@ def test_payloads_are_decoded_in_the_process_and_what_cannot_be_is_a_dead_letter
                 (letter,) = await letters(broker, 1)
                 await until(file.exists)
             assert letter.payload == b"no job"
-            assert "it cannot be decoded as Job: ValueError" in str(letter.headers["penstock-dead-error"])
+            assert "it cannot be decoded as dict[str, Any]: ValueError" in str(letter.headers["penstock-dead-error"])
             assert letter.delivery_count == 1
 
     run(main)
@@ -135,7 +135,7 @@ def test_payloads_are_decoded_in_the_process_and_what_cannot_be_is_a_dead_letter
         ("fail", KeyError, "customer"),
         ("fail with two parts", HandlerProcessError, "TwoPartsError: one, two"),
         ("fail with what is held", HandlerProcessError, "HeldError: it is held"),
-        ("exit", HandlerProcessError, "SystemExit: enough"),
+        ("exit", TransportError, "the handler has raised SystemExit: enough"),
         ("exit at once", HandlerProcessError, "the process with the message in it ended with exit code 3"),
         (
             "be killed",
