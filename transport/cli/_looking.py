@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -104,7 +102,7 @@ async def present(
         return
     from asyncio import Event  # noqa: PLC0415 - not needed for --help
 
-    from transport.cli._run import on_signal  # noqa: PLC0415
+    from transport.cli._run import drop_unwritten, on_signal  # noqa: PLC0415
 
     stopped = Event()
     with on_signal(lambda _number: stopped.set()):
@@ -115,8 +113,8 @@ async def present(
                 async for seen in _looks(look, watch, stopped):
                     put(text(seen, terminal_width()))
         except BrokenPipeError:
-            # The reader of the pipe has seen enough. What is still buffered for it must not fail at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader of the pipe has seen enough.
+            drop_unwritten()
 
 
 async def _looks(look: Callable[[], Awaitable[Any]], watch: float, stopped: Event) -> AsyncGenerator[Any, None]:

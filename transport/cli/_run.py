@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -65,6 +67,7 @@ def failures() -> tuple[type[Exception], ...]:
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
     tell(verb, explain(error))
+    drop_unwritten()
     raise typer.Exit(exit_code(error)) from error
 
 
@@ -75,6 +78,16 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, BackupFailedError):
         return EXIT_FAILED
     return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED
+
+
+def drop_unwritten() -> None:
+    """What is still buffered for an output that takes no more goes nowhere: Python would complain of it once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def tell(verb: str, text: str) -> None:
