@@ -350,6 +350,53 @@ def test_a_failure_is_told_once_where_what_was_printed_before_it_cannot_be_writt
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize(
+    ("closed", "code", "told"),
+    [
+        ("0<&-", 0, ""),
+        ("1>&-", 1, "penstock: [Errno 9] Bad file descriptor\n"),
+        ("2>&-", 0, ""),
+        ("2>/dev/full", 0, ""),
+    ],
+)
+def test_who_is_started_without_input_or_output_goes_on_where_that_is_not_needed(
+    closed: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m transport.cli context list {closed}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert (done.returncode, done.stderr) == (code, told)
+
+
+def test_what_cannot_be_told_changes_no_exit_code() -> None:
+    told = "from transport.cli import _run; _run.tell('send', 'done')"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", told],
+            stderr=full,
+            check=False,
+            timeout=30,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    assert done.returncode == 0
+
+
+def test_a_reader_that_has_seen_enough_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    async def printed() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(typer.Exit) as ended:
+        run("queue peek", printed)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == ""
+
+
 def test_a_journal_that_fails_ends_the_broker_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     async def serve() -> int:
         raise StorageError("the journal failed: fdatasync: Input/output error")

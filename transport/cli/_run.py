@@ -66,7 +66,9 @@ def failures() -> tuple[type[Exception], ...]:
 
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
-    tell(verb, explain(error))
+    # Who reads from a pipe and has seen enough need not be told.
+    if not isinstance(error, BrokenPipeError):
+        tell(verb, explain(error))
     drop_unwritten()
     raise typer.Exit(exit_code(error)) from error
 
@@ -82,12 +84,27 @@ def exit_code(error: Exception) -> int:
 
 def drop_unwritten() -> None:
     """What is still buffered for an output that takes no more goes nowhere: Python would complain of it once more at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+    for output in (sys.stdout, sys.stderr):
+        try:
+            output.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, output.fileno())
+            os.close(nowhere)
+
+
+def open_closed() -> None:
+    """Have this process a standard input and outputs, where it was started without: files of its own must not get their numbers.
+
+    To write to an output that was closed is an error, as it is for other programs; what is told on stderr goes nowhere.
+    """
+    for number, stream, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, stream) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, stream, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process
 
 
 def tell(verb: str, text: str) -> None:
@@ -95,7 +112,11 @@ def tell(verb: str, text: str) -> None:
     from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
 
     who = f"penstock {verb}" if verb else "penstock"
-    typer.echo(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
+    try:
+        typer.echo(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", err=True)
+    except OSError:
+        # What was to be done is done or not, whether or not it can be told.
+        drop_unwritten()
 
 
 QUIETLY_EMPTY = frozenset({"empty", "unready", "no-messages"})
