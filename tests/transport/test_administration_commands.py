@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from transport.broker.operations import COMMANDS, OPERATIONS
 from transport.clients.administration import Administration
 from transport.errors import BrokerError
 from transport.wire.messages import Command, Error, Result
@@ -115,6 +116,48 @@ def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(
             assert text in refused.text
             admin.send(Command(2, "queue.list", {}))
             assert json.loads((await admin.expect(Result)).json) == []
+
+    run(main)
+
+
+LOOKING = {"queue.peek", "stats", "journal.read"}
+"""Commands that change nothing, beside the lists."""
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in LOOKING and not name.endswith(".list")])
+def test_a_command_that_changes_something_refuses_what_it_does_not_know(
+    run: Any, serve: Any, peers: Any, name: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            admin = await opened.open(broker.send_address, "admin", None)
+            admin.send(Command(1, "queue.create", {"name": "orders"}))
+            await admin.expect(Result)
+            everything = {"from": "orders", "to": "new", "create": True, "queue": "orders", "name": "orders"}
+            taken = OPERATIONS[name].takes
+            said = {key: everything[key] for key in everything if key in (("name",) if taken is None else taken)}
+            admin.send(Command(2, name, said | {"only_old": True}))
+            refused = await admin.expect(Error)
+            assert (refused.code, refused.close) == ("protocol-error", False)
+            assert "the argument 'only_old' is unknown; " in refused.text
+            admin.send(Command(3, "queue.list", {}))
+            assert [row["name"] for row in json.loads((await admin.expect(Result)).json)] == ["orders"]
+
+    run(main)
+
+
+@pytest.mark.parametrize("name", ["queue.list", "queue.peek", "subscription.list", "connection.list", "stats"])
+def test_a_command_that_only_looks_passes_over_what_a_later_version_asks(
+    run: Any, serve: Any, peers: Any, name: str
+) -> None:
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            admin = await opened.open(broker.send_address, "admin", None)
+            admin.send(Command(1, "queue.create", {"name": "orders"}))
+            await admin.expect(Result)
+            said = {"name": "orders", "count": 1} if name == "queue.peek" else {}
+            admin.send(Command(2, name, said | {"later": True}))
+            await admin.expect(Result)
 
     run(main)
 

@@ -179,6 +179,15 @@ def filled(*headers: Any) -> Any:
         (filled([(str(n), b"") for n in range(65)]), "row 0 has 65 headers"),
         (filled([("a", None)]), "row 0 has header 'a' without a value"),
         (pa.table({"payload": ["a"], "headers": [{"n": 1}]}), "header 'n' of the type int"),
+        (pa.table({"payload": ["a"], "headers": [{"n": [1]}]}), "row 0 has header 'n' of the type list"),
+        (
+            pa.table({"payload": ["a"], "headers": pa.array([[(1, "x")]], pa.map_(pa.int8(), pa.string()))}),
+            "name is 1;",
+        ),
+        (
+            pa.table({"payload": ["a"], "headers": pa.StructArray.from_arrays([pa.array(["x"])] * 2, ["n", "n"])}),
+            "duplicate field names",
+        ),
         ([b"a", b"b"], "bytes is no Arrow data"),
         (b"a", "bytes is no Arrow data"),
         (5, "int is no Arrow data"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from pathlib import Path
@@ -235,6 +236,37 @@ def test_a_file_that_others_can_change_is_refused() -> None:
     add("prod")
     contexts_file().chmod(0o620)
     assert "can be changed by others" in refused("stats")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_in_its_place_is_refused_and_stays(kind: str) -> None:
+    file = contexts_file()
+    file.parent.mkdir(parents=True)
+    if kind == "folder":
+        file.mkdir(mode=0o700)
+    else:
+        os.mkfifo(file, 0o600)
+    assert "is no file" in refused("stats")
+    assert "is no file" in refused("context", "add", "prod")
+    assert not file.is_file()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_changed(home: Path) -> None:
+    file, kept = contexts_file(), home / "kept.toml"
+    file.parent.mkdir(parents=True)
+    file.symlink_to(kept)
+    add("prod")
+    add("test")
+    assert file.is_symlink()
+    assert set(read_contexts(kept).by_name) == {"prod", "test"}
+
+
+@pytest.mark.parametrize("options", [["--user", "\udcff"], ["--tls-server-name", "a\udcff"], ["--address", "h\udcff"]])
+def test_a_text_that_is_not_utf_8_is_refused_and_nothing_changes(options: list[str]) -> None:
+    add("prod")
+    before = contexts_file().read_bytes()
+    assert "UTF-8" in refused("context", "add", "test", *options)
+    assert contexts_file().read_bytes() == before
 
 
 def test_more_contexts_than_there_may_be_are_refused_and_the_file_stays() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -134,6 +135,9 @@ def test_brackets_in_a_help_are_shown() -> None:
         (["receive", "--queue", "q", "--null", "--jsonl"], "--null and --jsonl exclude one another"),
         (["send", "--queue", "q", "--null", "--whole-file"], "--null and --whole-file exclude one another"),
         (["send", "--queue", "q", "--header", "trace"], "write NAME=VALUE"),
+        (["send", "--queue", "q", "--key", "\udcff"], "--key: '\\udcff' is not UTF-8"),
+        (["queue", "peek", "q", "--from", "9" * 5000], "is neither oldest nor newest, nor a message's number"),
+        (["queue", "peek", "q", "--count", "-" + "9" * 400], "the least there can be"),
         (["send", "--queue", "q", "--delay", "soon"], "is no duration"),
         (["send", "--queue", "q", "--delay", "13h"], "12 hours"),
         (["send", "--queue", "q", "--ttl", "0"], "of no use to anybody"),
@@ -321,6 +325,87 @@ def test_the_version_is_one_line() -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("penstock ")
     assert len(result.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["--version"], ["queue", "--help"], ["config", "show"], ["completion", "bash"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_on_a_full_disk_is_one_line_and_exits_with_1(words: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "transport.cli", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (1, "penstock: [Errno 28] No space left on device\n")
+
+
+def test_a_failure_is_told_once_where_what_was_printed_before_it_cannot_be_written() -> None:
+    printed_and_failed = (
+        "from transport.cli import _run; print('x' * 99); _run.fail('stats', OSError(28, 'No space left on device'))"
+    )
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", printed_and_failed],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=30,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    assert "Exception ignored" not in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "told"),
+    [
+        ("0<&-", 0, ""),
+        ("1>&-", 1, "penstock: [Errno 9] Bad file descriptor\n"),
+        ("2>&-", 0, ""),
+        ("2>/dev/full", 0, ""),
+    ],
+)
+def test_who_is_started_without_input_or_output_goes_on_where_that_is_not_needed(
+    closed: str, code: int, told: str
+) -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m transport.cli context list {closed}",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert (done.returncode, done.stderr) == (code, told)
+
+
+def test_what_cannot_be_told_changes_no_exit_code() -> None:
+    told = "from transport.cli import _run; _run.tell('send', 'done')"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", told],
+            stderr=full,
+            check=False,
+            timeout=30,
+            env={**os.environ, "PYTHONUNBUFFERED": ""},
+        )
+    assert done.returncode == 0
+
+
+def test_a_reader_that_has_seen_enough_is_told_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    async def printed() -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(typer.Exit) as ended:
+        run("queue peek", printed)
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_journal_that_fails_ends_the_broker_with_a_code_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,6 +126,21 @@ def test_an_export_that_fails_leaves_the_file_of_before(run: Any, serve: Any, tm
     run(main)
 
 
+def test_an_export_to_a_link_that_leads_to_itself_is_one_line_and_leaves_it(
+    run: Any, serve: Any, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            loop = tmp_path / "loop"
+            loop.symlink_to(loop)
+            failed = await penstock(broker.send_address, "queue", "export", str(loop))
+            assert failed.exit_code == 1
+            assert failed.stderr == f"penstock queue export: [Errno 40] Too many levels of symbolic links: '{loop}'\n"
+            assert os.listdir(tmp_path) == ["loop"]
+
+    run(main)
+
+
 def test_an_export_that_is_imported_elsewhere_is_exported_as_the_same_file(
     run: Any, serve: Any, tmp_path: Path
 ) -> None:

@@ -20,9 +20,27 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from actors.batch import MAX_HEADERS_PER_MESSAGE
 from streams import Sink, Source
-from transport import Backoff, Delivery, Message, MessageBatch, QueueFullError, Receiver, Sender, Timed, Tracing, send
+from transport import (
+    ArrowDelivery,
+    Backoff,
+    Delivery,
+    Message,
+    MessageBatch,
+    QueueFullError,
+    Receiver,
+    Sender,
+    StageClient,
+    Timed,
+    Tracing,
+    TransactionClient,
+    receive,
+    receive_arrow,
+    send,
+    send_arrow,
+)
 from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.clients.trace_context import MAX_LINKS
+from transport.testing import HostedBroker
 
 ROOT = Path(__file__).resolve().parents[2]
 INCOMING = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -304,6 +322,58 @@ def test_a_delivered_batch_has_a_span_with_links_to_its_messages_as_many_as_are_
         assert len(linked) == min(attributes(span)["messaging.batch.message_count"], MAX_LINKS)
         assert linked <= sent
     assert sum(point.value for point in told.points("messaging.client.consumed.messages")) == MAX_LINKS + 1
+
+
+def test_arrow_in_and_out_is_traced_a_batch_at_a_time(told: Told) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with HostedBroker() as broker:
+        with told.tracers.get_tracer("shop").start_as_current_span("export") as export:
+            send_arrow(broker.send_address, "orders", pa.array(["a", "b", "c"]), tracing=told.tracing)
+        sent = told.span("send orders")
+        assert sent.parent is not None
+        assert sent.parent.span_id == export.get_span_context().span_id
+        assert attributes(sent)["messaging.batch.message_count"] == 3
+        reader = receive_arrow(broker.receive_address, "orders", count=3, tracing=told.tracing)
+        assert reader.read_all().num_rows == 3
+    (consumed,) = told.points("messaging.client.consumed.messages")
+    assert consumed.value == 3
+
+
+def test_an_arrow_delivery_is_processed_with_links_to_its_messages(run: Any, serve: Any, told: Told) -> None:
+    pytest.importorskip("pyarrow")
+
+    async def main() -> None:
+        async with serve() as broker:
+            sender = Sender(broker.send_address, queue="orders", tracing=told.tracing)
+            await Source.of(b"a", b"b").to(sender).run()
+
+            def work(delivery: ArrowDelivery) -> ArrowDelivery:
+                with told.tracing.process(delivery):
+                    return delivery
+
+            receiver = Receiver(broker.receive_address, queue="orders", limit=2)
+            await receiver.arrow().map(work).to(Sink.acknowledge()).run()
+
+    run(main)
+    links = {link.context.span_id for span in told.spans("process orders") for link in span.links}
+    assert links == {span.context.span_id for span in told.spans("send orders") if span.context is not None}
+
+
+def test_a_message_of_a_transaction_carries_the_context_that_it_was_given(told: Told) -> None:
+    with HostedBroker() as broker:
+        with told.tracers.get_tracer("shop").start_as_current_span("write") as write:
+            batch = MessageBatch.from_messages([told.tracing.message(b"a")])
+        with StageClient(broker.send_address, queue="orders", writer="w", version=1, stage="s") as stage:
+            stage.send(batch)
+            stored = stage.finish()
+        with TransactionClient(broker.send_address, writer="w", version=1) as transaction:
+            assert transaction.commit([stored]) == 1
+        for delivery in receive(broker.receive_address, "orders", limit=1):
+            with told.tracing.process(delivery):
+                assert delivery.payload == b"a"
+    processed = told.span("process orders")
+    assert processed.parent is not None
+    assert processed.parent.span_id == write.get_span_context().span_id
 
 
 def test_a_message_without_room_for_a_context_goes_without(run: Any, serve: Any, told: Told) -> None:

@@ -31,7 +31,7 @@ from transport.broker.listings import connection_rows, subscription_rows, transa
 from transport.broker.port import Tasks
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
-from transport.wire.arguments import CHECK, flag_of, string_of
+from transport.wire.arguments import CHECK, check_known, flag_of, string_of
 from transport.wire.messages import Options
 from transport.wire.names import check_name
 
@@ -77,6 +77,8 @@ class Operation(NamedTuple):
         also: further rights that the arguments ask for, each with its resource.
         of_asker: whether the handler is told who asks.
         told: whether the log of who did what is told, where the right is one to change things.
+        takes: the arguments of a command that changes something: another one is refused, for what it asks would not be done. None where
+            the handler judges them, and where a command only looks: what a later version asks besides is passed over.
     """
 
     right: Right | None
@@ -86,6 +88,7 @@ class Operation(NamedTuple):
     also: Callable[[QueueDirectory, Options], Iterator[tuple[Right, str]]] = lambda _queues, _arguments: iter(())
     of_asker: bool = False
     told: bool = True
+    takes: tuple[str, ...] | None = None
 
 
 def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
@@ -128,22 +131,26 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "queue.list": Operation(Right.MONITOR, None, Commands.queue_list, long=True),
     "queue.create": Operation(Right.CONFIGURE, "name", Commands.queue_create, also=_dead_letters),
     "queue.alter": Operation(Right.CONFIGURE, "name", Commands.queue_alter, also=_dead_letters),
-    "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete),
-    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge),
-    "queue.move": Operation(Right.READ, "from", Commands.queue_move, also=_move),
+    "queue.delete": Operation(Right.CONFIGURE, "name", Commands.queue_delete, takes=("name",)),
+    "queue.purge": Operation(Right.READ, "name", Commands.queue_purge, takes=("name",)),
+    "queue.move": Operation(
+        Right.READ, "from", Commands.queue_move, also=_move, takes=("from", "to", "count", "create", "after")
+    ),
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
-    "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release),
-    "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete),
+    "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release, takes=("queue", "name")),
+    "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name")),
     "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
     # It discards what others have written, to whatever queue.
-    "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort),
+    "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort, takes=("writer", "version")),
     "connection.list": Operation(Right.MONITOR, None, lists(connection_rows, int), long=True),
-    "connection.close": Operation(Right.ADMINISTER, None, Commands.connection_close, of_asker=True),
+    "connection.close": Operation(
+        Right.ADMINISTER, None, Commands.connection_close, of_asker=True, takes=("id", "user", "reason")
+    ),
     # A copy of everything that is stored: what it takes to begin one, it takes to go on.
-    "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True),
+    "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),
     "journal.read": Operation(Right.ADMINISTER, None, Commands.journal_read, of_asker=True, told=False),
-    "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False),
+    "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False, takes=()),
     "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
@@ -270,6 +277,8 @@ class Operations:
             raise RemoteProtocolError(f"the command {name!r:.60} is unknown; there are {', '.join(COMMANDS)}")
         resource = None if operation.resource is None else string_of(arguments, operation.resource)
         self._check(name, resource)
+        if operation.takes is not None:
+            check_known(arguments, operation.takes)
         for right, of in operation.also(self._services.queues, arguments):
             self._need(right, of, name)
             if right is Right.CONFIGURE and operation.right is not Right.CONFIGURE:

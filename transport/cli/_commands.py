@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from transport.cli._optional_value import say_values
+from transport.cli._run import drop_unwritten, explain, tell
 from transport.cli._usage import HELP_FLAGS, SYNONYMS, UsageError, did_you_mean, names_of, near, tell_usage
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, EXIT_USAGE
 
@@ -123,6 +124,13 @@ class Group(_Helpful, TyperGroup):
                 raise
             tell_usage(error)
             code = EXIT_USAGE
+        except OSError as error:
+            # The output takes nothing more, or what a verb needs of the machine cannot be had.
+            if not standalone_mode:
+                raise
+            tell("", explain(error))
+            drop_unwritten()
+            code = EXIT_FAILED
         except typer.Abort:
             # A prompt was left with Ctrl-C, or at the end of the input.
             if not standalone_mode:
@@ -186,10 +194,10 @@ def _converted(kind: Any, value: Any, parameter: Any, ctx: Any) -> Any:
         number = kind(value)
     except ValueError:
         raise typer.BadParameter(f"{value!r:.60} is no {what}", ctx, parameter) from None
-    if not math.isfinite(number):
+    if isinstance(number, float) and not math.isfinite(number):
         raise typer.BadParameter(f"{value} is no {what} that can be used", ctx, parameter)
     if parameter.min is not None and number < parameter.min:
-        raise typer.BadParameter(f"{value} is less than {parameter.min}, the least there can be", ctx, parameter)
+        raise typer.BadParameter(f"{value:.60} is less than {parameter.min}, the least there can be", ctx, parameter)
     if parameter.max is not None and number > parameter.max:
-        raise typer.BadParameter(f"{value} is more than {parameter.max}, the most there can be", ctx, parameter)
+        raise typer.BadParameter(f"{value:.60} is more than {parameter.max}, the most there can be", ctx, parameter)
     return number

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -133,8 +134,11 @@ def read_contexts(path: Path) -> Contexts:
         return Contexts()
     except OSError as error:
         raise ContextError(f"{path}: {error.strerror or error}") from None
+    facts = os.fstat(opened)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(opened)
+        raise ContextError(f"{path} is no file: move it away")
     with os.fdopen(opened, "rb") as file:
-        facts = os.fstat(file.fileno())
         if facts.st_mode & 0o022 or facts.st_uid not in {0, os.geteuid()}:
             raise ContextError(f"{path} can be changed by others, who could name another broker: chmod 600 {path}")
         try:
@@ -153,11 +157,13 @@ def change_contexts(path: Path, change: Callable[[Contexts], None]) -> None:
     from transport.security.secret_files import MODE, sync_folder, write_synced  # noqa: PLC0415 - for changes alone
 
     try:
+        # Where it is a link, as to files that are kept together, what it leads to is changed, and the link stays.
+        path = Path(os.path.realpath(path))
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(path):
             contexts = read_contexts(path)
             change(contexts)
-            content = _text(contexts).encode()
+            content = _encoded(_text(contexts), path)
             # What cannot be read again shall not be written.
             _parsed(content, path)
             aside = path.with_name(f".{path.name}.new")
@@ -249,6 +255,18 @@ def _text(contexts: Contexts) -> str:
     for title, facts in tables.items():
         lines += ["", f"[{title}]", *(f"{_key(key)} = {_value(value)}" for key, value in facts.items())]
     return "\n".join(lines) + "\n"
+
+
+def _encoded(text: str, path: Path) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        wrong = next(line for line in text.splitlines() if not line.isascii() and _is_no_text(line))
+        raise ContextError(f"{path} takes texts in UTF-8, and this is none: {wrong!r:.80}") from error
+
+
+def _is_no_text(line: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in line)
 
 
 def _key(name: str) -> str:

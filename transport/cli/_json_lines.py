@@ -144,6 +144,7 @@ def _headers(found: object) -> dict[str, HeaderValue]:
     headers: dict[str, HeaderValue] = {}
     for name, value in found.items():
         what = f"the header {name!r:.60}"
+        _encoded(name, f"the name of {what}")
         if isinstance(value, dict) and value.keys() == {"base64"}:
             headers[name] = _from_base64(value["base64"], what)
         else:

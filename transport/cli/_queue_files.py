@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -86,7 +88,9 @@ def _write(file: str, data: bytes) -> None:
         # Bytes: a file is UTF-8, whatever the output is set to.
         typer.echo(data, nl=False)
         return
-    path = Path(file).resolve()
+    path = Path(os.path.realpath(file))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), file)
     if path.exists() and not path.is_file():
         path.write_bytes(data)  # a pipe, a terminal
         return

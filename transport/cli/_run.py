@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -67,7 +68,10 @@ def failures() -> tuple[type[Exception], ...]:
 
 def fail(verb: str, error: Exception) -> NoReturn:
     """Tell one of `failures`, and exit with its code."""
-    tell(verb, explain(error))
+    # Who reads from a pipe and has seen enough need not be told.
+    if not isinstance(error, BrokenPipeError):
+        tell(verb, explain(error))
+    drop_unwritten()
     raise typer.Exit(exit_code(error)) from error
 
 
@@ -80,16 +84,42 @@ def exit_code(error: Exception) -> int:
     return EXIT_STORAGE if isinstance(error, StorageError) else EXIT_FAILED
 
 
+def drop_unwritten() -> None:
+    """What is still buffered for an output that takes no more goes nowhere: Python would complain of it once more at exit."""
+    for output in (sys.stdout, sys.stderr):
+        try:
+            output.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, output.fileno())
+            os.close(nowhere)
+
+
+def open_closed() -> None:
+    """Have this process a standard input and outputs, where it was started without: files of its own must not get their numbers.
+
+    To write to an output that was closed is an error, as it is for other programs; what is told on stderr goes nowhere.
+    """
+    for number, stream, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, stream) is None:
+            opened = os.open(os.devnull, os.O_WRONLY if number == 2 else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, stream, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process
+
+
 def tell(verb: str, text: str) -> None:
     """One line on stderr, whoever chose the words in it; ``verb`` is empty for the command as a whole."""
     from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - not needed for --help
 
     who = f"penstock {verb}" if verb else "penstock"
-    if sys.stderr is not None:  # closed before the start
-        # A terminal may be gone by now, which is no reason to end otherwise.
-        with suppress(OSError):
-            # By its name: a bar that is drawn there has put itself in between, and steps aside for a line.
-            print(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", file=sys.stderr, flush=True)
+    try:
+        # By its name: a bar that is drawn there has put itself in between, and steps aside for a line.
+        print(f"{who}: {shown(' '.join(text.split()), MAX_LINE_BYTES)}", file=sys.stderr, flush=True)
+    except OSError:
+        # What was to be done is done or not, whether or not it can be told.
+        drop_unwritten()
 
 
 QUIETLY_EMPTY = frozenset({"empty", "unready", "no-messages"})

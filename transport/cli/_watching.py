@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
@@ -13,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from transport.cli._run import failures, on_signal, tell
+from transport.cli._run import drop_unwritten, failures, on_signal, tell
 from transport.cli._tables import cell_len, put, terminal_width
 from transport.clients.administration import Administration
 from transport.clients.backoff import is_transient
@@ -48,8 +46,8 @@ async def watch_over(
             async with aclosing(_looks(administration, look, watch, stopped)) as looks:
                 await (_redraw(looks, draw) if redraw else _write(looks, draw, verb))
         except BrokenPipeError:
-            # The reader of the pipe has seen enough. What is still buffered for it must not fail at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # The reader of the pipe has seen enough.
+            drop_unwritten()
 
 
 class _Lost(Exception):  # noqa: N818 - seen in the place of what was looked for, and never raised

@@ -26,6 +26,7 @@ from transport.cli import (
 )
 from transport.cli._commands import Group, Verb
 from transport.cli._options import EPILOG
+from transport.cli._run import open_closed
 from transport.cli._usage import PROGRAM
 from transport.wire.version import installed_version
 
@@ -86,4 +87,5 @@ def _options(
 
 def main() -> None:
     """Run the command line of this process."""
+    open_closed()
     app(prog_name=PROGRAM)

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 OLDEST, NEWEST = "oldest", "newest"
 LINE_BYTES = 4096
 """Bytes of a payload that are asked for to be shown in a line: more than any terminal is wide."""
+MOST_DIGITS = 20
+"""Of a message's number: no number of 64 bits has more."""
 PIPED_WIDTH = 250
 """Characters of a line where no terminal sets any."""
 
 
 def _where(text: str) -> str:
     """Typer callback: where to begin."""
-    if text not in (OLDEST, NEWEST) and not (text.isascii() and text.isdigit()):
-        raise typer.BadParameter(f"{text!r} is neither {OLDEST} nor {NEWEST}, nor a message's number")
+    if text not in (OLDEST, NEWEST) and not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        raise typer.BadParameter(f"{text!r:.60} is neither {OLDEST} nor {NEWEST}, nor a message's number")
     return text
 
 

@@ -61,11 +61,17 @@ def _headers(pairs: list[str] | None) -> list[str] | None:
         name, equals, _ = pair.partition("=")
         if not (name and equals):
             raise typer.BadParameter(f"{pair!r:.60} is no header: write NAME=VALUE")
-        try:
-            pair.encode()
-        except UnicodeEncodeError:
-            raise typer.BadParameter(f"{pair!r:.60} is not UTF-8") from None
+        _text(pair)
     return pairs
+
+
+def _text(text: str | None) -> str | None:
+    """Typer callback: a text that can be sent."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError:
+        raise typer.BadParameter(f"{text!r:.60} is not UTF-8") from None
+    return text
 
 
 def _time(text: str | None) -> str | None:
@@ -92,7 +98,7 @@ async def send(
     length_prefixed: LengthPrefixed = False,
     whole_file: WholeFile = False,
     jsonl: Jsonl = False,
-    key: Annotated[str | None, typer.Option(metavar="K", help="The key of every message.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="K", help="The key of every message.", callback=_text)] = None,
     header: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A header of every message; may be repeated.", callback=_headers),

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streams import Source
 from transport.clients.arrow_batches import message_batches
@@ -16,6 +16,9 @@ from transport.clients.arrow_records import ArrowDelivery, arrow_schema, record_
 from transport.clients.backoff import Backoff
 from transport.clients.sender import Sender, SendSummary
 from transport.security.access import Access
+
+if TYPE_CHECKING:
+    from transport.clients.tracing import Tracing
 
 __all__ = [
     "ArrowDelivery",
@@ -38,6 +41,7 @@ def send_arrow(
     ttl: float | None = None,
     access: Access | None = None,
     reconnect: Backoff = SCRIPT_BACKOFF,
+    tracing: Tracing | None = None,
 ) -> SendSummary:
     """Send Arrow ``data`` and return when all of it is confirmed: ``send_arrow(address, "orders", table)``.
 
@@ -52,6 +56,7 @@ def send_arrow(
         ttl: seconds after which it is of no use; None likewise.
         access: who this is, and whether TLS is spoken; None for what the environment says.
         reconnect: how to come back after a broken connection, and when to give up: after 10 s.
+        tracing: a `Tracing`, for a span ``send <queue>`` of each batch that leaves, under the current span; rows carry no context of it.
 
     Raises:
         ArrowInputError: data that cannot be sent. It names the row; what stands before its part of the data is sent and confirmed.
@@ -59,6 +64,13 @@ def send_arrow(
         RuntimeError: an event loop runs in this thread; send by `Sender.arrow` there.
     """
     sender = Sender(
-        addresses, queue=queue, client_id=client_id, delay=delay, ttl=ttl, access=access, reconnect=reconnect
+        addresses,
+        queue=queue,
+        client_id=client_id,
+        delay=delay,
+        ttl=ttl,
+        access=access,
+        reconnect=reconnect,
+        tracing=tracing,
     )
     return Source.from_iterable(lambda: message_batches(data)).to(sender).run_blocking()

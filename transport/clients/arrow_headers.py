@@ -29,18 +29,18 @@ def wrong_with(entries: Entries) -> str:
     names = [name for name, _ in entries]
     if len(entries) > MAX_HEADERS_PER_MESSAGE:
         return f"{len(entries)} headers; a message has at most {MAX_HEADERS_PER_MESSAGE}, put the rest into the payload"
-    if None in names:
-        return "a header without a key"
-    if len(set(names)) < len(names):
-        return "a header twice"
     for name, value in entries:
+        if name is None:
+            return "a header without a key"
+        if not isinstance(name, str):
+            return f"a header whose name is {name!r:.60}; a header is a string with a string or bytes"
         if value is None:
             return f"header {name!r:.60} without a value"
-        if not isinstance(name, str) or not isinstance(value, str | bytes):
+        if not isinstance(value, str | bytes):
             return (
                 f"header {name!r:.60} of the type {type(value).__name__}; a header is a string with a string or bytes"
             )
-    return ""
+    return "a header twice" if len(set(names)) < len(names) else ""
 
 
 def packed_headers(column: Any, first: int) -> Any:
@@ -94,9 +94,16 @@ def header_maps(packed: Any) -> Any:
 def _packed(column: Any, first: int, entries_of: Any) -> Any:
     known: dict[Entries, bytes] = {}
     values: list[bytes] = []
-    for row, value in enumerate(column.to_pylist(), first):
+    try:
+        maps = column.to_pylist()
+    except ValueError as error:  # a struct in which a name is twice
+        raise ArrowInputError(f"column headers of type {column.type} cannot be read: {error}") from error
+    for row, value in enumerate(maps, first):
         entries: Entries = entries_of(value or ())
-        packed = known.get(entries)
+        try:
+            packed = known.get(entries)
+        except TypeError:  # a value that is a list or a struct is no key
+            packed = None
         if packed is None:
             wrong = wrong_with(entries)
             if wrong:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from transport.clients._pyarrow import pa
 from transport.clients.arrow_reading import Reading
@@ -15,6 +15,9 @@ from transport.clients.receiver import Receiver
 from transport.errors import ImpossibleTimeError, LocalProtocolError
 from transport.security.access import Access
 from transport.wire.timing import check_answer_time
+
+if TYPE_CHECKING:
+    from transport.clients.tracing import Tracing
 
 Acknowledge = Literal["as-read", "at-exit"]
 """When a reader acknowledges."""
@@ -108,6 +111,7 @@ def receive_arrow(
     max_in_flight_bytes: int = DEFAULT_MAX_IN_FLIGHT_BYTES,
     access: Access | None = None,
     reconnect: Backoff = SCRIPT_BACKOFF,
+    tracing: Tracing | None = None,
 ) -> ArrowReader:
     """The messages of a queue as an Arrow stream: ``receive_arrow(address, "orders", count=1000).read_all()``.
 
@@ -126,6 +130,7 @@ def receive_arrow(
         max_in_flight_bytes: their bytes, at most, give or take one message.
         access: who this is, and whether TLS is spoken; None for what the environment says.
         reconnect: how to come back after a broken connection, and when to give up: after 10 s.
+        tracing: a `Tracing`, which counts the messages that come; a record batch has no span of its own.
 
     Raises:
         LocalProtocolError: a value that cannot be.
@@ -147,5 +152,6 @@ def receive_arrow(
         limit=count,
         access=access,
         reconnect=reconnect,
+        tracing=tracing,
     )
     return ArrowReader(Reading(receiver, schema, count, idle_exit, hold if acknowledge == AT_EXIT else None))

@@ -146,7 +146,7 @@ class Reading:
         """As `Receiver.arrow`, but the stage is known here."""
 
         def create(materialization: Materialization) -> tuple[BatchStage, None]:
-            self._stage = BatchStage(self.receiver, materialization)
+            self._stage = self.receiver._batch_stage(materialization)
             materialization.on_end(self._stage.finish)
             return self._stage, None
 

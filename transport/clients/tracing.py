@@ -10,12 +10,15 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors.batch import Message
 from transport.clients._opentelemetry import TextMapPropagator, context, metrics, trace
 from transport.clients.delivery import DeliveredBatch, Delivery
 from transport.clients.trace_context import TraceContexts, headers_of
+
+if TYPE_CHECKING:
+    from transport.clients.arrow_records import ArrowDelivery
 
 R = TypeVar("R")
 Attributes = Mapping[str, str | int | float]
@@ -78,13 +81,15 @@ class Tracing:
         return self.contexts.written(message, context.get_current())
 
     @contextmanager
-    def process(self, delivered: Delivery | DeliveredBatch) -> Iterator[trace.Span]:
+    def process(self, delivered: Delivery | DeliveredBatch | ArrowDelivery) -> Iterator[trace.Span]:
         """A span ``process <queue>`` around the body of a ``with``, which is current there: what the body sends continues the trace.
 
         `Receiver.handle` and `Receiver.handle_blocking` have it around their handlers. A delivery's span has the span that sent the
         message as its parent; a batch's has links to those of its messages. The wait in the queue is a span ``receive <queue>`` beside
         it. An exception is recorded, and goes on.
         """
+        if not isinstance(delivered, Delivery | DeliveredBatch):
+            delivered = delivered._delivered
         queue = delivered.queue
         attributes = _of(queue, PROCESS) | _about(delivered)
         around, links = self._origin(delivered)

@@ -20,9 +20,11 @@ def condition_of(figures: Mapping[str, int]) -> Callable[[Statistics], bool]:
     """Whether a queue stands as ``figures`` say; raises LocalProtocolError where a queue has none of that name."""
     if not figures:
         raise LocalProtocolError(f"wait_until: say for what, as ready=0; a queue has {', '.join(KNOWN)}")
-    for name in figures:
+    for name, wanted in figures.items():
         if name not in KNOWN:
             raise LocalProtocolError(f"wait_until: a queue has no figure {name!r}; it has {', '.join(KNOWN)}")
+        if not isinstance(wanted, int):
+            raise LocalProtocolError(f"wait_until: {name} is to be {wanted!r:.40}; give a whole number")
 
     def holds(statistics: Statistics) -> bool:
         return all(reached(name, getattr(statistics, name), wanted) for name, wanted in figures.items())

@@ -22,6 +22,7 @@ from transport.testing.watched_queues import (
     Redeliver,
     SentToQueue,
 )
+from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from transport.clients.peeked import PeekedMessage
@@ -130,22 +131,23 @@ class HostedBroker(Hosting):
             TimeoutError: it does not stand so in time; the text says how it stands.
         """
         condition = condition_of(figures)
-        seen: dict[str, Any] = {}
 
         async def watch() -> None:
             waiting = asyncio.ensure_future(self._watching.until(queue, condition))
-            await asyncio.sleep(0)
-            # Asking it has it looked at once.
-            seen.update(await self._figures(queue))
             try:
-                async with asyncio.timeout(within):
-                    await waiting
-            except TimeoutError:
-                seen.update(await self._figures(queue))
-                raise TimeoutError(f"queue {queue!r} after {within:g} s: {shortfall(figures, seen)}") from None
+                await asyncio.sleep(0)
+                # Asking it has it looked at once.
+                await self._figures(queue)
+                await waiting
+            finally:
+                waiting.cancel()
 
-        # The broker's own deadline comes first, for it can say how the queue stands; it is in the broker's time.
-        self._call(watch(), within + DEADLINE, f"waiting for queue {queue!r}")
+        # The deadline is in the caller's time: the broker's may be put forward meanwhile.
+        try:
+            self._call(watch(), within, f"waiting for queue {queue!r}")
+        except TimeoutError:
+            seen = self.figures(queue)
+            raise TimeoutError(f"queue {queue!r} after {within:g} s: {shortfall(figures, seen)}") from None
 
     # --- what is done to it
 
@@ -153,11 +155,20 @@ class HostedBroker(Hosting):
         """Put the broker's clock forward: visibility timeouts, delays, times to live and all other times of it are ``seconds`` nearer.
 
         One step: what is due in between happens at its end, once. Its clients' clocks stay as they are.
+
+        Raises:
+            ValueError: it would go back, or be ahead by more than a hundred years.
         """
-        self._of_running().advance(seconds)
-        self._ahead += seconds
-        # The loop wakes for it, and looks at its timers again.
-        self._call(asyncio.sleep(0), DEADLINE, "putting the clock forward")
+        loop = self._of_running()
+
+        async def jump() -> None:
+            loop.advance(seconds)
+            self._ahead = loop.ahead
+            # One turn in which the timers are found, and one in which they have fired.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+
+        self._call(jump(), DEADLINE, "putting the clock forward")
 
     def redeliver(self, queue: str) -> int:
         """Have what receivers hold come back, as after the visibility timeout; returns how many messages. 0 where there is no queue."""
@@ -172,22 +183,28 @@ class HostedBroker(Hosting):
     def full(self, queue: str) -> Iterator[None]:
         """While this lasts the queue takes nothing, as if it were full: senders wait, or are refused where it rejects.
 
-        What they were granted before may still come. The queue is made if need be.
+        What they were granted before may still come. The queue is made if need be. It stays so when the broker is killed meanwhile and
+        starts again, and until the last of several such blocks has ended.
         """
-        self._pause(queue, "the test has it full")
+        check_name(queue)
+        self._watching.hold_full(queue, 1)
         try:
+            self._tell_full(queue)
             yield
         finally:
+            self._watching.hold_full(queue, -1)
             if self.running:
-                self._pause(queue, None)
+                self._tell_full(queue)
 
     def fill(self, queue: str, payload: bytes = b"filler", within: float = DEADLINE) -> int:
         """Send messages to a queue until it has as many as it may; returns how many. Give the broker a small ``max_queue_messages``.
 
         Raises:
             LocalProtocolError: that would be more than `MOST_FILLED`.
-            TimeoutError: not all found room in time: other senders were granted it.
+            TimeoutError: not all found room in time: other senders were granted it, or the queue is full by its bytes.
+            QueueFullError: the same, where the queue rejects.
         """
+        check_name(queue)
 
         async def room() -> int:
             broker = self._of_broker()
@@ -225,11 +242,13 @@ class HostedBroker(Hosting):
 
     # --- inside
 
-    def _pause(self, queue: str, reason: str | None) -> None:
-        async def pause() -> None:
-            await ask(self._of_broker().queues.get_or_create(queue), PauseSenders(reason))
+    def _tell_full(self, queue: str) -> None:
+        async def tell() -> None:
+            queues, reason = self._of_broker().queues, self._watching.full(queue)
+            if reason is not None or queue in queues:
+                await ask(queues.get_or_create(queue), PauseSenders(reason))
 
-        self._call(pause(), DEADLINE, f"pausing the senders of queue {queue!r}")
+        self._call(tell(), DEADLINE, f"pausing the senders of queue {queue!r}")
 
     async def _figures(self, queue: str) -> dict[str, Any]:
         broker = self._of_broker()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+MOST_AHEAD = 100 * 366 * 86_400
+"""Seconds: a hundred years. What is further ahead is no date, and fits no field of a message."""
+
 
 class JumpingLoop(asyncio.SelectorEventLoop):
     """A loop on real time, ahead by all that `advance` was told.
@@ -32,8 +35,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         """Put the clock forward in one step, from a callback of the loop: every timer until then fires once, in order.
 
         Raises:
-            ValueError: it would go back.
+            ValueError: it would go back, or be ahead by more than `MOST_AHEAD`.
         """
         if not seconds >= 0:
             raise ValueError(f"a clock cannot be put forward by {seconds} s: give 0 or more")
+        if not self.ahead + seconds <= MOST_AHEAD:
+            raise ValueError(f"a clock cannot be put forward by {seconds} s: {MOST_AHEAD} s, in all, are the most")
         self.ahead += seconds

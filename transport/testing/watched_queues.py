@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from actors import QueueActor, QueueDirectory, QueueState
 from actors.queue.operations.browsing import describe
+from actors.queue.vocabulary.commands import PauseSenders
 
 if TYPE_CHECKING:
     from actors import LoopActorRef, Message, MessageBatch
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 MOST_SENT_MESSAGES = 100_000
 MOST_SENT_BYTES = 64 * 1024 * 1024
 """What is kept of one queue to be looked at; a test that sends more looks at the queue's figures instead."""
+
+FULL = "the test has it full"
 
 Condition = Callable[["QueueStatistics"], bool]
 
@@ -59,6 +63,20 @@ class Watching:
     def __init__(self) -> None:
         self.sent: dict[str, SentToQueue] = {}
         self._waiting: dict[str, list[tuple[Condition, asyncio.Future[None]]]] = {}
+        # How many blocks of the test have each queue full.
+        self._full: dict[str, int] = {}
+        self._counting = threading.Lock()
+
+    def hold_full(self, queue: str, blocks: int) -> None:
+        """So many more blocks of the test have ``queue`` full; from any thread. Who changes it tells the queue."""
+        with self._counting:
+            held = self._full.pop(queue, 0) + blocks
+            if held:
+                self._full[queue] = held
+
+    def full(self, queue: str) -> str | None:
+        """Why ``queue`` takes nothing for the test's sake; None where it may."""
+        return FULL if queue in self._full else None
 
     def stored(self, queue: str, batch: MessageBatch) -> None:
         """Senders' messages are about to be stored."""
@@ -100,10 +118,15 @@ class WatchedQueue(QueueActor):
     def on_start(self) -> None:
         """See `QueueActor`."""
         super().on_start()
+        if (full := self._seen_by.full(self._state.name)) is not None:
+            self.actor_ref.tell(PauseSenders(full))
         self._tell_how_it_stands()
 
     def on_receive(self, message: Any) -> Any:
         """See `QueueActor`."""
+        if type(message) is PauseSenders and message.reason is None:
+            # Of the broker's memory or disk: the test's own reason stays.
+            message = PauseSenders(self._seen_by.full(self._state.name))
         answer = self._redeliver() if type(message) is Redeliver else super().on_receive(message)
         self._tell_how_it_stands()
         return answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Setting, Unit
@@ -42,6 +42,14 @@ def number_of(arguments: Options, name: str, least: int = 1) -> int:
     return value
 
 
+def check_known(arguments: Options, known: Sequence[str], unsaid: Sequence[str] = ()) -> None:
+    """Raise RemoteProtocolError for an argument that is neither ``known`` nor ``unsaid``, which is not told."""
+    unknown = sorted(str(key) for key in arguments.keys() - {*known, *unsaid})
+    if unknown:
+        there = f"there are {', '.join(known)}" if known else "this command takes none"
+        raise RemoteProtocolError(f"the argument {unknown[0]!r:.60} is unknown; {there}")
+
+
 def argument_of(setting: Setting) -> str:
     """What a queue's setting is called in COMMAND: times are milliseconds there."""
     return f"{setting.name}_ms" if setting.unit is Unit.SECONDS else setting.name
@@ -79,10 +87,7 @@ def read_settings(arguments: Options) -> dict[str, Any]:
         RemoteProtocolError: a value of another type, or an argument that is none: it would leave a queue other than it was asked for.
         InvalidNameError: the dead-letter queue cannot be named so.
     """
-    unknown = sorted(str(key) for key in arguments.keys() - SETTING_ARGUMENTS.keys() - {"name", CHECK})
-    if unknown:
-        known = ", ".join(("name", *SETTING_ARGUMENTS))
-        raise RemoteProtocolError(f"the argument {unknown[0]!r:.60} is unknown; there are {known}")
+    check_known(arguments, ("name", *SETTING_ARGUMENTS), (CHECK,))
     given: dict[str, Any] = {}
     for argument, setting in SETTING_ARGUMENTS.items():
         if arguments.get(argument) is None:

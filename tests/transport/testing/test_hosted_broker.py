@@ -11,6 +11,7 @@ import pytest
 
 from streams import Source
 from transport import LocalProtocolError, Message, QueueFullError, Sender, receive
+from transport.errors import InvalidNameError
 from transport.testing import HostedBroker, JumpingLoop
 
 if TYPE_CHECKING:
@@ -92,6 +93,87 @@ def test_senders_wait_while_a_queue_is_full(broker: HostedBroker) -> None:
     broker.wait_until("orders", total_in=1)
     sending.join(10)
     assert not sending.is_alive()
+
+
+def test_a_queue_is_full_until_the_last_block_that_has_it_so_ends(broker: HostedBroker) -> None:
+    with broker.full("orders"):
+        with broker.full("orders"):
+            pass
+        assert broker.figures("orders")["paused"]
+        with pytest.raises(TimeoutError):
+            broker.send("orders", [b"a"], within=0.1)
+    assert broker.figures("orders")["paused"] is None
+    broker.send("orders", [b"b"])
+
+
+def test_a_queue_is_full_again_when_its_broker_was_killed(durable: HostedBroker) -> None:
+    durable.send("orders", [b"a"])
+    with durable.full("orders"), durable.full("new"):
+        durable.kill()
+        durable.start()
+        with pytest.raises(TimeoutError):
+            durable.send("orders", [b"b"], within=0.1)
+        with pytest.raises(TimeoutError):
+            durable.send("new", [b"b"], within=0.1)
+    durable.send("orders", [b"c"])
+    assert payloads(durable.contents("orders")) == [b"a", b"c"]
+
+
+def test_a_queue_can_be_let_go_while_its_broker_is_dead(durable: HostedBroker) -> None:
+    with durable.full("orders"):
+        durable.kill()
+    durable.start()
+    durable.send("orders", [b"a"])
+    assert payloads(durable.contents("orders")) == [b"a"]
+
+
+def test_a_wait_outlasts_a_clock_that_is_put_forward(broker: HostedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: list[Exception] = []
+    begun, until = threading.Event(), broker._watching.until
+
+    async def noted(*given: Any) -> None:
+        begun.set()
+        await until(*given)
+
+    monkeypatch.setattr(broker._watching, "until", noted)
+
+    def wait() -> None:
+        try:
+            broker.wait_until("orders", total_in=1)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test says it
+            failed.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert begun.wait(10)
+    for _ in range(3):  # behind the wait's own look at the queue
+        broker.figures("orders")
+    broker.advance(3600)
+    broker.figures("orders")
+    broker.send("orders", [b"a"])
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert failed == []
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), 1e18])
+def test_a_clock_that_cannot_be_put_so_far_stays(broker: HostedBroker, seconds: float) -> None:
+    broker.advance(60)
+    with pytest.raises(ValueError, match="a clock cannot be put forward by"):
+        broker.advance(seconds)
+    broker.send("orders", [b"a"])
+    assert broker.contents("orders")[0].age_ms < 60_000
+
+
+def test_names_and_figures_that_cannot_be_are_refused_and_no_queue_is_made(broker: HostedBroker) -> None:
+    with pytest.raises(InvalidNameError), broker.full("two words"):
+        pass
+    with pytest.raises(InvalidNameError):
+        broker.fill("")
+    assert broker.figures("two words") == broker.figures("") == {}
+    broker.send("orders", [b"a"])
+    with pytest.raises(LocalProtocolError, match="give a whole number"):
+        broker.wait_until("orders", total_in="1")  # type: ignore[arg-type] # as an untyped test may
 
 
 def test_a_queue_that_rejects_refuses_when_it_was_filled() -> None:
