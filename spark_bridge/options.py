@@ -48,6 +48,7 @@ class SourceOptions:
         max_bytes_per_batch: bytes of one micro-batch's messages at most; one message is always let through.
         min_rows_per_batch: rows that are worth a batch; None for any.
         max_trigger_delay_ms: how long a smaller batch waits for more.
+        parallelism: tasks that run at a time in the cluster; None where neither the query nor its registration says.
         min_partitions: tasks of one micro-batch at least, rows permitting; None for the default.
         max_records_per_partition: rows of one task at most; None for no limit.
         max_bytes_per_partition: bytes of one task about at most, by the mean of its batch's messages; None for no limit.
@@ -73,6 +74,7 @@ class SourceOptions:
     max_bytes_per_batch: int = DEFAULT_MAX_BYTES_PER_BATCH
     min_rows_per_batch: int | None = None
     max_trigger_delay_ms: int | None = None
+    parallelism: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
@@ -222,6 +224,7 @@ _OPTIONS = (
     Option("min_rows_per_batch", ("minRowsPerBatch", "minOffsetsPerTrigger"), _count),
     Option("max_trigger_delay_ms", ("maxTriggerDelay",), duration_ms),
     Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
+    Option("parallelism", ("parallelism",), _count),
     Option("min_partitions", ("minPartitions",), _count),
     Option("max_records_per_partition", ("maxRowsPerPartition", "maxRecordsPerPartition"), _count),
     Option("max_bytes_per_partition", ("maxBytesPerPartition",), _bytes),
