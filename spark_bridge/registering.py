@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+# First of all: it says which extra is missing.
+from spark_bridge import _extra as _extra  # noqa: PLC0414 - only to be loaded
+
+# isort: split
+
 from spark_bridge.errors import OptionError
 from spark_bridge.partitions import PARALLELISM_VARIABLE, task_slots
 from spark_bridge.source import PenstockDataSource
