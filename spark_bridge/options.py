@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
 from spark_bridge.option_values import (
+    MAX_DURATION_MS,
     UNITS_MS,
     Option,
     addresses,
@@ -183,9 +184,7 @@ def _brokers(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise ValueError("expected a whole number of at least 1")
-    return int(text)
+    return whole_number(text, 1)
 
 
 def _bytes(text: str) -> int:
@@ -195,7 +194,7 @@ def _bytes(text: str) -> int:
 def _duration(text: str) -> int | None:
     if text.lower() == "never":
         return None
-    return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d")
+    return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d", MAX_DURATION_MS)
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:

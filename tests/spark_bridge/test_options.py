@@ -180,6 +180,39 @@ def test_any_options_are_understood_or_refused_as_options(given: dict[str, str])
     assert options.queue
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maxRowsPerBatch",
+        "maxBytesPerBatch",
+        "parallelism",
+        "ownerTimeout",
+        "ownerWait",
+        "maxTriggerDelay",
+        "startingPosition",
+    ],
+)
+@pytest.mark.parametrize("digits", [17, 5000])
+def test_a_number_that_no_frame_could_hold_is_too_large_and_is_not_shown_as_a_whole(name: str, digits: int) -> None:
+    with pytest.raises(OptionError, match=rf"option {name} has .*: it is too large") as raised:
+        SourceOptions.parse({"queue": "q", name: "9" * digits})
+    assert len(str(raised.value)) < 250
+
+
+def test_the_greatest_number_is_taken_and_no_greater_one_in_any_unit() -> None:
+    options = SourceOptions.parse({"queue": "q", "maxRowsPerBatch": f"{2**53}", "maxBytesPerBatch": f"000{2**23}g"})
+    assert (options.max_rows_per_batch, options.max_bytes_per_batch) == (2**53, 2**53)
+    for name, text in (("maxRowsPerBatch", f"{2**53 + 1}"), ("maxBytesPerBatch", f"{2**23 + 1}g")):
+        with pytest.raises(OptionError, match="too large"):
+            SourceOptions.parse({"queue": "q", name: text})
+
+
+@pytest.mark.parametrize("name", ["queue", "subscription"])
+def test_a_name_of_nothing_is_called_empty(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} has '': it is empty"):
+        SourceOptions.parse({"queue": "q"} | {name: ""})
+
+
 @pytest.mark.parametrize("name", ["subscribe", "Subscribe"])
 def test_a_list_of_queues_is_refused_and_says_what_to_do(name: str) -> None:
     with pytest.raises(OptionError, match=r"'a,b', several names: a query reads one queue .* union the frames"):
