@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,13 @@ def test_a_number_that_no_frame_could_hold_is_too_large_and_is_not_shown_as_a_wh
 def test_the_greatest_number_is_taken_and_no_greater_one_in_any_unit() -> None:
     options = SourceOptions.parse({"queue": "q", "maxRowsPerBatch": f"{2**53}", "maxBytesPerBatch": f"000{2**23}g"})
     assert (options.max_rows_per_batch, options.max_bytes_per_batch) == (2**53, 2**53)
-    for name, text in (("maxRowsPerBatch", f"{2**53 + 1}"), ("maxBytesPerBatch", f"{2**23 + 1}g")):
+    owner_wait_ms = SourceOptions.parse({"queue": "q", "ownerWait": "36500d"}).owner_wait_ms
+    assert owner_wait_ms / 1000 < threading.TIMEOUT_MAX
+    for name, text in (
+        ("maxRowsPerBatch", f"{2**53 + 1}"),
+        ("maxBytesPerBatch", f"{2**23 + 1}g"),
+        ("ownerWait", "36501d"),
+    ):
         with pytest.raises(OptionError, match="too large"):
             SourceOptions.parse({"queue": "q", name: text})
 
