@@ -7,7 +7,15 @@ The lookup runs once a session for every user of this Python, most of whom read 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
+
+if find_spec("pyspark") is None:
+    raise ModuleNotFoundError(
+        "pyspark is not installed, which Spark's source and sink need: pip install 'penstock-mq[spark]'", name="pyspark"
+    )
+
+# isort: split
 
 from pyspark.sql.datasource import DataSource
 

@@ -14,6 +14,7 @@ from .errors import (
     WriteError,
 )
 from .listener import QueueListener, QueueProgress
+from .registering import register
 from .source import PenstockDataSource
 
 __all__ = [
@@ -33,4 +34,5 @@ __all__ = [
     "SubscriptionTakenError",
     "WriteError",
     "acknowledge",
+    "register",
 ]

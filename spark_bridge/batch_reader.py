@@ -66,7 +66,7 @@ class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark ha
         ranges = of_each_broker(options, plan, "read")
         return split(
             ranges,
-            cores=parallelism(),
+            cores=options.parallelism or parallelism(),
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
             max_bytes_per_partition=options.max_bytes_per_partition,

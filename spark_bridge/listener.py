@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+# First of all: it says which extra is missing.
+from spark_bridge import _extra as _extra  # noqa: PLC0414 - only to be loaded
+
+# isort: split
+
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_bridge.offsets import POSITION, QUEUE, SUBSCRIPTION

@@ -16,7 +16,13 @@ from transport import LocalProtocolError, parse_address
 from transport.wire.names import MAX_NAME_BYTES
 
 UNITS_MS = {"": 1000, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_QUANTITY = re.compile(r"(\d+)\s*([a-z]*)")
+MAX_NUMBER = 2**53
+"""Rows and bytes: more than anybody has, exact in JSON, and what frames and Spark's limits can hold."""
+MAX_DURATION_MS = 36_500 * UNITS_MS["d"]
+"""A hundred years: what threads wait for has to fit their clock."""
+SHOWN = 80
+"""Characters of a wrong value that an error shows."""
+_QUANTITY = re.compile(r"([0-9]+)\s*([a-z]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +75,19 @@ def parse_options(
         try:
             values[option.attribute] = option.parse(str(text).strip())
         except ValueError as error:
-            shown = "a value" if option.secret else repr(text)
+            shown = "a value" if option.secret else _shown(str(text))
             raise OptionError(f"option {option.names[0]} has {shown}: {error}") from None
     return values
 
 
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= SHOWN else f"{text[:SHOWN]!r} and {len(text) - SHOWN} characters more"
+
+
 def name(text: str) -> str:
     """The name of a queue, subscription or writer."""
-    if not text or not text.isprintable() or any(character.isspace() for character in text):
+    nonempty(text)
+    if not text.isprintable() or any(character.isspace() for character in text):
         raise ValueError("a name is printable and without white space")
     if len(text.encode()) > MAX_NAME_BYTES:
         raise ValueError(f"a name has at most {MAX_NAME_BYTES} bytes")
@@ -96,24 +107,36 @@ def addresses(text: str) -> tuple[str, ...]:
     return parts
 
 
-def whole_number(text: str) -> int:
-    """An integer of at least 0."""
+def whole_number(text: str, least: int = 0, most: int = MAX_NUMBER) -> int:
+    """An integer from ``least`` to ``most``."""
     if not (text.isascii() and text.isdigit()):
-        raise ValueError("expected a whole number of at least 0")
-    return int(text)
+        raise ValueError(f"expected a whole number of at least {least}")
+    number = _bounded(text, most=most)
+    if number < least:
+        raise ValueError(f"expected a whole number of at least {least}")
+    return number
 
 
-def quantity(text: str, units: Mapping[str, int], what: str) -> int:
+def _bounded(digits: str, unit: int = 1, most: int = MAX_NUMBER) -> int:
+    """The number that ``digits`` are of ``unit``; not one that no frame and no limit of Spark's can hold."""
+    # Python refuses to read thousands of digits, in words of its own.
+    digits = digits.lstrip("0") or "0"
+    if len(digits) > len(str(most)) or int(digits) * unit > most:
+        raise ValueError(f"it is too large: at most {most // unit}, or leave the option out")
+    return int(digits) * unit
+
+
+def quantity(text: str, units: Mapping[str, int], what: str, most: int = MAX_NUMBER) -> int:
     """A number of at least 1 with one of ``units``, in the smallest of them; ``what`` was expected otherwise."""
     match = _QUANTITY.fullmatch(text.lower())
-    if match is None or match[2] not in units or int(match[1]) < 1:
+    if match is None or match[2] not in units or not match[1].strip("0"):
         raise ValueError(f"expected {what}")
-    return int(match[1]) * units[match[2]]
+    return _bounded(match[1], units[match[2]], most)
 
 
 def duration_ms(text: str) -> int:
     """A duration, in milliseconds; a number without a unit is seconds."""
-    return quantity(text, UNITS_MS, "a duration: 90s, 30m, 12h or 2d")
+    return quantity(text, UNITS_MS, "a duration: 90s, 30m, 12h or 2d", MAX_DURATION_MS)
 
 
 def nonempty(text: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
 from spark_bridge.errors import OptionError
 from spark_bridge.option_values import (
+    MAX_DURATION_MS,
     UNITS_MS,
     Option,
     addresses,
@@ -48,6 +49,7 @@ class SourceOptions:
         max_bytes_per_batch: bytes of one micro-batch's messages at most; one message is always let through.
         min_rows_per_batch: rows that are worth a batch; None for any.
         max_trigger_delay_ms: how long a smaller batch waits for more.
+        parallelism: tasks that run at a time in the cluster; None where neither the query nor its registration says.
         min_partitions: tasks of one micro-batch at least, rows permitting; None for the default.
         max_records_per_partition: rows of one task at most; None for no limit.
         max_bytes_per_partition: bytes of one task about at most, by the mean of its batch's messages; None for no limit.
@@ -73,6 +75,7 @@ class SourceOptions:
     max_bytes_per_batch: int = DEFAULT_MAX_BYTES_PER_BATCH
     min_rows_per_batch: int | None = None
     max_trigger_delay_ms: int | None = None
+    parallelism: int | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
@@ -181,9 +184,7 @@ def _brokers(text: str) -> tuple[str, ...]:
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < 1:
-        raise ValueError("expected a whole number of at least 1")
-    return int(text)
+    return whole_number(text, 1)
 
 
 def _bytes(text: str) -> int:
@@ -193,7 +194,7 @@ def _bytes(text: str) -> int:
 def _duration(text: str) -> int | None:
     if text.lower() == "never":
         return None
-    return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d")
+    return quantity(text, UNITS_MS, "never or a duration: 90s, 30m, 12h or 2d", MAX_DURATION_MS)
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -222,6 +223,7 @@ _OPTIONS = (
     Option("min_rows_per_batch", ("minRowsPerBatch", "minOffsetsPerTrigger"), _count),
     Option("max_trigger_delay_ms", ("maxTriggerDelay",), duration_ms),
     Option("max_bytes_per_batch", ("maxBytesPerBatch",), _bytes),
+    Option("parallelism", ("parallelism",), _count),
     Option("min_partitions", ("minPartitions",), _count),
     Option("max_records_per_partition", ("maxRowsPerPartition", "maxRecordsPerPartition"), _count),
     Option("max_bytes_per_partition", ("maxBytesPerPartition",), _bytes),

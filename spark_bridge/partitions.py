@@ -19,6 +19,8 @@ LEAST_PARALLELISM = 2
 PARALLELISM_VARIABLE = "PENSTOCK_PARALLELISM"
 """The environment variable that says how many tasks the cluster runs at a time: nothing that Spark tells the worker that plans does. Spark
 sets it in all its workers by the configuration ``spark.executorEnv.PENSTOCK_PARALLELISM``."""
+MAX_PARALLELISM = 1_000_000
+"""Tasks at a time: more is a mistyped number."""
 MAX_PARTITIONS = 10_000
 """Tasks of one micro-batch at most: more is a mistyped option, and would only keep the driver busy."""
 
@@ -42,8 +44,19 @@ class PositionRange(InputPartition):  # type: ignore[misc]  # PySpark has no typ
     planned_on: str = ""
 
 
+def task_slots(name: str, text: str) -> int:
+    """How many tasks run at a time, as ``name`` has it.
+
+    Raises:
+        OptionError: ``text`` is no whole number of at least 1, or has too many digits for one.
+    """
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARALLELISM)) or int(text) < 1:
+        raise OptionError(f"{name} is {text[:40]!r}: expected a whole number of at least 1")
+    return int(text)
+
+
 def parallelism() -> int:
-    """How many tasks run at a time, as far as anybody says: the cluster's by its environment, else the cores of this machine.
+    """How many tasks run at a time, where neither query nor registration says: by the environment, else the cores of this machine.
 
     Raises:
         OptionError: the environment variable is no whole number of at least 1.
@@ -53,9 +66,7 @@ def parallelism() -> int:
         # Not every system tells the cores of a process.
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return max(LEAST_PARALLELISM, cores)
-    if not (said.isascii() and said.isdigit()) or int(said) < 1:
-        raise OptionError(f"{PARALLELISM_VARIABLE} is {said!r}: expected a whole number of at least 1")
-    return int(said)
+    return task_slots(PARALLELISM_VARIABLE, said)
 
 
 def split(

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 POLL_WAIT_MS = 200
-"""How long an idle query waits in the brokers for the first message: Spark would ask 95 times a second otherwise, and
-stopping a query must not take noticeably longer."""
+"""How long an idle query waits in the brokers for the first message: Spark would ask 95 times a second otherwise. It is not longer, for a
+query that is put off neither: Spark asks all sources of a query in turn, so the others' batches wait as well, and so does a trigger. A
+driver that was killed leaves its worker in this wait, and the subscription to it."""
 EVERYTHING = 2**53
 """More messages or bytes than any queue holds, and still exact in every JSON and msgpack implementation."""
 
@@ -147,7 +148,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return split(
             ranges,
             size=self._planned[1] if self._planned[0] == ends.at else 0,
-            cores=parallelism(),
+            cores=options.parallelism or parallelism(),
             min_partitions=options.min_partitions,
             max_records_per_partition=options.max_records_per_partition,
             max_bytes_per_partition=options.max_bytes_per_partition,

@@ -91,10 +91,7 @@ def _explained(option: str) -> str:
 
 
 def _version(text: str) -> int:
-    number = whole_number(text)
-    if number > MAX_VERSION:
-        raise ValueError(f"a version is at most {MAX_VERSION}")
-    return number
+    return whole_number(text, most=MAX_VERSION)
 
 
 _OPTIONS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 # First of all: it says which extra is missing.
@@ -33,10 +34,17 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
     docs/spark.md lists options, columns and guarantees.
     """
 
+    cluster_parallelism: int | None = None
+    """Tasks that run at a time, where `register` has said so."""
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
         return "penstock"
+
+    def _source_options(self) -> SourceOptions:
+        options = SourceOptions.parse(self.options)
+        return options if options.parallelism else replace(options, parallelism=self.cluster_parallelism)
 
     @plainly
     def schema(self) -> Any:
@@ -46,7 +54,7 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
     def streamReader(self, schema: Any) -> PenstockStreamReader | FailedReader:  # noqa: N802 - Spark's name
         """The reader of a streaming query; where the options or the schema allow none, one that says so when it is first asked."""
         try:
-            return PenstockStreamReader(SourceOptions.parse(self.options).for_streaming(), arrow_schema(schema))
+            return PenstockStreamReader(self._source_options().for_streaming(), arrow_schema(schema))
         except SparkBridgeError as error:
             return FailedReader(error)
 
@@ -61,7 +69,7 @@ class PenstockDataSource(DataSource):  # type: ignore[misc]  # PySpark has no ty
         # A streaming query needs none of this, and every worker that looks a source up would load it; the same below.
         from spark_bridge.batch_reader import PenstockBatchReader  # noqa: PLC0415
 
-        return PenstockBatchReader(SourceOptions.parse(self.options).for_batch(), arrow_schema(schema))
+        return PenstockBatchReader(self._source_options().for_batch(), arrow_schema(schema))
 
     @plainly
     def streamWriter(self, schema: Any, overwrite: bool) -> PenstockStreamWriter:  # noqa: N802 - Spark's name

@@ -20,6 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
         ("pyspark", "from spark_bridge import PenstockDataSource"),
         ("pyarrow", "import spark_bridge; spark_bridge.PenstockDataSource"),
         ("pyspark", "from spark_bridge import acknowledge"),
+        ("pyspark", "from spark_bridge import register"),
+        ("pyspark", "from spark_bridge import QueueListener"),
+        ("pyspark", "import pyspark_penstock"),
+        ("pyarrow", "from pyspark_penstock import DefaultSource; DefaultSource({})"),
     ],
 )
 def test_whoever_lacks_a_package_is_told_the_extra_in_one_line(lacking: str, statement: str) -> None:

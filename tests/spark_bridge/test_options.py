@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,45 @@ def test_any_options_are_understood_or_refused_as_options(given: dict[str, str])
     except OptionError:
         return
     assert options.queue
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "maxRowsPerBatch",
+        "maxBytesPerBatch",
+        "parallelism",
+        "ownerTimeout",
+        "ownerWait",
+        "maxTriggerDelay",
+        "startingPosition",
+    ],
+)
+@pytest.mark.parametrize("digits", [17, 5000])
+def test_a_number_that_no_frame_could_hold_is_too_large_and_is_not_shown_as_a_whole(name: str, digits: int) -> None:
+    with pytest.raises(OptionError, match=rf"option {name} has .*: it is too large") as raised:
+        SourceOptions.parse({"queue": "q", name: "9" * digits})
+    assert len(str(raised.value)) < 250
+
+
+def test_the_greatest_number_is_taken_and_no_greater_one_in_any_unit() -> None:
+    options = SourceOptions.parse({"queue": "q", "maxRowsPerBatch": f"{2**53}", "maxBytesPerBatch": f"000{2**23}g"})
+    assert (options.max_rows_per_batch, options.max_bytes_per_batch) == (2**53, 2**53)
+    owner_wait_ms = SourceOptions.parse({"queue": "q", "ownerWait": "36500d"}).owner_wait_ms
+    assert owner_wait_ms / 1000 < threading.TIMEOUT_MAX
+    for name, text in (
+        ("maxRowsPerBatch", f"{2**53 + 1}"),
+        ("maxBytesPerBatch", f"{2**23 + 1}g"),
+        ("ownerWait", "36501d"),
+    ):
+        with pytest.raises(OptionError, match="too large"):
+            SourceOptions.parse({"queue": "q", name: text})
+
+
+@pytest.mark.parametrize("name", ["queue", "subscription"])
+def test_a_name_of_nothing_is_called_empty(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} has '': it is empty"):
+        SourceOptions.parse({"queue": "q"} | {name: ""})
 
 
 @pytest.mark.parametrize("name", ["subscribe", "Subscribe"])
