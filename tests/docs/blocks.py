@@ -28,6 +28,7 @@ PYTHON: Final = "tests/docs/test_python_blocks.py::"
 SPARK: Final = "tests/spark_bridge/test_documented_programs.py::"
 CLIENTS: Final = "tests/docs/test_client_pages.py::test_a_program_prints_what_the_page_shows"
 START: Final = "tests/docs/test_start.py::test_the_page_prints_what_it_shows"
+TOUR: Final = "tests/docs/test_tour.py::test_on_a_terminal_of_80_columns_it_prints_what_it_shows"
 DEMAND: Final = "tests/streams/test_docs_demand.py::test_a_program_prints_what_the_guide_says"
 OPERATORS: Final = "tests/streams/test_docs_operators.py::test_a_program_prints_what_it_says"
 ARROW: Final = "tests/transport/test_arrow_documented.py::test_a_program_prints_what_the_page_shows"
@@ -97,7 +98,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock user add alice": REACHED,
     },
     "docs/consumer.md": {
-        "consumer.run()": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
+        "async def handle": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
+        "processes=4": "tests/examples/test_consumer_program.py::test_the_program_with_processes_counts_words",
         "penstock queue create orders": CONSUMER,
         "2 x tea": CONSUMER,
         "batch_handler": PYTHON + "test_the_batch_handler_of_the_consumers_page_stores_what_it_is_given",
@@ -157,6 +159,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[python]": PYTHON + "test_the_pieces_of_the_exactly_once_page_are_in_its_example",
     },
     "docs/spark.md": {"[python]": LAKE},
+    "docs/tour.md": {"[console]": TOUR},
     "docs/start.md": {
         "make setup": Excuse.SETUP,
         "[console]": START,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streams import Source
-from transport import Administration, Sender
+from transport import Administration, Sender, send
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
@@ -81,6 +81,27 @@ def test_the_program_of_the_guide_is_the_example() -> None:
     for line in program.splitlines():
         if "127.0.0.1" not in line and "import Consumer" not in line:
             assert line in lines
+
+
+def test_the_program_with_processes_counts_words(
+    example_broker: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "consumer.md").read_text("utf-8")
+    (text,) = [
+        each for each in re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL) if "processes=4" in each
+    ]
+    path = tmp_path / "count.py"
+    path.write_text(text.replace("Consumer(", f'Consumer("{example_broker.receive_address}", '))
+    send(example_broker.send_address, "documents", [b"one two three"])
+    with _started(environment | {"PYTHONPATH": str(ROOT)}, str(path)) as program:
+        try:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "3 words\n"
+            program.send_signal(signal.SIGTERM)
+            program.communicate(timeout=SECONDS)
+        finally:
+            program.kill()
+    assert program.returncode == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

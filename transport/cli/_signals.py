@@ -18,6 +18,8 @@ from transport.cli._run import tell
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+GONE_SECONDS = 0.5
+"""In which a terminal that is being closed is gone."""
 
 
 @contextmanager
@@ -40,11 +42,19 @@ def broker_signals(verb: str, end: Callable[[], None], reload: Callable[[], None
             signal.signal(each, at_once)
         end()
 
+    later: list[asyncio.TimerHandle] = []
+
     def hung_up() -> None:
-        if goes_with_terminal and not has_terminal():
-            first()
-        else:
+        if not ended_with_terminal():
             reload()
+            # The signal may come before the terminal is gone.
+            later[:] = [loop.call_later(GONE_SECONDS, ended_with_terminal)]
+
+    def ended_with_terminal() -> bool:
+        gone = goes_with_terminal and not has_terminal()
+        if gone:
+            first()
+        return gone
 
     for number in ENDING:
         loop.add_signal_handler(number, first)
@@ -53,6 +63,8 @@ def broker_signals(verb: str, end: Callable[[], None], reload: Callable[[], None
         yield
     finally:
         loop.remove_signal_handler(signal.SIGHUP)
+        for timer in later:
+            timer.cancel()
         for number in ENDING:
             loop.remove_signal_handler(number)
         signal.signal(signal.SIGINT, signal.default_int_handler)
