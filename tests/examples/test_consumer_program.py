@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from streams import Source
-from transport import Administration, Sender, send
+from transport import Administration, Sender
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
@@ -34,10 +34,10 @@ print("over", flush=True)
 """
 
 
-async def _prepared(address: str, *payloads: bytes) -> None:
+async def _prepared(address: str, *payloads: bytes, queue: str = "orders") -> None:
     async with Administration(address) as admin:
-        await admin.create_queue("orders", max_receives=1)
-    await Source.from_iterable(payloads).to(Sender(address, queue="orders")).run()
+        await admin.create_queue(queue, max_receives=1)
+    await Source.from_iterable(payloads).to(Sender(address, queue=queue)).run()
 
 
 async def _queues(address: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_the_program_with_processes_counts_words(
     ]
     path = tmp_path / "count.py"
     path.write_text(text.replace("Consumer(", f'Consumer("{example_broker.receive_address}", '))
-    send(example_broker.send_address, "documents", [b"one two three"])
+    asyncio.run(_prepared(example_broker.send_address, b"one two three", queue="documents"))
     with _started(environment | {"PYTHONPATH": str(ROOT)}, str(path)) as program:
         try:
             assert program.stdout is not None
