@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import logging
 import signal
 import sys
 import warnings
@@ -144,8 +145,17 @@ def test_a_handler_that_cancels_itself_fails_its_message_and_the_next_is_handled
     run(main)
 
 
-@pytest.mark.parametrize("reason", [ValueError("no such customer"), 17, None, b"bytes", "\ud800"])
-def test_the_reason_of_a_dead_letter_may_be_anything(run: Any, serve: Any, reason: Any) -> None:
+@pytest.mark.parametrize(
+    "reason",
+    [ValueError("no such customer"), 17, None, b"bytes", "\ud800"],
+    ids=["error", "number", "none", "bytes", "no text"],
+)
+def test_the_reason_of_a_dead_letter_may_be_anything(
+    run: Any, serve: Any, reason: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    # What is logged goes with the test's report, which takes no text that is none.
+    caplog.set_level(logging.CRITICAL, "penstock.receiver")
+
     async def main() -> None:
         async with serve(max_receives=5) as broker:
             await sent(broker, b"x")
