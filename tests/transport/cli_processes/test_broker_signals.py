@@ -100,16 +100,15 @@ os.setsid()
 terminal = os.open(sys.argv[1], os.O_RDWR)
 fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 os.close(terminal)
-if sys.argv[2] == "nohup":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[2] == "nohup" else signal.SIG_DFL)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
-"""Runs a command as the first of a session that a terminal controls."""
+"""Runs a command as the first of a session that a terminal controls; the tests themselves may be under ``nohup``."""
 
 
 def test_a_broker_ends_in_good_order_with_the_terminal_that_it_was_started_on() -> None:
     with terminal() as (ours, theirs):
-        before = (sys.executable, "-c", ON_A_TERMINAL, os.ttyname(theirs), "as it is")
+        before = (sys.executable, "-c", ON_A_TERMINAL, os.ttyname(theirs), "no nohup")
         with BrokerProcess(before=before) as broker:
             broker.process.send_signal(signal.SIGHUP)
             assert "read again" in broker.line(broker.stderr).decode(), "the terminal is there"
