@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from pathlib import Path
@@ -104,7 +105,14 @@ async def penstock(address: str, *words: str, stdin: str = "") -> Result:
     return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, input=stdin, env=environment))
 
 
-def test_an_export_that_fails_leaves_the_file_of_before(run: Any, serve: Any, tmp_path: Path) -> None:
+def test_an_export_that_fails_leaves_the_file_of_before_and_nothing_beside_it(
+    run: Any, serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:5])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
     async def main() -> None:
         async with serve() as broker, Administration(broker.send_address) as administration:
             await administration.create_queue("orders", 5)
@@ -112,16 +120,20 @@ def test_an_export_that_fails_leaves_the_file_of_before(run: Any, serve: Any, tm
             there.symlink_to(file)
             file.write_text("before", "utf-8")
             file.chmod(0o600)
-            (tmp_path / "queues.toml.partial").mkdir()
-            failed = await penstock(broker.send_address, "queue", "export", str(there))
+            # What another export is writing at the time.
+            (tmp_path / "queues.toml.partial").write_text("another's", "utf-8")
+            with monkeypatch.context() as patch:
+                patch.setattr(Path, "write_bytes", full)
+                failed = await penstock(broker.send_address, "queue", "export", str(there))
             assert failed.exit_code != 0
+            assert "No space left on device" in failed.stderr
             assert file.read_text("utf-8") == "before"
-            (tmp_path / "queues.toml.partial").rmdir()
             assert (await penstock(broker.send_address, "queue", "export", str(there))).exit_code == 0
             assert "orders" in file.read_text("utf-8")
             assert there.is_symlink()
             assert file.stat().st_mode & 0o777 == 0o600
-            assert sorted(os.listdir(tmp_path)) == ["queues.toml", "there.toml"]
+            assert sorted(os.listdir(tmp_path)) == ["queues.toml", "queues.toml.partial", "there.toml"]
+            assert (tmp_path / "queues.toml.partial").read_text("utf-8") == "another's"
 
     run(main)
 

@@ -154,7 +154,7 @@ def change_contexts(path: Path, change: Callable[[Contexts], None]) -> None:
     Raises:
         ContextError: as of `read_contexts`; or what it would say is too much, or cannot be written.
     """
-    from transport.security.secret_files import MODE, sync_folder, write_synced  # noqa: PLC0415 - for changes alone
+    from transport.security.secret_files import replace_file  # noqa: PLC0415 - for changes alone
 
     try:
         # Where it is a link, as to files that are kept together, what it leads to is changed, and the link stays.
@@ -166,15 +166,7 @@ def change_contexts(path: Path, change: Callable[[Contexts], None]) -> None:
             content = _encoded(_text(contexts), path)
             # What cannot be read again shall not be written.
             _parsed(content, path)
-            aside = path.with_name(f".{path.name}.new")
-            file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
-            try:
-                os.fchmod(file, MODE)
-                write_synced(file, content)
-            finally:
-                os.close(file)
-            aside.replace(path)
-            sync_folder(path.parent)
+            replace_file(path, content)
     except OSError as error:
         raise ContextError(f"{path}: {error.strerror or error}") from None
 

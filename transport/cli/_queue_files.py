@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -95,7 +96,8 @@ def _write(file: str, data: bytes) -> None:
         path.write_bytes(data)  # a pipe, a terminal
         return
     # Beside it, and then in its place: who is ended in between, or finds the disk full, keeps the file of before.
-    aside = path.with_name(path.name + PARTIAL)
+    # Each program has one of its own, or the second of two would put half of the first's there.
+    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         aside.write_bytes(data)
         if path.exists():

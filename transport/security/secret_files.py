@@ -179,3 +179,19 @@ def sync_folder(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """A new file, for its owner's eyes, in the place of the old one: whoever looks finds the one or the other, whole.
+
+    Nobody else may change it meanwhile: both would write the same file beside it.
+    """
+    aside = path.with_name(f".{path.name}.new")
+    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
+    try:
+        os.fchmod(file, MODE)
+        write_synced(file, content)
+    finally:
+        os.close(file)
+    aside.replace(path)
+    sync_folder(path.parent)

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Grant, Right, name_of, right_of
 from transport.security.proofs import HASH_BYTES, TokenRecord, is_key_id
-from transport.security.secret_files import MODE, SecretFileError, open_own, read_own, sync_folder, write_synced
+from transport.security.secret_files import MODE, SecretFileError, open_own, read_own, replace_file
 from transport.security.users import DECOY_KEY_BYTES, User, Users, UsersError
 from transport.security.verifier import Verifier
 
@@ -319,12 +319,4 @@ def _replace(path: Path, content: bytes) -> None:
         raise UsersFileError(
             f"{path} would have {len(content)} bytes, {MAX_FILE_BYTES} is the most: use fewer users or grants"
         )
-    aside = path.with_name(f".{path.name}.new")
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, MODE)
-    try:
-        os.fchmod(file, MODE)
-        write_synced(file, content)
-    finally:
-        os.close(file)
-    aside.replace(path)
-    sync_folder(path.parent)
+    replace_file(path, content)
