@@ -167,6 +167,21 @@ async def test_a_queue_is_filled_to_its_limit_and_not_beyond_and_the_rest_is_bac
     assert (await bench.statistics("a")).ready == 2
 
 
+@both(QueueSettings(max_messages=5))
+async def test_nothing_is_delivered_ahead_of_what_a_full_queue_refuses(bench: Bench) -> None:
+    await bench.send("b", payloads(*(b"%d" % number for number in range(5))))
+    await bench.send("a", payloads(b"1", b"2", b"3", b"4"))
+    receiver, told = await bench.receiver("a", 0)
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b", count=2)))
+    # Behind the move in the queue's inbox: it is asked while the first two are under way.
+    bench.queues.get("a").tell(commands.DemandSignalled(10, LARGE, connection=receiver))
+    await bench.settled()
+    moved = await answer
+    assert (moved.messages, type(moved.refusal)) == (0, NoRoomError)
+    came = [each.batch for each in told if isinstance(each, replies.ReceivedMessages)]
+    assert [payload for batch in came for payload in batch.payloads.tolist()] == [b"1", b"2", b"3", b"4"]
+
+
 @both()
 async def test_bytes_are_a_limit_too_and_a_queue_that_rejects_is_no_exception(bench: Bench) -> None:
     limit = ENTRY_OVERHEAD_BYTES + 232  # a batch on the disk counts for less beside its bytes

@@ -71,8 +71,8 @@ class QueueRules:
         delay: seconds before the first delivery, unless the sender says otherwise.
         ttl: seconds after which it is not delivered for the first time, unless the sender says less; None for never.
         in_order: whether there is one receiver at a time, and first deliveries come in the order of the queue whoever gets them.
-        drops: whether messages may leave the queue unacknowledged otherwise: expired, or to the dead-letter queue.
-        dead_letters_of: the queues whose messages may come here.
+        drops: whether messages may leave the queue unacknowledged otherwise: expired, as dead letters, or moved.
+        fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
     """
 
     visibility: float
@@ -80,7 +80,7 @@ class QueueRules:
     ttl: float | None = None
     in_order: bool = False
     drops: bool = False
-    dead_letters_of: tuple[str, ...] = ()
+    fed_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +254,11 @@ class Checker:
             queue.held.setdefault(event.connection, {})[sequence] = None
 
     def _is_genuine(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> bool:
-        origins = [queue, *(self._queues[name] for name in queue.rules.dead_letters_of)]
+        origins = [queue, *(self._queues[name] for name in queue.rules.fed_by)]
         if not any(message in origin.offered for origin in origins):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
             return False
-        for name in (event.queue, *queue.rules.dead_letters_of):
+        for name in (event.queue, *queue.rules.fed_by):
             transaction = self._staged.get((name, message))
             if transaction is not None and not any((name, message) in asked for asked in transaction.asked):
                 self._find(UNCOMMITTED, event.time, f"{event.queue}/{sequence} {message} was staged and not committed")
@@ -270,9 +270,10 @@ class Checker:
         if stored is not None and stored.message != message:
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} was {stored.message} and is {message} now")
             return False
-        if self._is_buried(event.queue, message):
-            self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} is a dead letter already")
-            return False
+        for name in (event.queue, *queue.rules.fed_by):
+            if (elsewhere := self._fed_from(name, message)) not in (None, event.queue):
+                self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} is in {elsewhere} already")
+                return False
         known = queue.sequence_of.get(message)
         if known is not None and known != sequence:
             self._find(DUPLICATED, event.time, f"{message} is {event.queue}/{known}, and {event.queue}/{sequence} too")
@@ -281,7 +282,7 @@ class Checker:
 
     def _check_producers_order(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> None:
         """What one producer sent first has the lower number in the queue."""
-        if message not in queue.offered or queue.rules.dead_letters_of:
+        if message not in queue.offered or queue.rules.fed_by:
             return
         producer, number = queue.offered[message]
         order = queue.numbers.setdefault(producer, [])
@@ -450,8 +451,8 @@ class Checker:
                 self._queues[queue].confirmed[message] = when
 
     def _came(self, queue: str, message: str) -> bool:
-        """Whether a message was delivered, from its queue or as a dead letter."""
-        return message in self._queues[queue].sequence_of or self._is_buried(queue, message)
+        """Whether a message was delivered, from its queue or from one that it feeds."""
+        return message in self._queues[queue].sequence_of or self._fed_from(queue, message) is not None
 
     def _check_nothing_lost(self, name: str, queue: _Queue, end: float) -> None:
         for message, when in queue.confirmed.items():
@@ -466,18 +467,17 @@ class Checker:
                 self._find(LOST, end, f"{name}/{sequence} {message} was confirmed, delivered, and never acknowledged")
 
     def _is_gone_elsewhere(self, name: str, queue: _Queue, message: str) -> bool:
-        """Whether it has expired, or is somebody's dead letter."""
+        """Whether it has expired, or has left for a queue that this one feeds."""
         if not queue.rules.drops:
             return False
         if queue.rules.ttl is not None or any(arrived.ttl is not None for arrived in queue.arrivals.get(message, ())):
             return True
-        return self._is_buried(name, message)
+        return self._fed_from(name, message) is not None
 
-    def _is_buried(self, name: str, message: str) -> bool:
-        """Whether it was delivered from a dead-letter queue."""
-        return any(
-            name in other.rules.dead_letters_of and message in other.sequence_of for other in self._queues.values()
-        )
+    def _fed_from(self, name: str, message: str) -> str | None:
+        """The queue that it was delivered from, of those that ``name`` feeds; None for none."""
+        feeds = (each for each, other in self._queues.items() if name in other.rules.fed_by)
+        return next((each for each in feeds if message in self._queues[each].sequence_of), None)
 
     def _find(self, kind: str, time: float, text: str) -> None:
         self.findings.append(Finding(kind, time, text))

@@ -202,6 +202,16 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A program was told that so many messages left one queue for another."""
+
+    time: float
+    source: str
+    target: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """At the end everything is acknowledged but ``stored`` messages of the queue."""
 
@@ -237,6 +247,7 @@ Event: TypeAlias = (
     | Put
     | PutConfirmed
     | Remembered
+    | Moved
     | Drained
     | Noted
 )

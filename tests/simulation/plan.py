@@ -11,10 +11,12 @@ from tests.simulation.checker import QueueRules
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map"}
+FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves"}
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
+MOVES_CHANCE: Final = 0.3
+"""That a run has programs that move messages."""
 MAX_PRODUCED = 240
 """Messages of one producer: enough for a queue of the smallest limits to fill and reopen several times."""
 
@@ -108,6 +110,22 @@ class ConsumerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class MoverPlan:
+    """One program that moves messages from a queue to another, and looks at what is there.
+
+    Attributes:
+        largest_move: messages asked for at once, at most; a step of the broker's has its own bounds.
+        pause: mean seconds between two moves.
+    """
+
+    name: str
+    source: str
+    target: str
+    largest_move: int
+    pause: float
+
+
+@dataclass(frozen=True, slots=True)
 class FaultPlan:
     """How often what goes wrong: weights of the kinds, and the mean seconds between two of any."""
 
@@ -139,6 +157,7 @@ class Plan:
     commit_delay: float
     durable: bool
     writers: tuple[WriterPlan, ...] = ()
+    movers: tuple[MoverPlan, ...] = ()
     transaction_timeout: float = 3600.0
     rush: float = 0.0
     pause: float = 0.0
@@ -167,6 +186,10 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     writers = tuple(_writer(apart, f"writer-{each}", names) for each in range(count))
     timed = any(queue.settings.delay or queue.settings.ttl for queue in queues)
     timed = timed or any(producer.delay or producer.ttl for producer in producers)
+    # Apart as well, and last: a mover's queue has neither producers nor consumers of its own.
+    movers = _movers(Random(f"movers {seed}"), names) if "moves" in features else ()
+    queues = [_moved_from(queue) if queue.name in {each.source for each in movers} else queue for queue in queues]
+    queues += [_target(Random(f"target {seed} {each.name}"), each) for each in movers]
     return Plan(
         seed,
         tuple(queues),
@@ -177,6 +200,7 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         commit_delay=random.choice((0.0, 0.001, 0.02, 0.2)),
         durable=durable,
         writers=writers,
+        movers=movers,
         transaction_timeout=apart.choice((15.0, 3600.0)),
         rush=apart.choice((0.0, 0.1, 0.2, 0.5)),
         pause=apart.choice((0.0, 0.1, 0.3)),
@@ -211,7 +235,7 @@ def _queues(name: str, settings: QueueSettings, features: frozenset[str]) -> lis
     plans = [QueuePlan(name, settings, rules)]
     if settings.max_receives is not None:
         dead = QueueSettings()
-        plans.append(QueuePlan(f"{name}.dead", dead, QueueRules(dead.visibility_timeout, dead_letters_of=(name,))))
+        plans.append(QueuePlan(f"{name}.dead", dead, QueueRules(dead.visibility_timeout, fed_by=(name,))))
     return plans
 
 
@@ -246,6 +270,32 @@ def _writer(random: Random, name: str, queues: list[str]) -> WriterPlan:
         aborts=random.choice((0.0, 0.1)),
         pause=random.choice((0.0, 0.02, 0.1)),
     )
+
+
+def _movers(random: Random, names: list[str]) -> tuple[MoverPlan, ...]:
+    if random.random() >= MOVES_CHANCE:
+        return ()
+    source = random.choice(names)
+    return tuple(
+        MoverPlan(
+            f"{source}-mover-{each}",
+            source,
+            f"{source}.moved-{each}",
+            largest_move=random.choice((1, 20, 1_000)),
+            pause=random.choice((0.02, 0.3, 2.0)),
+        )
+        for each in range(random.randint(1, 2))
+    )
+
+
+def _moved_from(queue: QueuePlan) -> QueuePlan:
+    return replace(queue, rules=replace(queue.rules, drops=True))
+
+
+def _target(random: Random, mover: MoverPlan) -> QueuePlan:
+    """Where a mover moves to: small enough to be full now and then, for nobody takes anything out before the end."""
+    settings = QueueSettings(max_messages=random.choice((8, 60, 1_000_000)))
+    return QueuePlan(mover.target, settings, QueueRules(settings.visibility_timeout, fed_by=(mover.source,)))
 
 
 def _consumer(random: Random, name: str, queue: str) -> ConsumerPlan:

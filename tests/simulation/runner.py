@@ -19,6 +19,7 @@ from tests.simulation.faults import Nemesis, WallClock
 from tests.simulation.history import Drained, Event, History, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.map_checker import check_map
+from tests.simulation.mover import Mover
 from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
 from tests.simulation.schedule import Schedule
@@ -74,6 +75,7 @@ class Run:
         producers: list[Client] = [Producer(each, plan.seed, history) for each in plan.producers]
         producers += [Writer(each, plan.seed, history) for each in plan.writers]
         clients: list[Client] = [*producers, *(Consumer(each, plan.seed, history) for each in plan.consumers)]
+        clients += [Mover(each, plan.seed, history) for each in plan.movers]
         for client in clients:
             client.start(loop.process(client.name), self._failed)
         random = Random(f"faults {plan.seed}")

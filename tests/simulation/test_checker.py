@@ -393,7 +393,7 @@ def test_the_queues_own_delay_and_ttl_hold_where_the_sender_says_nothing() -> No
 def test_a_dead_letter_is_found_in_its_queue_or_is_lost() -> None:
     rules = {
         "q": QueueRules(visibility=10.0, drops=True),
-        "dead": QueueRules(visibility=10.0, dead_letters_of=("q",)),
+        "dead": QueueRules(visibility=10.0, fed_by=("q",)),
     }
     start = [*SENT, delivered(1, 0, "a", "b"), done(2, 0), Returned(2, 1, "q", ((1, 1),), 0.0)]
     buried = [*start, delivered(3, 0, "b", to=2, queue="dead"), done(4, 0, by=2, queue="dead")]

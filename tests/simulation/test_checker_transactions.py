@@ -10,7 +10,7 @@ from tests.simulation.history import Acknowledged, CommitAnswered, CommitAsked, 
 RULES = {
     "q": QueueRules(visibility=10.0),
     "p": QueueRules(visibility=10.0, drops=True),
-    "p.dead": QueueRules(visibility=10.0, dead_letters_of=("p",)),
+    "p.dead": QueueRules(visibility=10.0, fed_by=("p",)),
 }
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from actors.queue.queue_state import _OPERATIONS
+from actors.queue.state.core import QueueCore
 from actors.queue.state.ready import ReadyRanges
 from actors.queue.vocabulary.commands import Acknowledged, EndStages
+from actors.queue.vocabulary.moves import Parcel
 from actors.queue.vocabulary.replies import ReceivedMessages
 from actors.storage import codec
 from actors.storage.codec import decode_transaction
@@ -28,6 +30,8 @@ from tests.simulation.history import (
     Crashed,
     Delivered,
     Event,
+    Moved,
+    Noted,
     Put,
     Remembered,
     Returned,
@@ -160,6 +164,35 @@ def test_commits_that_are_forgotten_by_a_crash_are_found(monkeypatch: pytest.Mon
         "actors.storage.codec.decode_transaction", lambda payload: (*decode_transaction(payload)[:2], {})
     )
     assert first_found(LOST, with_transactions(crashes=True))
+
+
+def with_moves(durable: bool) -> Iterator[Plan]:
+    """Plans in which programs move messages all the time, with a broker that is killed again and again if ``durable``."""
+    faults = FaultPlan(interval=0.5, weights={"kill broker" if durable else "cut": 1.0}, until=5.0)
+    plans = (draw(seed, durable=durable) for seed in TRANSACTION_SEEDS)
+    often = (replace(plan, movers=tuple(replace(each, pause=0.02) for each in plan.movers)) for plan in plans)
+    return (replace(plan, faults=faults) for plan in often if plan.movers)
+
+
+def test_moved_messages_that_also_stay_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stay(core: QueueCore, parcel: Parcel) -> int:
+        core.put_back(core.parcels.pop(parcel), None)
+        return parcel.stored or 0
+
+    monkeypatch.setattr("actors.queue.operations.moving.settle", stay)
+    assert first_found(DUPLICATED, with_moves(durable=False))
+
+
+def test_moves_of_which_a_crash_forgets_one_half_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode = codec.decode_stored
+    monkeypatch.setattr("actors.storage.codec.decode_stored", lambda *record: (decode(*record)[0], None))
+    assert first_found(DUPLICATED, with_moves(durable=True))
+
+
+def test_the_runs_have_moves_in_them_and_targets_that_are_full() -> None:
+    events = [event for plan in islice(with_moves(durable=True), 3) for event in run_plan(plan).events]
+    assert sum(event.count for event in events if isinstance(event, Moved)) > 50
+    assert any("queue-full" in event.text for event in events if isinstance(event, Noted))
 
 
 def with_a_gateway() -> Iterator[Plan]:

@@ -101,8 +101,11 @@ def dispatch(core: QueueCore, now: float) -> None:
 
     In a round, consumer i with demand d_i out of D gets min(d_i, ceil(ready * d_i / D)) messages. A round is left as soon
     as nothing is ready, and the next begins with who comes after: nobody is always first.
+
+    What is on its way to another queue may come back, for that one may be full. Nothing passes it meanwhile: whoever settles it
+    dispatches what waits.
     """
-    if core.unfinished_at is not None:
+    if core.unfinished_at is not None or core.parcels:
         return
     ready, ring, effects = core.ready, core.ring, core.effects
     limit = len(effects) + DISPATCH_BUDGET
