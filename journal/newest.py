@@ -1,8 +1,8 @@
 """Which segment of the log was made last, in a file of its own: only so can be missed what no checkpoint lists yet.
 
-It is written when the new segment's name is durable, and before a record is in it: so it never names a segment that was not made, and
-a segment that it names is removed only when it names another. A version of this program that knows nothing of it may have been at work
-in between, and have removed the segment: then it has made another behind it.
+It is written when the new segment's name is durable, and before a record is in it. So it never names a segment that was not made. A segment
+that it names is removed only when it names another. A version of this program that knows nothing of it may have been at work in between,
+and have removed the segment: then it has made another behind it.
 
 The file ``newest``, integers little-endian::
 

@@ -1,8 +1,8 @@
 """The batch reader: what a queue stores, or what a subscription has of it, as a frame. It acknowledges nothing.
 
-Without a subscription it browses: messages by their numbers in the queue, whoever has them, and nothing changes. With one, everything
-below the queue's high-water mark is reserved first and stays reserved, so that no receiver takes it and the next read has it again,
-until `spark_bridge.acknowledge` or a streaming query of that subscription is done with it. One read at a time: the next one takes the
+Without a subscription it browses: messages by their numbers in the queue, whoever has them, and nothing changes. With one, everything below
+the queue's high-water mark is reserved first. So no receiver takes it, and the next read has it again. It stays reserved until
+`spark_bridge.acknowledge` or a streaming query of that subscription is done with it. One read at a time: the next one takes the
 subscription over, and the tasks of the one before are refused.
 """
 

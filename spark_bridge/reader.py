@@ -40,7 +40,7 @@ EVERYTHING = 2**53
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]  # PySpark has no type information
     """Reads one subscription of one queue, at each of the brokers.
 
-    A broker that the checkpoint does not know joins with an offset of its own at which nothing is read yet: from then on every batch's
+    A broker that the checkpoint does not know joins with an offset of its own, at which nothing is read yet. From then on every batch's
     start is in Spark's log, and a batch that is repeated is the same. One that the checkpoint knows and the options do not is an error,
     since its messages would be left behind.
 

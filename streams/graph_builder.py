@@ -213,7 +213,7 @@ class GraphBuilder:
         """The whole graph. A run results in what its sink does; with several sinks, in the list of their results, in order of adding.
 
         Args:
-            sinks: whose results are wanted: the run, which waits for all the same, results in that of the one, or in the tuple of
+            sinks: whose results are wanted. The run waits for all sinks all the same. Its result is that of the one, or the tuple of
                 theirs, and type checkers know of what type it is.
             value: whose materialized value is the graph's, here and in the others that build, in the place of what `materialize` says.
 

@@ -11,9 +11,9 @@ M = TypeVar("M")
 class LastTask(asyncio.Task[M]):
     """Says the last word of a run, while nothing may cancel it.
 
-    ``asyncio.run`` cancels all tasks as soon as its main function is left, and that may be before a run which the program has cancelled
-    is at its end: ``asyncio.gather`` does not wait for all that it has cancelled. A receiver that was cut short then would lose its
-    connection with its last word unsaid. So the loop waits for such a task, which has a deadline of its own.
+    ``asyncio.run`` cancels all tasks as soon as its main function is left. A run that the program has cancelled may not be at its end by
+    then: ``asyncio.gather`` does not wait for all that it has cancelled. A receiver that was cut short then would lose its connection with
+    its last word unsaid. So the loop waits for such a task, which has a deadline of its own.
 
     Who shuts a loop down cancels its tasks while it does not run. What comes while it runs is meant for this task alone:
     ``asyncio.timeout`` cancels the task that it is in.

@@ -1,8 +1,8 @@
 """A run from its start to its end: the task that supervises it, and the handle that its starter holds.
 
-The supervisor waits for the sink and settles the rest before the handle is done. So a handle that is done has left nothing behind, a
-loop that shuts down cancels the streams on it like any task, and a running stream is held by its supervisor however few references its
-starter keeps.
+The supervisor waits for the sink and settles the rest before the handle is done. So a handle that is done has left nothing behind. A loop
+that shuts down cancels the streams on it like any task. A running stream is held by its supervisor, however few references its starter
+keeps.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A decider is asked with the failure, for each failure; `with_supervision` gives it to the stages in front of it.
 
 An element may know for itself what is to become of it: a message, say, that goes back to its queue. If its class has
-``__failed_on__(element, error)``, that is called with what a function of an element has raised, and its truth says that the element has
-dealt with it: then the stage goes on without it, as with RESUME. A decider goes first: where it says STOP, the element is not asked.
+``__failed_on__(element, error)``, that is called with what a function of an element has raised. If it is true, the element has dealt with
+the error, and the stage goes on without it, as with RESUME. A decider goes first: where it says STOP, the element is not asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A few threads of a stage's own, for what would block the loop.
 
-They are started as they are needed and are daemons: a call that never returns is left behind at the end of the run, and does not keep
-the process. (The threads of `concurrent.futures` would: the interpreter waits for those when it exits.)
+They are started as they are needed, and are daemons. So a call that never returns is left behind at the end of the run, and does not keep
+the process. The threads of `concurrent.futures` would: the interpreter waits for those when it exits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The type variable of materialized values, which may be left out: ``Source[int]`` is ``Source[int, Any]``.
 
 To type checkers that is a default (PEP 696). At run time only Python 3.13 knows such a thing in its own ``typing``, and
-``typing_extensions`` takes longer to import than a client has. Nobody counts a type's arguments at run time, so the classes of which the
-last may be left out take any number of them: `Generic` stands here for the one of ``typing``, in the manner of ``list[int]``.
+``typing_extensions`` takes longer to import than a client has. Nobody counts a type's arguments at run time. So the classes of which the
+last may be left out take any number of them. `Generic` stands here for the one of ``typing``, in the manner of ``list[int]``.
 """
 
 from __future__ import annotations

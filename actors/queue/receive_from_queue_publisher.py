@@ -1,8 +1,7 @@
 """The actor of one receiving connection: a publisher of the queue's messages, under the client's demand.
 
-The client's demand reaches the queue in bounded steps and only while the socket takes what is written, so a client that requests a
-great deal and reads nothing holds no more than one step of the queue.
-When the connection goes, whatever way, the queue takes everything back.
+The client's demand reaches the queue in bounded steps, and only while the socket takes what is written. So a client that requests a great
+deal and reads nothing holds no more than one step of the queue. When the connection goes, whatever way, the queue takes everything back.
 """
 
 from __future__ import annotations

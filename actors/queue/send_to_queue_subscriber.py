@@ -1,7 +1,7 @@
 """The actor of one sending connection: a subscriber to what the client sends, under a max-in-flight request strategy.
 
 It asks the queue for room on the client's behalf and passes on what it gets as demand, so a queue at its limit stops
-its senders by granting nothing. The window begins small and doubles each time the client has used it up: thousands of idle senders hold
+its senders by granting nothing. The window begins small and doubles each time the client has used it up. So thousands of idle senders hold
 little of a queue's room, and a busy one soon has enough to keep its connection full.
 """
 

@@ -1,9 +1,8 @@
 """The registry of running loop actors: starting and stopping one costs the same among ten or ten thousand.
 
-The ``ActorRegistry`` of pykka scans a list to unregister, so ending n actors costs n * n comparisons. Loop actors are
-kept here instead, and only here: **``pykka.ActorRegistry`` does not know them, so its ``stop_all()`` stops threading
-actors and ``LoopActorRegistry.stop_all()`` stops loop actors.** A program with both calls both, first for those that
-send to the others.
+The ``ActorRegistry`` of pykka scans a list to unregister, so ending n actors costs n * n comparisons. Loop actors are kept here instead,
+and only here. **``pykka.ActorRegistry`` does not know them: its ``stop_all()`` stops threading actors, and ``LoopActorRegistry.stop_all()``
+stops loop actors.** A program with both calls both, first for those that send to the others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Blocks of bytes from a file, a pipe or standard input, read by a thread so that the loop never waits for them.
 
 The thread reads only when it is told to, one block ahead at most. It is a daemon: a read that never returns does not keep the
-process. Where a file can block (a pipe, a terminal, a socket) the thread waits in poll() and not in read(), so cancellation wakes it
-and it holds no lock of the file that the interpreter needs when it exits.
+process. Where a file can block (a pipe, a terminal, a socket) the thread waits in poll() and not in read(). So cancellation wakes it, and
+it holds no lock of the file that the interpreter needs when it exits.
 """
 
 from __future__ import annotations

@@ -55,9 +55,9 @@ class IterablePublisher(Publisher[T_co], Generic[T_co]):
 class _Emitter(Subscription, Generic[T]):
     """One subscription to an iterable.
 
-    ``_busy`` is held while elements are being emitted and while a turn to emit is scheduled: requests that come meanwhile only add
-    up, so a subscriber that requests in on_next does not deepen the stack (3.3). Every ``EMIT_BUDGET`` elements the loop gets a turn,
-    however the demand for them came.
+    ``_busy`` is held while elements are being emitted, and while a turn to emit is scheduled. Requests that come meanwhile only add up. So
+    a subscriber that requests in on_next does not deepen the stack (3.3). Every ``EMIT_BUDGET`` elements the loop gets a turn, however the
+    demand for them came.
 
     Attributes:
         done: the stream has ended, or the subscriber has cancelled.

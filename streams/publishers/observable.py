@@ -1,7 +1,7 @@
 """A source of what a reactivex observable pushes, which knows no demand: what is not asked for waits in a bounded buffer.
 
-An observable may call from any thread. The buffer is what crosses over, so its bound holds for threads too: however far they run ahead
-of the loop, no more than ``size`` elements wait, and what one too many means is decided where it comes, under a lock.
+An observable may call from any thread. The buffer is what crosses over, so its bound holds for threads too. However far they run ahead of
+the loop, no more than ``size`` elements wait. What one too many means is decided where it comes, under a lock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every operator of reactivex: how it goes under demand, or which of ours does what it is for.
 
-The rule: an operator is accepted if what it gives for an element is there when it returns, and what it holds is bounded by its
-arguments, or by how many keys or ties there are in the data (the table says so then). The others are refused, by kind.
+The rule has two parts. What an operator gives for an element is there when it returns. What it holds is bounded by its arguments, or by how
+many keys or ties there are in the data; the table says so then. The others are refused, by kind.
 
 Each row shows how its operator is called, so that what the installed reactivex returns can be recognised: a letter for each argument.
 """

@@ -1,7 +1,7 @@
 """map and filter next to one another as one stage: a chain of them costs one loop and the calls of the user's functions.
 
-The body of that loop is put together as source text from the kinds of the steps ("map", "filter", "map"), compiled once for each
-combination, and given the functions as arguments: the way `dataclasses` makes ``__init__``. Nothing of the user's is in the text.
+The body of that loop is put together as source text from the kinds of the steps ("map", "filter", "map"). It is compiled once for each
+combination, and given the functions as arguments. `dataclasses` makes ``__init__`` in the same way. Nothing of the user's is in the text.
 
 A source that has an iterator (`streams.publishers.iterable`) hands that to the whole loop; any other calls ``on_next``.
 """

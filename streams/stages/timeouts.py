@@ -1,7 +1,7 @@
 """Time-outs: a stream that is too slow, in one of four ways, fails.
 
-Where the clock is set back by every element, the element only notes the time, and the timer, when it rings, is set for the rest: one timer
-in flight however many elements pass.
+Where the clock is set back by every element, the element only notes the time. When the timer rings, it is set for the rest. So there is one
+timer in flight, however many elements pass.
 """
 
 from __future__ import annotations

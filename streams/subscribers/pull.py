@@ -33,10 +33,10 @@ _pulling: Final[ContextVar[Consumer]] = ContextVar("streams_pulling", default=No
 class Prefetch(SinkSubscriber[T, None], Generic[T]):
     """Holds the elements that nobody has taken yet.
 
-    The sink is done when its elements are, and not when the last of them has come here: while one waits, or is with a consumer that has
-    not come back, the run goes on. So what a program says about its last elements, their acknowledgement for example, finds the run
-    alive. A consumer has come back when it wants the next element, has ended, or awaits the run. Where no consumer is left and a
-    task awaits the run, or it has failed, nothing is waited for, and what is here may be taken afterwards.
+    The sink is done when its elements are, and not when the last of them has come here. While one waits, or is with a consumer that has not
+    come back, the run goes on. So what a program says about its last elements, their acknowledgement for example, finds the run alive. A
+    consumer has come back when it wants the next element, has ended, or awaits the run. Where no consumer is left and a task awaits the
+    run, or it has failed, nothing is waited for, and what is here may be taken afterwards.
 
     Attributes:
         elements: those that wait.

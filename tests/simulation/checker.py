@@ -72,6 +72,8 @@ class QueueRules:
         ttl: seconds after which it is not delivered for the first time, unless the sender says less; None for never.
         in_order: whether there is one receiver at a time, and first deliveries come in the order of the queue whoever gets them.
         drops: whether messages may leave the queue unacknowledged otherwise: expired, as dead letters, or moved.
+        moves: whether a program moves messages out of it. An acknowledgement that comes too late may find its message under way, where it
+            does not count; the message is back if the other queue is full.
         fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
     """
 
@@ -80,6 +82,7 @@ class QueueRules:
     ttl: float | None = None
     in_order: bool = False
     drops: bool = False
+    moves: bool = False
     fed_by: tuple[str, ...] = ()
 
 
@@ -348,14 +351,15 @@ class Checker:
                 stored = queue.stored.get(sequence)
                 if stored is None or stored.acknowledged_at is not None:
                     continue
-                if stored.holder == event.connection or (stored.holder is None and not _just_left(stored, event)):
+                is_free = stored.holder is None and not _just_left(stored, event) and not queue.rules.moves
+                if stored.holder == event.connection or is_free:
                     # Too late or in time: nobody else holds it, so it is done.
                     stored.acknowledged_at = event.time
                     queue.recent.append(sequence)
                     answered.append(stored)
                     self._let_go(event.queue, sequence, stored, event.time)
                 else:
-                    # Somebody else has it, or had it until just now.
+                    # Somebody else has it, had it until just now, or is moving it.
                     stored.maybe_acknowledged = True
 
     def _released(self, event: Released) -> None:

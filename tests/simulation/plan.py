@@ -289,7 +289,7 @@ def _movers(random: Random, names: list[str]) -> tuple[MoverPlan, ...]:
 
 
 def _moved_from(queue: QueuePlan) -> QueuePlan:
-    return replace(queue, rules=replace(queue.rules, drops=True))
+    return replace(queue, rules=replace(queue.rules, drops=True, moves=True))
 
 
 def _target(random: Random, mover: MoverPlan) -> QueuePlan:

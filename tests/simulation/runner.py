@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,8 +65,9 @@ class Run:
         self._plan = plan
         self._loop = loop
         self._wall_clock = wall_clock
-        random = Random(f"network {plan.seed}")
-        self._network = Network(loop, random, lambda number: Wiretap(number, self.history, loop.time))
+        self._network = Network(
+            loop, Random(f"network {plan.seed}"), lambda number: Wiretap(number, self.history, loop.time)
+        )
         self._host = BrokerHost(plan, loop, self._network, self.history)
 
     async def main(self) -> None:
@@ -78,9 +80,9 @@ class Run:
         clients += [Mover(each, plan.seed, history) for each in plan.movers]
         for client in clients:
             client.start(loop.process(client.name), self._failed)
-        random = Random(f"faults {plan.seed}")
+        faults = Random(f"faults {plan.seed}")
         await Nemesis(
-            plan, random, loop, self._network, self._host, clients, history, self._wall_clock, self._failed
+            plan, faults, loop, self._network, self._host, clients, history, self._wall_clock, self._failed
         ).run()
         history.add(Noted(loop.time(), "everything is mended, and the consumers are gone"))
         self._kill(clients[len(producers) :])
@@ -150,6 +152,7 @@ def run_plan(plan: Plan) -> Outcome:
         _complaints() as complaints,
         mock.patch("time.time", wall_clock),
         mock.patch("os.urandom", entropy.randbytes),
+        _chance(f"chance {plan.seed}"),
     ):
         run_ = Run(plan, loop, wall_clock)
         main = loop.create_task(run_.main())
@@ -167,6 +170,17 @@ def run_plan(plan: Plan) -> Outcome:
     events = run_.history.events
     findings += [*check(events, rules, timing), *check_map(events)]
     return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
+
+
+@contextmanager
+def _chance(seed: str) -> Iterator[None]:
+    """What the product draws by itself, the jitter of its waits for one, is the seed's too."""
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)
 
 
 @contextmanager

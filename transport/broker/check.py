@@ -1,7 +1,7 @@
 """What would keep a broker from starting, and what it would warn of, found out without starting one.
 
-Nothing is written and nothing listens. The directory's lock is taken for the moment of the look, where its file is there, and each
-address is bound for a moment: a broker that starts in that very moment may find either taken.
+Nothing is written and nothing listens. The directory's lock is taken for the moment of the look, where its file is there. Each address is
+bound for a moment. A broker that starts in that very moment may find either taken.
 """
 
 from __future__ import annotations

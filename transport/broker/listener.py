@@ -1,7 +1,7 @@
 """Listening for one protocol: an address, the protocol that its connections carry, and what handles what they say.
 
-A broker has a list of these. What a connection may take of memory and of the loop's turns, how long it has for what, how many there may be,
-and how they end with the broker is the same for all: it is in the shell (`transport.shell`) and in `Served`.
+A broker has a list of these. Much is the same for all: what a connection may take of memory and of the loop's turns, how long it has for
+what, how many there may be, and how they end with the broker. That is in the shell (`transport.shell`) and in `Served`.
 """
 
 from __future__ import annotations

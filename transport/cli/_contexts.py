@@ -11,8 +11,8 @@
     password_file = "/srv/ann/penstock-password"
     tls = true
 
-A change is made under a lock, by putting a new file in the place of the old one: two programs that change it lose nothing, and who reads
-it sees one or the other. What a later version has written and this one does not know is kept as it is.
+A change is made under a lock, by a new file in the place of the old one. Two programs that change it lose nothing, and whoever reads it
+sees one or the other. What a later version has written and this one does not know is kept as it is.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ class WatchedStage(BatchStage):
     def silent(self) -> bool:
         """There is a connection, and nothing that it has brought waits for an answer.
 
-        Messages count from their arrival, not from their turn to be written: a process that was held up for long finds them and the end
-        of its patience in the same turn of the loop, and was not idle.
+        Messages count from their arrival, not from their turn to be written. A process that was held up for long finds them and the end of
+        its patience in the same turn of the loop: it was not idle.
         """
         return self.link.is_open and not self.session.in_flight
 
@@ -71,8 +71,8 @@ class OutputWaiting(Waiting):
 class Printer:
     """Writes deliveries to a file descriptor until it is stopped.
 
-    It ends in good order, what is written being acknowledged and nothing else, at `stop`, when the reader of a pipe has gone,
-    after ``idle_exit`` seconds without a message, or when the receiver's limit is reached.
+    It ends in good order: what is written is acknowledged, and nothing else. It ends at `stop`, when the reader of a pipe has gone, after
+    ``idle_exit`` seconds without a message, or when the receiver's limit is reached.
 
     Args:
         fd: where to.

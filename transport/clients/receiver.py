@@ -42,8 +42,8 @@ class Receiver(Source[Delivery, None]):
     had handed on has failed then, which counts towards the queue's ``max_receives``; what still waited here has not. Where the
     program cancels the run, nothing has failed.
 
-    A delivery is to be acknowledged while its run goes on: in the stream, or in the body of an ``async for`` or ``for`` over it, which
-    keeps the run until it is done with its last element. Deliveries that outlive their run, such as the result of `Sink.head` or
+    A delivery is to be acknowledged while its run goes on: in the stream, or in the body of an ``async for`` or ``for`` over it. Such a
+    loop keeps the run until it is done with its last element. Deliveries that outlive their run, such as the result of `Sink.head` or
     `Sink.collect`, have gone back to the queue; to acknowledge them does nothing, and is told by a warning.
 
     Args:

@@ -23,8 +23,9 @@ DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
 class ReceiverSession:
     """The state of one receiver.
 
-    ``notify`` is called when the first answer since the last `answers` waits to leave, ``late`` with the number of a message that is
-    acknowledged after the `end`, ``handler_failed`` with what a handler has failed on: true if it has answered for that.
+    ``notify`` is called when the first answer since the last `answers` waits to leave. ``late`` is called with the number of a message that
+    is acknowledged after the `end`. ``handler_failed`` is called with what a handler has failed on, and is true if it has answered for
+    that.
 
     Attributes:
         generation: which connection this is; answers to an earlier one's deliveries are void.

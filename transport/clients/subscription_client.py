@@ -1,8 +1,8 @@
 """A blocking client of one subscription, for programs that have no event loop, such as Spark's Python workers.
 
-Plain sockets around the same sans-IO frames and protocol as everything else; docs/protocol.md, "Subscriptions". Every request of
-this role may be repeated, so a connection that breaks (or that the broker closed because nobody read its heartbeats between two
-requests) is made again inside, and the caller sees only what cannot be helped by that.
+Plain sockets around the same sans-IO frames and protocol as everything else; docs/protocol.md, "Subscriptions". Every request of this role
+may be repeated. So a connection that breaks is made again inside, and the caller sees only what cannot be helped by that. One breaks, too,
+where nobody read the broker's heartbeats between two requests.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files that hold secrets: how they are opened, whose they may be, and how they are put in their place.
 
 There are two kinds. What `penstock user` keeps, the users file and the key file, is one user's own, and refused where others might read it
-(`read_own`). A password or a token of a client is one line, in a file or a pipe, and who else may read it is told in a warning
-(`read_line`): secrets that a container platform mounts are often readable for all, in a folder that nobody else has.
+(`read_own`). A password or a token of a client is one line, in a file or a pipe (`read_line`). Where others may read it, a warning says so
+and no more: secrets that a container platform mounts are often readable for all, in a folder that nobody else has.
 
 No open waits: a pipe that nobody writes to, in the place of a file of one's own, is refused at once.
 """

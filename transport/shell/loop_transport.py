@@ -63,8 +63,8 @@ async def connect(
     """Connect ``protocol`` to ``host`` and ``port`` within ``seconds``, for all of the host's addresses, and TLS, together.
 
     Each attempt has one end. Where this raises OSError, TimeoutError or UnicodeError, no connection was made. One that was made ends with
-    ``connection_lost``, also if time is up, or the task cancelled, between ``connection_made`` and the task's next step: asyncio's loop
-    closes it then and says so later, uvloop closes it and tells nobody.
+    ``connection_lost``. That holds also if time is up, or the task cancelled, between ``connection_made`` and the task's next step. There
+    asyncio's loop closes it and says so later; uvloop closes it and tells nobody.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -6,11 +6,11 @@ order. ``IN_TURN`` of the line may go on without room, one fewer for each larges
 waits, whoever has begun a large frame and does not go on with it is ended, after ``LOOK_SECONDS`` at least and twice that at most. So
 honest senders wait, and none is refused, however many others stop in the middle of a frame.
 
-Whoever goes on just fast enough would hold up the line all the same. So all together are asked for a pace too: while less than
-``ALL_PROGRESS`` comes of all large frames between two looks, each who brings less than its share at two looks in a row is ended.
-A largest frame at a share takes about three heartbeats of the default, which is all that it may take in any case. So n who are slow hold
-up those behind them for n / ``IN_TURN`` times three looks. Who holds them up for longer brings its share. Whom this
-side had wait for a part of the time is judged by the rest of it.
+Whoever goes on just fast enough would hold up the line all the same. So all together are asked for a pace too. It is too slow while less
+than ``ALL_PROGRESS`` comes of all large frames between two looks. Whoever then brings less than its share at two looks in a row is ended. A
+largest frame at a share takes about three heartbeats of the default, which is all that it may take in any case. So n who are slow hold up
+those behind them for n / ``IN_TURN`` times three looks. Who holds them up for longer brings its share. Whom this side had wait for a part
+of the time is judged by the rest of it.
 """
 
 from __future__ import annotations

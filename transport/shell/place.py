@@ -1,7 +1,7 @@
 """A connection's place among those that share the loop: what it owes the turns for what it received, and whether it stands in their line.
 
 Frames are paid for when they are handled (`work_of`). What comes of a large one that is not complete, or of a peer that was refused, is
-paid for as it is received: each receive takes its time whether anything is handled or not.
+paid for as it is received. Each receive takes its time, whether anything is handled or not.
 """
 
 from __future__ import annotations

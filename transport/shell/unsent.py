@@ -1,8 +1,8 @@
 """What waits for the sockets of all connections of a broker together: how much memory it may take, and who gives way.
 
-Each connection has bounds of its own, and many of them are much. Above a limit for all, whoever has most unsent gives way: it is held to
-a low mark, so that it is read no further and sent nothing more until it has taken nearly all of it. Above twice the limit whoever has
-most is cut. One that has little is never asked to give way.
+Each connection has bounds of its own, and many of them are much. Above a limit for all, whoever has most unsent gives way. It is held to a
+low mark: it is read no further, and sent nothing more, until it has taken nearly all of it. Above twice the limit whoever has most is cut.
+One that has little is never asked to give way.
 """
 
 from __future__ import annotations

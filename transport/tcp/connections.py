@@ -1,7 +1,7 @@
 """TCP as streams of bytes: `bind` is a source of connections, `outgoing_connection` a flow through one.
 
-Demand goes all the way: bytes are read from the socket only when downstream has requested a chunk, and upstream is asked for the next
-chunk only while the socket takes what was written. Upstream's completion closes the writing side, the peer's closing completes downstream.
+Demand goes all the way. Bytes are read from the socket only when downstream has requested a chunk. Upstream is asked for the next chunk
+only while the socket takes what was written. Upstream's completion closes the writing side, the peer's closing completes downstream.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ What was given out before stays given: permits of senders, deadlines of leases, 
 - the visibility timeout: leases. A receiver that is connected keeps the one that it was told, where that is longer: it extends what
   waits in it by that.
 - delay and time to live: what is sent.
-- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start, and nothing is
-  delivered before all of it is (``judging``). What was handed to the old dead-letter queue is still its.
+- ``max_receives`` and the dead-letter queue: what waits to leave, and what has come back, is judged anew, as at a start. Nothing is
+  delivered before all of it is judged (``judging``). What was handed to the old dead-letter queue is still its.
 - how long a subscription that nobody uses is kept: for those there are, from when they were last used, but for a grace.
 
 ``exclusive`` cannot change: receivers were told whether they wait in line, and subscriptions are owned or not by it.

@@ -3,7 +3,7 @@
 What is stored stays within the queue's limits, but for what cannot be avoided:
 
 - A permit is not taken back, so what idle senders were granted can still come when others have filled the queue. Those who send are lent
-  the room of the idle, or five hundred idle senders would leave nothing to a busy one; all permits together are at most the limit and
+  the room of the idle, or five hundred idle senders would leave nothing to a busy one. All permits together are at most the limit and
   ``LENT_SHARE`` of it. So at worst a queue holds two and a half times its limit, when every idle sender sends all that it may at once.
 - A sender that wants to send may hold one permit even if others hold all there is, while what is stored is below the limits. One message
   for each sender.

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class ReadyRanges:
     """Fresh messages, returned spans, delayed spans.
 
-    Fresh is what has not been delivered since the start: one range of numbers, however many there are, with holes where
-    somebody took from its middle, where a delay is not over, where messages are staged, or were done with before the start. Returned
-    is what somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
+    Fresh is what has not been delivered since the start. It is one range of numbers, however many there are. It has holes where somebody
+    took from its middle, where a delay is not over, and where messages are staged or were done with before the start. Returned is what
+    somebody had: spans, with what is known of their deliveries. Both are delivered in the order of their numbers.
 
     Args:
         _table: the queue's batches.

@@ -65,7 +65,7 @@ class DemandRing:
 class LostDeliveries:
     """Deliveries that a receiver lost to the visibility timeout and may still answer.
 
-    A message may be lost, delivered to the same receiver again and lost again: it is answered as often as it was delivered, and the
+    A message may be lost, delivered to the same receiver again, and lost again. It is answered as often as it was delivered, and the
     receiver cannot know which of its answers came in time.
     """
 

@@ -1,9 +1,9 @@
 """Deadlines on a clock that nobody sets, and the ages of messages by that clock.
 
 A message carries the time of day at which it was stored, because that means something to people and after a restart. A time of day can
-be set forward and back, though, and that must expire nothing and freeze nothing. So ages are measured on the clock of deadlines,
-which never goes back, and all that is kept is how the time of day related to it when messages were stored: one number, and another for
-each time that it was set since.
+be set forward and back, though, and that must expire nothing and freeze nothing. So ages are measured on the clock of deadlines, which
+never goes back. All that is kept is how the time of day related to it when messages were stored. That is one number, and another for each
+time that it was set since.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class DeadlineHeap(Generic[T]):
     """A heap with lazy deletion: what is forgotten stays until it comes up or until half of the heap is like it.
 
     So a heap is at most twice as large as what is in it, or ``MIN_COMPACTED``, and each operation costs O(log n) over
-    time. An item is in one heap at most, but may go from one to another, to be due there at the very time at which it was due
-    here: so it knows which heap has it, and a place that it left is told from one that it has.
+    time. An item is in one heap at most. It may go from one to another, and be due there at the very time at which it was due here. So it
+    knows which heap has it, and a place that it left is told from one that it has.
 
     Attributes:
         live: how many items are in it.

@@ -1,7 +1,7 @@
 """Disjoint spans in the order of their sequence numbers, and such as wait for a time of their own.
 
-A list of short lists: a receiver may hold, and a queue may get back, a million spans, where inserting into or deleting
-from the front of one long list would cost a move of megabytes each time.
+A list of short lists. A receiver may hold, and a queue may get back, a million spans. To insert into the front of one long list, or to
+delete from it, would move megabytes each time.
 """
 
 from __future__ import annotations

@@ -65,10 +65,10 @@ class OfferBatch(NamedTuple):
 
     What comes in one turn is stored together: the batch is taken in at once, and stored and confirmed by the queue's ``store``.
 
-    A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn, and so is all that the
-    sender sent behind it, so that its messages stay in order: until a batch comes with the number of the first one that was rejected,
-    be it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be
-    remembered: sent again after a reconnect, such a batch is stored if there is room then.
+    A queue that rejects stores all of a batch or nothing. What it rejects is confirmed with the reason, in its turn. So is all that the
+    sender sent behind it: its messages stay in order. That ends when a batch comes with the number of the first one that was rejected, be
+    it that one again or another. So the numbers of what is stored have no gaps, and nothing about a rejection needs to be remembered: sent
+    again after a reconnect, such a batch is stored if there is room then.
 
     Attributes:
         delay: until its messages can be received; None for what the queue declares.
@@ -282,8 +282,8 @@ class BrowseRequested:
     """Read of the stored messages ``start`` <= n < ``stop`` as many as one step has. Reply: FetchedRanges.
 
     Stored is what is not acknowledged: ready, delayed, held, reserved or leaving. It changes nothing, not even what is known of the
-    messages' deliveries, which is what they come with: of one that is held or reserved how often it was delivered, of one that came
-    back how often where the queue counts (``max_receives``), and otherwise none and not replayed.
+    messages' deliveries. That is what they come with. Of one that is held or reserved it is how often it was delivered; of one that came
+    back likewise, where the queue counts (``max_receives``). Otherwise it is none, and not replayed.
 
     Raises:
         InvalidRequestError: the range is backwards.

@@ -2,8 +2,8 @@
 
 Messages leave and arrive a parcel at a time. A parcel is one batch, or a part of one. The queue that has it takes it out of what can be
 received, and hands it to the other queue. That one stores it and removes it here in one record, or does neither. All queues are on one
-loop, so a parcel says at any time which of the two has it: the source may take it back as long as it is not stored, and nobody can store
-one that was taken back.
+loop, so a parcel says at any time which of the two has it. The source may take it back as long as it is not stored. Nobody can store one
+that was taken back.
 """
 
 from __future__ import annotations
