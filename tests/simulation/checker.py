@@ -351,8 +351,9 @@ class Checker:
                 stored = queue.stored.get(sequence)
                 if stored is None or stored.acknowledged_at is not None:
                     continue
-                is_free = stored.holder is None and not _just_left(stored, event) and not queue.rules.moves
-                if stored.holder == event.connection or is_free:
+                is_free = stored.holder is None and not _just_left(stored, event)
+                may_move = queue.rules.moves and not self._is_leased(stored, event.time)
+                if (stored.holder == event.connection or is_free) and not may_move:
                     # Too late or in time: nobody else holds it, so it is done.
                     stored.acknowledged_at = event.time
                     queue.recent.append(sequence)
