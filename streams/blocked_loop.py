@@ -11,14 +11,16 @@ keep their callbacks out of sight; nothing is reported of them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import operator
 import sys
 import threading
 import time
 from asyncio import base_events
 from collections.abc import Iterator
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from streams.materialize import Materialization
@@ -84,7 +86,7 @@ class _Watch:
         met: FrameType | None = None
         since = 0.0
         while not self.stopped.wait(slow / 2):
-            frames = _callback(sys._current_frames().get(self._loop_thread))
+            frames = _callback(_current_frames().get(self._loop_thread))
             callback = frames[-1] if frames else None
             if callback is None or callback is not met:
                 met, since = callback, time.monotonic()
@@ -121,6 +123,19 @@ class _Watch:
         if any(_module(frame) == _PACKAGE for frame in frames):
             return "at the beginning of the stream", place
         return None, place
+
+
+def _current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread.
+
+    Python 3.11 holds a lock of the interpreter while it makes them. Garbage collected meanwhile may want that lock, to start or end a
+    thread, and the process stands still for ever (CPython issue 106883). So nothing is collected meanwhile. The three calls are one
+    to the interpreter: no other thread runs between them. From 3.12 on, nothing is collected within such a call.
+    """
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        return sys._current_frames()
+    _, frames, _ = map(operator.call, (gc.disable, sys._current_frames, gc.enable))
+    return cast("dict[int, FrameType]", frames)
 
 
 def _callback(frame: FrameType | None) -> list[FrameType]:

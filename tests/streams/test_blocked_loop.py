@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -223,3 +225,28 @@ def test_the_watch_leaves_virtual_time_alone(reported: Reported) -> None:
 
     run_in_virtual_time(main())
     assert reported.messages == []
+
+
+def test_a_collection_of_garbage_that_starts_a_thread_does_not_stop_the_watch_for_ever() -> None:
+    # CPython issue 106883. Every allocation is counted, so that collections fall into the making of the frames of twelve threads.
+    program = """
+import gc, threading
+from streams import blocked_loop
+
+def collected(phase, info):
+    thread = threading.Thread(target=int)
+    thread.start()
+    thread.join()
+
+for _ in range(12):
+    threading.Thread(target=lambda: threading.Event().wait(), daemon=True).start()
+gc.set_threshold(4)
+gc.callbacks.append(collected)
+frames = blocked_loop._current_frames()
+gc.callbacks.clear()
+print(len(frames), gc.isenabled())
+gc.disable()
+print(len(blocked_loop._current_frames()), gc.isenabled())
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=WAIT, check=True)
+    assert ran.stdout.split() == ["13", "True", "13", "False"]
