@@ -171,7 +171,8 @@ class QueueDirectory:
             self._check_room(name)
         elif self.settings_of(name) != settings:
             raise QueueExistsError(
-                f"queue {name!r} exists with other settings; alter it (queue.alter), or declare it as it is"
+                f"queue {name!r} exists with other settings; declare it as it is, "
+                f"or alter it (penstock queue alter {name} ..., or Administration.alter_queue)"
             )
 
     @property

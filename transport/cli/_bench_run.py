@@ -304,7 +304,8 @@ class Bench:
                 each.cancel()
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks)
+            # The first failure is raised above; those of others that failed with it are taken note of, and no more.
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pass(self, seconds: float) -> None:
         """Return when so much time has passed, or the end has come."""
