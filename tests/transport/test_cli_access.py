@@ -121,20 +121,22 @@ def test_a_token_comes_from_a_file_and_goes_over_the_environments_user(
 
 
 def test_the_environment_is_enough(invoke: Invoke, play: Play) -> None:
-    words = ("queue", "purge", "q", "--address", play(proved).address)
+    address = play(proved).address
+    words = ("queue", "purge", "q", "--address", address)
     result = invoke(*words, PENSTOCK_USER=USER, PENSTOCK_PASSWORD=PASSWORD)
-    assert (result.exit_code, result.output) == (0, "queue q purged of 7 messages\n")
+    assert (result.exit_code, result.output) == (0, f"queue q purged of 7 messages at {address}\n")
 
 
 def test_a_password_is_asked_for_where_somebody_sits(
     invoke: Invoke, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_access, "_somebody_sits_there", lambda: True)
-    words = ("queue", "purge", "q", "--address", play(proved).address, "--user", USER)
+    address = play(proved).address
+    words = ("queue", "purge", "q", "--address", address, "--user", USER)
     result = invoke(*words, stdin=f"{PASSWORD}\n")
     assert result.exit_code == 0, result.stderr
     assert f"password of {USER}" in result.stderr
-    assert result.stdout.endswith("queue q purged of 7 messages\n")
+    assert result.stdout.endswith(f"queue q purged of 7 messages at {address}\n")
 
 
 def test_tls_is_spoken_where_it_is_asked_for(invoke: Invoke, play: Play, certificates: Certificates) -> None:
@@ -223,8 +225,9 @@ def test_what_cannot_be_is_wrong_usage_and_nothing_is_connected(invoke: Invoke, 
 
 @pytest.mark.parametrize("end", ["\n", "", "\r\n"])
 def test_a_password_comes_from_standard_input(invoke: Invoke, play: Play, end: str) -> None:
-    words = ("queue", "purge", "q", "--address", play(proved).address, "--user", USER, "--password-file", "-")
-    assert invoke(*words, stdin=f"{PASSWORD}{end}").stdout == "queue q purged of 7 messages\n"
+    address = play(proved).address
+    words = ("queue", "purge", "q", "--address", address, "--user", USER, "--password-file", "-")
+    assert invoke(*words, stdin=f"{PASSWORD}{end}").stdout == f"queue q purged of 7 messages at {address}\n"
 
 
 def test_a_token_comes_from_standard_input(invoke: Invoke, play: Play) -> None:

@@ -63,7 +63,7 @@ def test_altered_settings_hold_after_a_kill_and_what_the_queue_held_is_there(tmp
     with broker_on(tmp_path / "data") as broker:
         broker.fill("mine", LINES)
         code, out, _ = broker.run("queue alter", "mine", "--max-messages", "7", "--max-receives", "3", "--ttl", "1h")
-        assert (code, out) == (0, b"queue mine altered\n")
+        assert (code, out) == (0, f"queue mine altered at {broker.sending}\n".encode())
         assert broker.run("queue alter", "mine", "--ttl", "never")[0] == 0
         broker.process.send_signal(signal.SIGKILL)
         broker.end()

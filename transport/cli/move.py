@@ -57,7 +57,9 @@ async def move(
         raise
     finally:
         shown.end()
-    typer.echo(f"{written.counted(moved, 'message')} moved from queue {source} to queue {target}")
+    typer.echo(
+        f"{written.counted(moved, 'message')} moved from queue {source} to queue {target} at {administration.address}"
+    )
     if signals:
         tell(VERB, "stopped before the end; what was not moved is where it was")
         raise typer.Exit(SIGNAL_EXIT_BASE + signals[0])

@@ -134,7 +134,7 @@ def _set(
             # What is left of a setting that cannot be: it depends on another, which may be the broker's.
             tell(verb, error.text)
             raise typer.Exit(EXIT_USAGE) from None
-        typer.echo(f"queue {queue} {done}")
+        typer.echo(f"queue {queue} {done} at {administration.address}")
 
     administer(verb, where, talk)
 
@@ -154,7 +154,8 @@ app.command("alter")(
 async def delete_queue(administration: Administration, queue: QueueArgument) -> None:
     """Delete a queue with all it holds, and end its connections."""
     ended = await administration.delete_queue(queue)
-    typer.echo(f"queue {queue} deleted" + (f", {written.counted(ended, 'connection')} ended" if ended else ""))
+    connections = f", {written.counted(ended, 'connection')} ended" if ended else ""
+    typer.echo(f"queue {queue} deleted at {administration.address}{connections}")
 
 
 @app.command("purge")
@@ -162,9 +163,8 @@ async def delete_queue(administration: Administration, queue: QueueArgument) -> 
 async def purge_queue(administration: Administration, queue: QueueArgument) -> None:
     """Drop the messages that wait in a queue; what receivers hold stays theirs."""
     purged = await administration.purge_queue(queue)
-    typer.echo(
-        f"queue {queue} purged" if purged is None else f"queue {queue} purged of {written.counted(purged, 'message')}"
-    )
+    of = "" if purged is None else f" of {written.counted(purged, 'message')}"
+    typer.echo(f"queue {queue} purged{of} at {administration.address}")
 
 
 app.command("export")(export_queues)

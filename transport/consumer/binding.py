@@ -76,7 +76,7 @@ class Binding:
         self._work: AtWork  # of the run
         self._pool: Pool | None = None
         if parameters.decode is not None:
-            failures.needed_by = f"a handler of {parameters.kind}"
+            failures.needed_by = f"{parameters.handler}, a handler of {parameters.kind},"
         receiver.handler_failures = failures
 
     @property

@@ -72,8 +72,12 @@ def test_the_tables_show_queues_and_connections_a_row_each(broker: BrokerProcess
     assert "12,345" in row
     cells = re.split("  +", row)
     assert cells[-10:] == ["2.5 s", "block", "-", "-", "0 s", "-", "no", "10,000,000", "256 MiB", "-"]
-    assert broker.run("queue purge", name) == (0, f"queue {name} purged of 2 messages\n".encode(), "")
-    assert broker.run("queue delete", name) == (0, f"queue {name} deleted\n".encode(), "")
+    assert broker.run("queue purge", name) == (
+        0,
+        f"queue {name} purged of 2 messages at {broker.sending}\n".encode(),
+        "",
+    )
+    assert broker.run("queue delete", name) == (0, f"queue {name} deleted at {broker.sending}\n".encode(), "")
     assert name not in broker.run("queue list")[1].decode()
 
 
@@ -143,7 +147,7 @@ def test_deleting_a_queue_tells_how_many_connections_that_ends(broker: BrokerPro
     with StageClient(broker.sending, queue=queue, writer="spark-2", version=1, stage="0-0") as client:
         client.open()
         told = broker.run("queue delete", queue)
-        assert told == (0, f"queue {queue} deleted, 1 connection ended\n".encode(), "")
+        assert told == (0, f"queue {queue} deleted at {broker.sending}, 1 connection ended\n".encode(), "")
 
 
 def test_a_millisecond_is_shown(broker: BrokerProcess, queue: str) -> None:
@@ -167,7 +171,11 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
         "--subscription-expiry": "1d",
     }
     arguments = [text for option in options.items() for text in option]
-    assert broker.run("queue create", queue, *arguments, "--exclusive") == (0, f"queue {queue} created\n".encode(), "")
+    assert broker.run("queue create", queue, *arguments, "--exclusive") == (
+        0,
+        f"queue {queue} created at {broker.sending}\n".encode(),
+        "",
+    )
     (row,) = [line for line in broker.run("queue list", "--wide")[1].decode().splitlines() if line.startswith(queue)]
     settings = ["1,000", "1 MiB", "2 min", "reject", "5", "failed", "1 s", "1 h", "yes", "2,000", "2 MiB", "1 d"]
     assert re.split("  +", row)[-len(settings) :] == settings

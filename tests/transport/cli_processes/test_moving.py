@@ -14,7 +14,11 @@ def test_messages_are_moved_to_a_queue_that_is_there_or_is_asked_for(broker: Bro
     assert (code, out) == (1, b"")
     assert err == f"penstock queue move: there is no queue {other!r} to move messages to: --create makes it\n"
     code, out, err = broker.run("queue move", queue, other, "--create", "--count", "1")
-    assert (code, out, err) == (0, f"1 message moved from queue {queue} to queue {other}\n".encode(), "")
+    assert (code, out, err) == (
+        0,
+        f"1 message moved from queue {queue} to queue {other} at {broker.sending}\n".encode(),
+        "",
+    )
     small = f"{queue}.small"
     assert broker.run("queue create", small, "--max-messages", "1")[0] == 0
     code, out, err = broker.run("queue move", queue, small)
