@@ -195,6 +195,7 @@ def test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not(secu
     secured.shell.run(
         f"penstock queue create orders --user alice {there} || true",
         f"echo an order | penstock send --queue orders --user bob {there} || true",
+        f"penstock subscription delete orders report --user alice {there} || true",
     )
     secured.logs(shown)
     (folder / "users.toml").chmod(0o644)

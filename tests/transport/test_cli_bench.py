@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from typer.testing import CliRunner
 
+from transport import Broker, BrokerConfig, Receiver
+from transport.cli import _bench_run
 from transport.cli._bench_report import BLOCKS, histogram, limit_of, report, sparkline
-from transport.cli._bench_run import Latencies, Measured, Plan
+from transport.cli._bench_run import Bench, Latencies, Measured, Plan
 from transport.cli.app import app
 from transport.security.access import NOBODY
 
@@ -85,3 +89,56 @@ def test_a_report_fits_eighty_columns(received: int, monkeypatch: pytest.MonkeyP
     text = report(plan, measured)
     assert max(map(len, text.splitlines())) <= 80
     assert ("not received any more" in text) == (received < 10)
+
+
+def plan_for(broker: Broker, seconds: float = 0.05) -> Plan:
+    return Plan(str(broker.send_address), str(broker.receive_address), seconds, 100, 10, 2, 2, 0.1, NOBODY)
+
+
+FREE = "127.0.0.1:0"
+
+
+def test_messages_that_never_come_are_told_of_and_do_not_count(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Deaf(Bench):
+        """Its receivers have another queue."""
+
+        def _receiver(self) -> Receiver:
+            return Receiver(self._plan.receive_address, queue="another")
+
+    async def main() -> None:
+        async with Broker(BrokerConfig(FREE, FREE)) as broker:
+            measured = await Deaf(plan_for(broker)).run()
+        assert measured.overdue == "one message at a time"
+        assert measured.received == 0
+        assert measured.alone.values == []
+
+    monkeypatch.setattr(_bench_run, "DRAIN_SECONDS", 0.05)
+    run(main)
+
+
+def test_all_that_is_confirmed_when_the_time_is_over_is_waited_for(run: Any) -> None:
+    class Told(Bench):
+        """As if all that was confirmed at some time before the end had been received by then."""
+
+        async def _drain(self, came: Any) -> None:
+            came.set()
+            await super()._drain(came)
+
+    async def main() -> None:
+        async with Broker(BrokerConfig(FREE, FREE)) as broker:
+            for _ in range(5):
+                measured = await Told(plan_for(broker)).run()
+                assert measured.overdue is None
+                assert measured.received == measured.sent > 0
+
+    run(main)
+
+
+def test_one_message_at_a_time_is_measured_from_when_the_first_has_come_back(run: Any) -> None:
+    async def main() -> None:
+        async with Broker(BrokerConfig(FREE, FREE)) as broker:
+            # So short that the connections alone take longer.
+            measured = await Bench(plan_for(broker, 0.001)).run()
+        assert len(measured.alone.values) > 0
+
+    run(main)

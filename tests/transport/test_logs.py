@@ -204,3 +204,21 @@ def test_who_has_something_configured_is_logged_with_where_they_are(run: Any, se
         assert said["message"] == f"anyone: queue.create orders, from {said['peer']}"
 
     run(main)
+
+
+def test_what_was_allowed_and_is_not_done_has_a_line_that_says_why(run: Any, serve: Any, peers: Any) -> None:
+    async def main() -> None:
+        with logged(JsonFormatter(), logging.INFO) as written:
+            async with serve() as broker, peers() as opened:
+                admin = await opened.open(broker.send_address, "admin", None)
+                await command(admin, "queue.create", name="orders")
+                admin.send(Command(2, "queue.create", {"name": "orders", "max_messages": 7}))
+                assert "other settings" in (await admin.expect(Error)).text
+        said = [json.loads(line) for line in lines(written) if "penstock.audit" in line]
+        assert [each["level"] for each in said] == ["info", "info", "warning"]
+        assert {each["resource"] for each in said} == {"orders"}
+        assert re.match(
+            r"anyone: queue\.create orders, from 127\.0\.0\.1:\d+, was not done: .*other settings", said[2]["message"]
+        )
+
+    run(main)

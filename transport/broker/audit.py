@@ -1,7 +1,7 @@
 """Who did what to which resource, and what they were refused: lines of the logger `penstock.audit`, each with its fields.
 
-`INFO` is what was asked for and allowed, `WARNING` what was refused, and `ERROR` what could not be read again. The fields (``who``,
-``what``, ``resource``, ``peer``) are in the record too, so that a log of JSON has them apart.
+`INFO` is what was asked for and allowed, `WARNING` what was refused or could not be done, and `ERROR` what could not be read again. The
+fields (``who``, ``what``, ``resource``, ``peer``) are in the record too, so that a log of JSON has them apart.
 """
 
 from __future__ import annotations
@@ -22,6 +22,19 @@ def allowed(who: str, what: str, resource: str | None, peer: str, said: str | No
         shown(said or what),
         "" if resource is None else f" {shown(resource)}",
         shown(peer),
+        extra=_fields(who, what, resource, peer),
+    )
+
+
+def not_done(who: str, what: str, resource: str | None, peer: str, why: object) -> None:
+    """What `allowed` has said of ``who`` was not done, or not to its end: the command was answered with an error."""
+    logger.warning(
+        "%s: %s%s, from %s, was not done: %s",
+        shown(who),
+        shown(what),
+        "" if resource is None else f" {shown(resource)}",
+        shown(peer),
+        shown(str(why)),
         extra=_fields(who, what, resource, peer),
     )
 

@@ -285,10 +285,16 @@ class Operations:
                 audit.allowed(self.principal.name, MADE_BY, of, self.peer, MAKES.format(name))
         changes = operation.told and operation.right in (Right.CONFIGURE, Right.ADMINISTER)
         # What is only judged changes nothing; a refusal is logged all the same.
-        if changes and arguments.get(CHECK) is not True:
+        told = changes and arguments.get(CHECK) is not True
+        if told:
             audit.allowed(self.principal.name, name, resource, self.peer)
         handler = partial(operation.handler, asker=self) if operation.of_asker else operation.handler
-        return await self._services.commands.run(handler, arguments, operation.long)
+        try:
+            return await self._services.commands.run(handler, arguments, operation.long)
+        except Exception as error:
+            if told:
+                audit.not_done(self.principal.name, name, resource, self.peer, error)
+            raise
 
     def ended(self) -> None:
         """The connection is over: nothing is kept for whoever asked."""

@@ -31,6 +31,7 @@ def facts_of(plan: Plan, measured: Measured) -> dict[str, Any]:
         "senders": plan.senders,
         "receivers": plan.receivers,
         "stopped": measured.stopped,
+        "overdue": measured.overdue,
         "sent": _direction(measured.sent, measured.send_seconds, plan.size),
         "received": _direction(measured.received, measured.receive_seconds, plan.size),
         "round_trip_alone_ms": _quantiles(measured.alone),

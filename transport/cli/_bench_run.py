@@ -38,7 +38,7 @@ MAX_LATENCIES: Final = 100_000
 """Round trips kept; of more, every second, every fourth and so on."""
 MAX_IN_FLIGHT: Final = 10_000
 DRAIN_SECONDS: Final = 15.0
-"""For what has been sent to be received, when the time is over."""
+"""For what has been sent to be confirmed and received, when the time is over."""
 STAMP_BYTES: Final = 8
 """At the beginning of each payload: when it was made, in nanoseconds of this program's clock."""
 
@@ -114,6 +114,7 @@ class Measured:
         sync_share: how much of the time under load the broker's disk was synced, where that can be known.
         backlog: the most messages that were under way at once.
         stopped: whether a signal came before the time was over.
+        overdue: the part that was not over `DRAIN_SECONDS` after its time; None where each was.
     """
 
     queue: str
@@ -129,6 +130,7 @@ class Measured:
     sync_share: float | None = None
     backlog: int = 0
     stopped: bool = False
+    overdue: str | None = None
 
 
 class Bench:
@@ -207,7 +209,6 @@ class Bench:
         """One message at a time."""
         came = asyncio.Event()
         padding = secrets.token_bytes(self._plan.size - STAMP_BYTES)
-        until = time.perf_counter() + seconds
 
         def received(delivered: DeliveredBatch) -> None:
             self.measured.alone.add(_age(delivered))
@@ -215,23 +216,28 @@ class Bench:
             came.set()
 
         async def one_by_one() -> AsyncGenerator[bytes]:
-            while time.perf_counter() < until:
+            until: float | None = None
+            while True:
                 came.clear()
                 yield time.perf_counter_ns().to_bytes(STAMP_BYTES, "big") + padding
                 await came.wait()
+                if until is None:
+                    # The first has waited for the connections, and for a login that may take longer than a short measurement.
+                    self.measured.alone.values.clear()
+                    until = time.perf_counter() + seconds
+                elif time.perf_counter() >= until:
+                    return
 
         receiving = self._receiver().batches().to(Sink.foreach(received)).run()
         sending = Source.from_async_iterable(one_by_one).via(self._sender()).to(Sink.ignore()).run()
-        await self._all([sending], [receiving], None, seconds)
-        # The first has waited for the connections.
-        del self.measured.alone.values[:1]
+        await self._all("one message at a time", [sending], [receiving], None, seconds)
 
     async def _loaded(self, seconds: float) -> None:
         """As much as goes through."""
         measured, plan = self.measured, self._plan
         padding = secrets.token_bytes(plan.size - STAMP_BYTES)
         ended = False
-        drained = asyncio.Event()
+        came = asyncio.Event()
         began = time.perf_counter()
 
         async def batches() -> AsyncGenerator[MessageBatch]:
@@ -249,8 +255,7 @@ class Bench:
             delivered.acknowledge()
             measured.received += len(delivered)
             measured.receive_seconds = time.perf_counter() - began
-            if ended and measured.received >= measured.sent:
-                drained.set()
+            came.set()
 
         processor, broker = time.process_time(), self._broker_cpu()
         receiving = [self._receiver().batches().to(Sink.foreach(received)).run() for _ in range(plan.receivers)]
@@ -274,7 +279,7 @@ class Bench:
 
         clock = asyncio.create_task(whole())
         try:
-            await self._all([*sending, clock], receiving, lambda: self._drain(drained), seconds)
+            await self._all("the drain", [*sending, clock], receiving, lambda: self._drain(came), seconds)
         finally:
             if not ended:
                 note_processors()
@@ -284,6 +289,7 @@ class Bench:
 
     async def _all(
         self,
+        what: str,
         finishing: list[Any],
         lasting: list[Running[Any]],
         then: Callable[[], Awaitable[None]] | None,
@@ -296,9 +302,15 @@ class Bench:
             *map(asyncio.ensure_future, lasting),
         ]
         try:
-            done, _ = await asyncio.wait(tasks, timeout=seconds + DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                tasks,
+                timeout=self._plan.connect_timeout + seconds + DRAIN_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
             for task in done:
                 task.result()
+            if not done:
+                self.measured.overdue = self.measured.overdue or what
         finally:
             for each in (*finishing, *lasting):
                 each.cancel()
@@ -313,10 +325,11 @@ class Bench:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
 
-    async def _drain(self, drained: asyncio.Event) -> None:
-        """Wait for what has been sent to be received."""
-        if self.measured.received < self.measured.sent:
-            await drained.wait()
+    async def _drain(self, came: asyncio.Event) -> None:
+        """Wait for what has been sent to be received: all of it is confirmed by now."""
+        while self.measured.received < self.measured.sent:
+            came.clear()
+            await came.wait()
 
     async def _watch(self, seconds: float) -> None:
         """Note the rates, each so often."""

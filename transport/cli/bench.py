@@ -13,7 +13,7 @@ import typer
 from transport.cli._access import ACCESS, take_access
 from transport.cli._options import CONNECTING, ConnectTimeout, Parameter, address, time_option, with_parameters
 from transport.cli._run import fail, failures, on_signal, run, tell
-from transport.cli.exit_codes import SIGNAL_EXIT_BASE
+from transport.cli.exit_codes import EXIT_DONE, EXIT_FAILED, SIGNAL_EXIT_BASE
 
 if TYPE_CHECKING:
     from transport.cli._bench_run import Plan
@@ -127,7 +127,7 @@ def _interrupt(*_: object) -> None:
 def _measure(plan: Plan, cpu: Callable[[], float | None], as_json: bool) -> None:
     async def main() -> int:
         from transport.cli._bench_report import facts_of, report  # noqa: PLC0415 - the help needs none of it
-        from transport.cli._bench_run import Bench  # noqa: PLC0415
+        from transport.cli._bench_run import DRAIN_SECONDS, Bench  # noqa: PLC0415
 
         bench = Bench(plan, cpu)
         stopped_by: list[signal.Signals] = []
@@ -147,7 +147,14 @@ def _measure(plan: Plan, cpu: Callable[[], float | None], as_json: bool) -> None
         if stopped_by:
             tell(VERB, f"stopped by {stopped_by[0].name}; the queue {measured.queue} is deleted")
             return SIGNAL_EXIT_BASE + stopped_by[0]
-        return 0
+        if measured.overdue is not None:
+            tell(
+                VERB,
+                f"{measured.overdue} did not come to its end in the {DRAIN_SECONDS:g} s after its time, and was broken off: "
+                "the figures are of what had come until then",
+            )
+            return EXIT_FAILED
+        return EXIT_DONE
 
     run(VERB, main, uvloop=True)
 

@@ -35,7 +35,8 @@ EXIT_CODES: Final = (
     ExitCode(
         str(EXIT_FAILED),
         "the broker refused, or could not be reached in time; an input could not be read; an address could not be bound, or too few files "
-        "may be open; `journal verify` found damage; a backup could not be made or restored",
+        "may be open; `journal verify` found damage; a backup could not be made or restored; what `bench` sent did not all come "
+        "back in time",
     ),
     ExitCode(
         str(EXIT_USAGE),
