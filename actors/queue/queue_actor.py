@@ -17,7 +17,7 @@ from actors.queue.operations.sending import accept
 from actors.queue.queue_output import QueueOutput
 from actors.queue.queue_state import BESIDE_INCOMING, OPERATIONS
 from actors.queue.structures.deadlines import US_PER_SECOND
-from actors.queue.vocabulary import commands, moves, replies
+from actors.queue.vocabulary import commands, moves, replies, takes
 from actors.runtime.loop_actor import LoopActor
 from actors.runtime.loop_future import LaterReply
 from actors.runtime.supervision import Supervision
@@ -345,7 +345,7 @@ class QueueActor(LoopActor):
         self._state.tick(self.loop.time())
 
 
-_ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.OpenSubscription})
+_ATTACHES = frozenset({commands.AttachSender, commands.AttachReceiver, commands.OpenSubscription, takes.AttachTaker})
 """Behind these the queue knows a connection."""
 
 _HANDLERS: dict[type, Callable[[QueueActor, Any], Any]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 from actors.queue.operations import (
@@ -16,13 +16,18 @@ from actors.queue.operations import (
     sending,
     staging,
     subscribing,
+    taking,
 )
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
 from actors.queue.state.core import QueueCore
-from actors.queue.vocabulary import commands, moves
+from actors.queue.state.receivers import Take
+from actors.queue.structures.deadlines import each_due
+from actors.queue.vocabulary import commands, moves, takes
 from actors.queue.vocabulary.replies import MarkReached, Tell
+from actors.queue.vocabulary.settings import TIMER_BUDGET
 
 if TYPE_CHECKING:
+    from actors.queue.state.subscriptions import Reservation
     from actors.queue.vocabulary.replies import Connection
 
 
@@ -68,7 +73,22 @@ class QueueState(QueueCore):
         subscribing.forget_unused(self, now)
         staging.end_absences(self, now)
         resume(self, now)
-        subscribing.answer_reservations(self, now)
+        self._end_waits(now)
+
+    def _end_waits(self, now: float) -> None:
+        """Answer the reservations and requests that have waited long enough."""
+        not_looked_at: list[Take] = []
+        due: Iterator[Reservation | Take] = each_due(self.wait_deadlines.pop_due, now, TIMER_BUDGET)
+        for waiting in due:
+            if not isinstance(waiting, Take):
+                subscribing.answer_empty(self, waiting, now)
+            elif self.unfinished_at is not None and waiting in self.ring.waiting:
+                # What it asks for may be there: its turn comes.
+                not_looked_at.append(waiting)
+            else:
+                taking.answer_empty(self, waiting)
+        for waiting in not_looked_at:
+            self.wait_deadlines.push(waiting, now)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` has something to do; it may have been already, and None is never."""
@@ -139,6 +159,12 @@ _OPERATIONS: dict[type, Callable[[QueueCore, Any, float], Any]] = {
     commands.BrowseRequested: browsing.browse,
     commands.StoreDeadLetters: _store_dead_letters,
     commands.DeadLettersMoved: _dead_letters_moved,
+    takes.AttachTaker: taking.attach_taker,
+    takes.TakeMessages: taking.take_messages,
+    takes.CancelTake: taking.cancel_take,
+    takes.TakenSeen: taking.taken_seen,
+    takes.GiveBackUnseen: taking.give_back_unseen,
+    takes.SettleTaken: taking.settle_taken,
     moves.PeekMessages: peeking.peek,
     moves.StoreParcels: moving.store_parcels,
     commands.EndStages: staging.end_stages,

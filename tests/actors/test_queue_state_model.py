@@ -271,7 +271,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def holder(self) -> str | None:
         """Who can be served, where only one can."""
-        return next(iter(self.receivers), None) if self.settings.exclusive else None
+        return next(iter(self.in_line()), None) if self.settings.exclusive else None
 
     def permits(self) -> int:
         return sum(sender.messages for sender in self.senders.values())
@@ -358,7 +358,7 @@ class QueueMachine(RuleBasedStateMachine):
         for name in RECEIVERS:
             if name not in self.receivers:
                 waits = self.queue.attach_receiver(name)
-                assert waits == (self.settings.exclusive and bool(self.receivers))
+                assert waits == (self.settings.exclusive and self.in_line()[0] != name)
                 self.receivers[name] = ModelReceiver(visibility=self.settings.visibility_timeout)
         self.settle()
 
@@ -700,7 +700,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.now += seconds
         for number, message in self.stored.items():
             if message.where == LEASED and message.until <= self.now:
-                self.receivers[message.holder].expired[number] += 1
+                self.lose(message.holder, number)
                 self.give_back(number)
             elif message.where == DELAYED and message.until <= self.now:
                 message.where = READY
@@ -714,6 +714,10 @@ class QueueMachine(RuleBasedStateMachine):
         assert head is None or head.expires is None or head.expires > self.now, "what expires goes by itself"
         if self.reserving is not None:
             assert self.reserving[-1] > self.now, "a reservation is answered when its wait is over"
+
+    def lose(self, name: str, number: int) -> None:
+        """The time of a delivery is over; its receiver may still answer it."""
+        self.receivers[name].expired[number] += 1
 
     @operation(2, lambda self: any(message.where == LEAVING for message in self.stored.values()))
     def answer_for_dead_letters(self, data: st.DataObject) -> None:
@@ -789,7 +793,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert statistics.total_moved == self.moved_away
         assert statistics.total_rejected == self.rejected
         assert statistics.paused == self.paused
-        assert statistics.waiting_receivers == (max(0, len(self.receivers) - 1) if self.settings.exclusive else 0)
+        assert statistics.waiting_receivers == (max(0, len(self.in_line()) - 1) if self.settings.exclusive else 0)
         assert statistics.capacity_granted == self.granted()
         for facts in statistics.connections:
             name = str(facts.connection)
@@ -799,11 +803,21 @@ class QueueMachine(RuleBasedStateMachine):
             elif facts.role == "sender" and name in self.senders:
                 assert facts.demand == self.senders[name].messages
         waiting = sum(r.demand for r in self.served() if r.credit > 0)
-        assert statistics.demand_waiting == waiting + (self.reserving[1] if self.reserving is not None else 0)
+        reserving = self.reserving[1] if self.reserving is not None else 0
+        assert statistics.demand_waiting == waiting + reserving + self.more_demand()
+
+    def more_demand(self) -> int:
+        """Of those of whom this machine knows nothing."""
+        return 0
+
+    def in_line(self) -> list[str]:
+        """Who receives, in the order in which they came."""
+        return [str(connection) for connection in self.queue.receivers]
 
     def served(self) -> list[ModelReceiver]:
         """Those who may have messages."""
-        return list(self.receivers.values())[: 1 if self.settings.exclusive else None]
+        names = self.in_line()[: 1 if self.settings.exclusive else None]
+        return [self.receivers[name] for name in names if name in self.receivers]
 
     def head(self) -> Stored | None:
         """What is next, if it may be delivered."""

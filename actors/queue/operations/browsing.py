@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Entry
+    from actors.queue.state.receivers import Receiver
     from actors.queue.state.subscriptions import Ledger
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary.commands import BrowseRequested
@@ -92,12 +93,7 @@ def _connections(core: QueueCore) -> list[ConnectionStatistics]:
         ConnectionStatistics(sender.connection, "sender", sender.permits.messages, 0)
         for sender in core.senders.values()
     ]
-    connections += [
-        ConnectionStatistics(
-            receiver.connection, "receiver", receiver.demand, receiver.in_flight, waits_in_line(core, receiver)
-        )
-        for receiver in core.receivers.values()
-    ]
+    connections += [_receiving(core, receiver) for receiver in core.receivers.values()]
     for subscriber in core.subscribers.values():
         owner = core.owners[subscriber.ledger.name]
         owns = owner.connection == subscriber.connection
@@ -105,6 +101,14 @@ def _connections(core: QueueCore) -> list[ConnectionStatistics]:
         held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
         connections.append(ConnectionStatistics(subscriber.connection, "subscription", demand, held))
     return connections
+
+
+def _receiving(core: QueueCore, receiver: Receiver) -> ConnectionStatistics:
+    """Of one that takes by request, its demand is what the requests that wait would take."""
+    role, demand = "receiver", receiver.demand
+    if receiver.takes is not None:
+        role, demand = "taker", sum(take.demand for take in receiver.takes.values())
+    return ConnectionStatistics(receiver.connection, role, demand, receiver.in_flight, waits_in_line(core, receiver))
 
 
 BROWSE_MESSAGES = 32_768

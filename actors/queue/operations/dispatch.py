@@ -7,21 +7,23 @@ receiver holds does not expire; if it comes back too late, it does then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.judging import judge_on
-from actors.queue.state.receivers import Receiver
-from actors.queue.state.subscriptions import Reservation
+from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import LedgerExtended, MessagesExpired, ReservedRange
 from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages, Tell
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET, EXPIRY_BUDGET
+from actors.queue.vocabulary.takes import MessagesTaken
 
 if TYPE_CHECKING:
+    from actors.batch import MessageBatch
     from actors.queue.state.core import QueueCore
     from actors.queue.state.entries import Span
+    from actors.queue.state.subscriptions import Reservation
     from actors.queue.structures.ranges import Range
 
 
@@ -122,8 +124,16 @@ def dispatch(core: QueueCore, now: float) -> None:
                 deliver(core, consumer, share, limit, now)
                 if consumer.demand > 0 and consumer.byte_credit > 0:
                     ring.join(consumer)
-            elif isinstance(consumer, Reservation) and not reserve(core, consumer, share, now):
-                ring.join(consumer)
+            else:
+                parts = (
+                    take(core, consumer, share, now)
+                    if isinstance(consumer, Take)
+                    else reserve(core, cast("Reservation", consumer), share, now)
+                )
+                if not parts:
+                    ring.join(consumer)
+                # Each is as much work as a delivery.
+                limit -= max(0, parts - 1)
             if len(effects) >= limit:
                 if ready.messages and ring.waiting:
                     core.unfinished_at = now
@@ -177,6 +187,46 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
 
+def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
+    """Answer a request with up to ``share`` messages; returns in how many parts, 0 and nothing done if none is ready."""
+    ready, receiver, room = core.ready, asked.receiver, asked.bytes
+    deadline, after = now + asked.visibility, core.barrier
+    taken: list[ReceivedMessages] = []
+    while share > 0:
+        span = next_ready(core, now)
+        if span is None:
+            break
+        entry, start = span.entry, span.start
+        batch = entry.part(start, start + min(share, span.stop - start))
+        count = _within(batch, room, len(batch), not taken)
+        if not count:
+            break
+        if count < len(batch):
+            batch = batch.slice(0, count)
+        span = ready.take(span, count)
+        span.deliveries += 1
+        core.leases.grant(receiver, span, deadline)
+        taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed))
+        after = max(after, entry.event)
+        share -= count
+        room -= batch.nbytes
+    if taken:
+        end_wait(core, asked)
+        core.effects.append(Tell(receiver.connection, MessagesTaken(asked.request, tuple(taken)), after))
+    return len(taken)
+
+
+def _within(batch: MessageBatch, room: int, count: int, first: bool) -> int:
+    """How many of a batch's ``count`` messages are no more than ``room`` bytes; one in any case where it is the ``first``.
+
+    The count that demand lets through may lead beyond it by its last message; here only the very first may.
+    """
+    fitting = min(count, batch.count_within(max(0, room)))
+    if fitting and batch.prefix_bytes(fitting) > room:
+        fitting -= 1
+    return fitting or int(first)
+
+
 def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -> bool:
     """Reserve up to ``share`` messages and answer; False, and nothing done, if none is ready that it may have."""
     ready, ledger = core.ready, reservation.ledger
@@ -198,11 +248,7 @@ def reserve(core: QueueCore, reservation: Reservation, share: int, now: float) -
             batch = entry.part(start, start + count)
             size = batch.nbytes
         if size > room:
-            # The count that demand lets through may lead beyond it by its last message; here only the very first may.
-            fitting = batch.count_within(room)
-            if fitting and batch.prefix_bytes(fitting) > room:
-                fitting -= 1
-            count = fitting or int(not ranges)
+            count = _within(batch, room, count, not ranges)
             if not count:
                 break
             size = batch.prefix_bytes(count)
@@ -231,11 +277,15 @@ def add_range(ranges: list[ReservedRange], more: ReservedRange) -> None:
         ranges.append(more)
 
 
-def end_wait(core: QueueCore, reservation: Reservation) -> None:
-    """Have a reservation wait no more; nothing happens to one that does not."""
-    core.ring.leave(reservation)
-    if reservation.deadline is not None:
-        core.reservation_deadlines.forget(reservation)
-    owner = core.owners.get(reservation.ledger.name)
-    if owner is not None and owner.waiting is reservation:
+def end_wait(core: QueueCore, waiting: Reservation | Take) -> None:
+    """Have a reservation or a request wait no more; nothing happens to one that does not."""
+    core.ring.leave(waiting)
+    if waiting.deadline is not None:
+        core.wait_deadlines.forget(waiting)
+    if isinstance(waiting, Take):
+        if waiting.receiver.takes is not None:
+            waiting.receiver.takes.pop(waiting.request, None)
+        return
+    owner = core.owners.get(waiting.ledger.name)
+    if owner is not None and owner.waiting is waiting:
         owner.waiting = None

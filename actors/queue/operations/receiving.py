@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS
 from actors.queue.operations.dead_letters import hand_over
-from actors.queue.operations.dispatch import dispatch
+from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
@@ -28,6 +28,7 @@ from actors.queue.vocabulary.settings import (
     REJECTED_FAILURES,
     TIMER_BUDGET,
 )
+from actors.queue.vocabulary.takes import NothingHeld
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
     from actors.queue.structures.ranges import Range
     from actors.queue.vocabulary import commands
     from actors.queue.vocabulary.replies import Connection
+
+
+def tell_if_idle(core: QueueCore, receiver: Receiver) -> None:
+    """Tell a taker when it holds nothing and waits for nothing."""
+    if receiver.takes is not None and not receiver.takes and not receiver.in_flight:
+        core.tell(receiver.connection, NothingHeld())
 
 
 def waits_in_line(core: QueueCore, receiver: Receiver) -> bool:
@@ -57,12 +64,17 @@ def join_ring(core: QueueCore, receiver: Receiver) -> bool:
 
 def attach_receiver(core: QueueCore, command: commands.AttachReceiver, _now: float) -> None:
     """Make a receiver known, and say whether it has to wait in line."""
-    connection = command.connection
-    if connection in core.receivers:
-        raise InvalidRequestError("this connection is attached as a receiver already")
+    connection = is_new_receiver(core, command.connection)
     visibility = max(core.settings.visibility_timeout, command.told_visibility)
     receiver = core.receivers[connection] = Receiver(connection, visibility=visibility)
     core.tell(connection, ReceiverAttached(waits_in_line(core, receiver), core.settings.max_receives is not None))
+
+
+def is_new_receiver(core: QueueCore, connection: Connection) -> Connection:
+    """The connection; raises InvalidRequestError where it receives already."""
+    if connection in core.receivers:
+        raise InvalidRequestError("this connection is attached as a receiver already")
+    return connection
 
 
 def receive(core: QueueCore, command: commands.DemandSignalled, now: float) -> None:
@@ -144,10 +156,16 @@ def detach_receiver(core: QueueCore, connection: Connection, now: float, failed:
     if receiver is None:
         return
     core.ring.leave(receiver)
+    for take in list((receiver.takes or {}).values()):
+        end_wait(core, take)
     give_back(core, core.leases.take_all(receiver), now, failed=failed)
     if core.settings.exclusive and core.receivers:
         # Whose turn it is now can have messages.
-        join_ring(core, next(iter(core.receivers.values())))
+        following = next(iter(core.receivers.values()))
+        join_ring(core, following)
+        for take in (following.takes or {}).values():
+            if take not in core.ring.waiting:
+                core.ring.join(take)
     dispatch(core, now)
 
 
@@ -197,11 +215,16 @@ def expire_leases(core: QueueCore, now: float) -> None:
     """Make receivable again what was held too long; a receiver that has too much on its conscience is let go."""
     excessive: list[Receiver] = []
     returned: list[Span] = []
+    takers: dict[Receiver, None] = {}
     for receiver, span in each_due(core.leases.expire, now, TIMER_BUDGET):
         returned.append(span)
-        if len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
+        if receiver.takes is not None:
+            takers[receiver] = None
+        elif len(receiver.expired) == MAX_EXPIRED_RANGES + 1:
             excessive.append(receiver)
     give_back(core, returned, now)
+    for receiver in takers:
+        tell_if_idle(core, receiver)
     for receiver in excessive:
         if receiver.connection in core.receivers:
             detach_receiver(core, receiver.connection, now)

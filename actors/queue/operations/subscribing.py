@@ -77,16 +77,16 @@ def reserve(core: QueueCore, command: commands.ReserveRequested, now: float) -> 
     owner = core.owners[ledger.name]
     owner.used = now
     if owner.waiting is not None:
-        _answer_empty(core, owner.waiting, now)
+        answer_empty(core, owner.waiting, now)
     reservation = Reservation(connection, request, ledger, start=start, demand=messages, bytes=size, below=below)
     if reserve_now(core, reservation, messages, now):
         return
     if wait == 0:
-        _answer_empty(core, reservation, now)
+        answer_empty(core, reservation, now)
         return
     owner.waiting = reservation
     core.ring.join(reservation)
-    core.reservation_deadlines.push(reservation, now + min(wait, MAX_RESERVE_WAIT_SECONDS))
+    core.wait_deadlines.push(reservation, now + min(wait, MAX_RESERVE_WAIT_SECONDS))
 
 
 def commit(core: QueueCore, command: commands.CommitRequested, _now: float) -> None:
@@ -230,12 +230,6 @@ def _look_at(core: QueueCore, absence: Absence, at: float) -> None:
     core.unused.push(absence, at)
 
 
-def answer_reservations(core: QueueCore, now: float) -> None:
-    """Answer the reservations that have waited long enough."""
-    for reservation in each_due(core.reservation_deadlines.pop_due, now, TIMER_BUDGET):
-        _answer_empty(core, reservation, now)
-
-
 def _take_over(core: QueueCore, command: commands.OpenSubscription) -> Ledger:
     name, starting, owner_timeout = command.name, command.starting, command.owner_timeout
     if starting not in (EARLIEST, LATEST):
@@ -304,7 +298,8 @@ def _owner(core: QueueCore, connection: replies.Connection) -> Subscriber:
     return subscriber
 
 
-def _answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
+def answer_empty(core: QueueCore, reservation: Reservation, now: float) -> None:
+    """There was nothing in its time."""
     end_wait(core, reservation)
     reserved = replies.MessagesReserved(reservation.request, reservation.start, core.facts(now))
     core.tell(reservation.connection, reserved)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from actors.queue.state.capacity import Permits
     from actors.queue.state.entries import Span
     from actors.queue.state.ready import Judging, ReadyRanges
+    from actors.queue.state.receivers import Take
     from actors.queue.state.senders import Incoming, Sender
     from actors.queue.state.subscriptions import Absence, Reservation, Subscriber
     from actors.queue.structures.ranges import Range
@@ -68,7 +69,7 @@ class QueueCore:
         ready: messages nobody holds.
         leases: messages that receivers hold.
         outbox: messages that leave for the dead-letter queue.
-        ring: receivers and reservations that wait for messages.
+        ring: receivers, takes and reservations that wait for messages.
         capacity: permits of senders.
         senders: by connection; ``sender_of`` has those with a producer id, by that.
         receivers: by connection, in the order in which they came.
@@ -114,7 +115,7 @@ class QueueCore:
     subscribers: dict[Connection, Subscriber]
     owners: dict[str, Ownership]
     owner_deadlines: DeadlineHeap[Ownership]
-    reservation_deadlines: DeadlineHeap[Reservation]
+    wait_deadlines: DeadlineHeap[Reservation | Take]
     unused: DeadlineHeap[Absence]
     forgets_from: float
     heaps: tuple[DeadlineHeap[Any], ...]
@@ -210,7 +211,7 @@ class QueueCore:
         self.subscribers = {}
         self.owners = {}
         self.owner_deadlines = DeadlineHeap()
-        self.reservation_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
+        self.wait_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
         self.effects = []
         self.incoming = []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
@@ -222,7 +223,7 @@ class QueueCore:
             self.outbox.sent.due,
             self.staged.absences,
             self.owner_deadlines,
-            self.reservation_deadlines,
+            self.wait_deadlines,
         )
         self._restore_history(now)
         for ledger in self.log.ledgers.values():
@@ -247,7 +248,7 @@ class QueueCore:
     def end(self) -> None:
         """Let go of what knows each other, so that it is free without the collector: each lease knows its receiver."""
         for receiver in self.receivers.values():
-            receiver.held = SpanMap()
+            receiver.held, receiver.takes = SpanMap(), None
         self._withdraw_parcels()
 
     def _withdraw_parcels(self) -> None:

@@ -122,6 +122,7 @@ class Receiver:
         in_flight: messages in them.
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
         visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told.
+        takes: its requests that wait, by their number, where it takes messages by request; None where it receives by demand.
     """
 
     connection: Connection
@@ -131,6 +132,27 @@ class Receiver:
     in_flight: int = 0
     expired: LostDeliveries = field(default_factory=LostDeliveries)
     visibility: float = 0.0
+    takes: dict[int, Take] | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Take:
+    """A request for messages that waits: a consumer that is served once.
+
+    Attributes:
+        demand: messages, at most.
+        bytes: bytes, at most, but for one message.
+        visibility: seconds for which they are held.
+        deadline: when it is answered in any case; ``heap`` is what knows that.
+    """
+
+    receiver: Receiver
+    request: int
+    demand: int
+    bytes: int
+    visibility: float
+    deadline: float | None = None
+    heap: object | None = None
 
 
 @dataclass(eq=False, repr=False, slots=True)
@@ -226,7 +248,9 @@ class LeaseTable:
         receiver.held.cut(span.start, span.stop)
         receiver.in_flight -= count
         self.in_flight -= count
-        receiver.expired.add(span.start, span.stop)
+        if receiver.takes is None:
+            # By a request it names the delivery, and is told when that is over.
+            receiver.expired.add(span.start, span.stop)
         return receiver, span
 
 

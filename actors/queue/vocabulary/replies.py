@@ -10,6 +10,7 @@ from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
+from actors.queue.vocabulary.takes import MessagesTaken, NothingHeld, TakenSettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +219,9 @@ Reply: TypeAlias = (
     | WaitExplained
     | MarkReached
     | QueueDeleted
+    | MessagesTaken
+    | TakenSettled
+    | NothingHeld
 )
 """The closed family of what a queue tells its connections."""
 

@@ -1,0 +1,147 @@
+"""The operations of takers: messages by request, and what became of them; ``actors.queue.vocabulary.takes`` has the commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.errors import InvalidRequestError, QueueLimitError
+from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.queue.operations.dispatch import dispatch, end_wait
+from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle, waits_in_line
+from actors.queue.state.receivers import Receiver, Take
+from actors.queue.structures.ranges import merged
+from actors.queue.vocabulary.events import MessagesAcknowledged
+from actors.queue.vocabulary.settings import MAX_DELAYED
+from actors.queue.vocabulary.takes import (
+    MAX_TAKE_MESSAGES,
+    MAX_TAKE_WAIT_SECONDS,
+    MAX_TAKEN_MESSAGES,
+    MAX_TAKES,
+    Lost,
+    MessagesTaken,
+    Settlement,
+    TakenSettled,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.entries import Span
+    from actors.queue.vocabulary import takes
+    from actors.queue.vocabulary.replies import Connection
+
+
+def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> None:
+    """Make a taker known."""
+    connection = is_new_receiver(core, command.connection)
+    core.receivers[connection] = Receiver(connection, takes={})
+
+
+def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> None:
+    """Have a request wait for messages, or answer it with those that are there."""
+    receiver, waiting = _taker(core, command.connection)
+    visibility = core.settings.visibility_timeout if command.visibility is None else command.visibility
+    if not 1 <= command.messages <= MAX_TAKE_MESSAGES or command.bytes < 1:
+        raise InvalidRequestError(
+            f"{command.messages} messages and {command.bytes} bytes are asked for: 1 to {MAX_TAKE_MESSAGES} messages and a byte at least"
+        )
+    if not 0 <= command.wait <= MAX_TAKE_WAIT_SECONDS:
+        raise InvalidRequestError(f"a wait of {command.wait} s is not between 0 and {MAX_TAKE_WAIT_SECONDS:.0f} s")
+    if not 0 < visibility <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(
+            f"a visibility timeout of {visibility} s is not above 0 and at most {MAX_VISIBILITY_SECONDS:.0f} s"
+        )
+    if command.request in waiting:
+        raise InvalidRequestError(f"request {command.request} waits already")
+    if len(waiting) >= MAX_TAKES:
+        raise QueueLimitError("MAX_TAKES", MAX_TAKES, "let fewer requests wait at the same time")
+    if receiver.in_flight + command.messages > MAX_TAKEN_MESSAGES:
+        raise QueueLimitError("MAX_TAKEN_MESSAGES", MAX_TAKEN_MESSAGES, "acknowledge or return what was taken before")
+    take = Take(receiver, command.request, command.messages, command.bytes, visibility)
+    waiting[command.request] = take
+    core.wait_deadlines.push(take, now + command.wait)
+    if not waits_in_line(core, receiver):
+        core.ring.join(take)
+        dispatch(core, now)
+    if command.wait == 0 and command.request in waiting and core.unfinished_at is None:
+        answer_empty(core, take)
+
+
+def answer_empty(core: QueueCore, take: Take) -> None:
+    """There was nothing in its time."""
+    end_wait(core, take)
+    core.tell(take.receiver.connection, MessagesTaken(take.request, ()))
+    tell_if_idle(core, take.receiver)
+
+
+def cancel_take(core: QueueCore, command: takes.CancelTake, _now: float) -> None:
+    """Have a request wait no more."""
+    receiver, waiting = _taker(core, command.connection)
+    take = waiting.get(command.request)
+    if take is not None:
+        end_wait(core, take)
+        tell_if_idle(core, receiver)
+
+
+def taken_seen(core: QueueCore, command: takes.TakenSeen, _now: float) -> None:
+    """Count what was delivered."""
+    core.total_out += command.messages
+    core.total_redelivered += command.again
+
+
+def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float) -> None:
+    """Take back what nobody saw, as if nothing had happened."""
+    receiver, _ = _taker(core, command.connection)
+    held, _ = _held(core, receiver, command.taken)
+    for span in held:
+        span.deliveries -= 1
+        core.put_back(span, None)
+    tell_if_idle(core, receiver)
+    dispatch(core, now)
+
+
+def settle_taken(core: QueueCore, command: takes.SettleTaken, now: float) -> None:
+    """Acknowledge, return or extend what is still held."""
+    receiver, _ = _taker(core, command.connection)
+    how, seconds = command.how, command.seconds
+    if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
+        raise InvalidRequestError(f"{seconds} s are not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")
+    if how is Settlement.RETURN and seconds > 0 and len(core.ready.delayed) + len(command.taken) > MAX_DELAYED:
+        raise QueueLimitError("MAX_DELAYED", MAX_DELAYED, "return fewer messages, or with no delay")
+    held, lost = _held(core, receiver, command.taken)
+    if how is Settlement.EXTEND:
+        for span in held:
+            core.leases.grant(receiver, span, now + seconds)
+    elif how is Settlement.RETURN:
+        give_back(core, held, now, seconds, command.failed, command.reason)
+    elif held:
+        core.commit(MessagesAcknowledged(merged(sorted((span.start, span.stop) for span in held))))
+        core.grant()
+    core.tell(receiver.connection, TakenSettled(command.request, tuple(lost)))
+    tell_if_idle(core, receiver)
+    if how is Settlement.RETURN:
+        dispatch(core, now)
+
+
+def _taker(core: QueueCore, connection: Connection) -> tuple[Receiver, dict[int, Take]]:
+    receiver = core.receiver(connection)
+    if receiver.takes is None:
+        raise InvalidRequestError("this connection receives by demand: what it takes is not asked for by requests")
+    return receiver, receiver.takes
+
+
+def _held(
+    core: QueueCore, receiver: Receiver, taken: Iterable[tuple[int, int]]
+) -> tuple[list[Span], list[tuple[int, Lost]]]:
+    """End the leases on what is held by just these deliveries; of the others, why it is not."""
+    held: list[Span] = []
+    lost: list[tuple[int, Lost]] = []
+    for number, delivery in dict.fromkeys(taken):
+        span = receiver.held.first_from(number)
+        if span is not None and span.start <= number and span.deliveries == delivery:
+            held += core.leases.take(receiver, number, number + 1)
+        else:
+            stored = number < core.log.next_sequence and core.log.acknowledged.reach(number) == number
+            lost.append((number, Lost.EXPIRED if stored else Lost.GONE))
+    return held, lost
