@@ -5,6 +5,7 @@ A step is one message to the other queue and one back. Of one move there is one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pykka
@@ -59,13 +60,18 @@ class MovesOut:
         self._output = output
         self._moves: dict[Move, None] = {}
 
-    def begin(self, actor: LoopActor, command: MoveMessages) -> LaterReply:
-        """Move what can be received now."""
+    def begin(self, actor: LoopActor, command: MoveMessages, carry_out: Callable[[], None]) -> LaterReply:
+        """Move what can be received now. ``carry_out`` does what the state asks for where no message to the queue has led to it."""
         log = self._state.log
         below = log.next_sequence if command.below is None else min(command.below, log.next_sequence)
         move = Move(command, self._output.promise(), below, actor.loop.time() + command.seconds)
         self._moves[move] = None
-        move.watch = actor.watch(command.target, lambda _failure: self._target_gone(actor, move))
+
+        def gone(_failure: BaseException | None) -> None:
+            self._target_gone(actor, move)
+            carry_out()
+
+        move.watch = actor.watch(command.target, gone)
         self._step(actor, move)
         return move.reply
 

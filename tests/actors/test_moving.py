@@ -292,6 +292,23 @@ async def test_a_target_that_is_deleted_in_the_midst_leaves_all_that_it_has_not_
     assert (await bench.statistics("a")).ready == 2
 
 
+@durable
+async def test_receivers_get_at_once_what_is_back_from_a_target_that_was_deleted(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("a", payloads(b"1", b"2"))
+    receiver, told = await bench.receiver("a", 0)
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    bench.queues.get("a").tell(commands.DemandSignalled(10, LARGE, connection=receiver))
+    await asyncio.sleep(0)
+    # The messages are under way, and in its inbox.
+    bench.queues.delete("b")
+    await bench.settled()
+    assert isinstance((await answer).refusal, QueueGoneError)
+    came = [each.batch for each in told if isinstance(each, replies.ReceivedMessages)]
+    assert [payload for batch in came for payload in batch.payloads.tolist()] == [b"1", b"2"]
+    await bench.close()
+
+
 @both()
 async def test_a_source_that_is_deleted_in_the_midst_takes_back_nothing_and_doubles_nothing(bench: Bench) -> None:
     await bench.send("a", payloads(b"1"))
