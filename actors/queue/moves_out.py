@@ -94,7 +94,6 @@ class MovesOut:
                 break
         else:
             return
-        move.after = max(move.after, answer.after)
         self._settle(actor, move)
         if answer.refusal is not None:
             self._end(move, answer.refusal)
@@ -135,6 +134,8 @@ class MovesOut:
             move.timer.cancel()
             move.timer = None
         parcels, move.parcels = move.parcels, ()
+        # Whatever has led here: what is told of them waits for the disk.
+        move.after = max((move.after, *(parcel.event for parcel in parcels)))
         moved = settle_all(self._state, parcels, actor.loop.time())
         move.moved += moved
         if move.left is not None:

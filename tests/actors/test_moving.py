@@ -354,6 +354,27 @@ async def test_a_target_that_fails_on_what_it_is_handed_is_given_up_and_it_is_al
     assert await bench.stored("a") == [b"1", b"2"]
 
 
+@durable
+async def test_what_a_target_has_stored_that_fails_behind_it_counts_when_it_is_durable(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("a", payloads(b"1", b"2"))
+    target = bench.queues.get_or_create("b")
+    await bench.settled()
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    # It breaks behind the record, and before it has answered.
+    actor = target._actor_weakref()
+    assert isinstance(actor, QueueActor)
+    actor._state.ring = None  # type: ignore[assignment]
+    await turns()
+    await elapse(4)
+    await turns()
+    assert not answer.done()
+    await bench.settled()
+    assert (await answer).messages == 2
+    assert await bench.stored("b") == [b"1", b"2"]
+    await bench.close()
+
+
 def test_a_restart_finds_each_message_in_one_queue_wherever_the_journal_ends(tmp_path: Path) -> None:
     async def main() -> None:
         bench = Bench(tmp_path / "data")
