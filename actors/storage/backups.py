@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgpack
 
+from actors.queue.state.staged import CommittedVersions
 from actors.storage.failures import backup_error
+from actors.storage.snapshot import Snapshot, encoded
 from journal import BackupWriter, JournalError, Manifest, OsFiles, back_up_directory, restore
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ def restore_storage(backup: Path, directory: Path, files: Files | None = None, *
 
     def change(checkpoint: Checkpoint) -> Checkpoint:
         payload = checkpoint.payload
-        if payload is not None and not same_broker:
+        if not same_broker:
             payload = _of_another_store(payload)
         return checkpoint._replace(epoch=min(checkpoint.epoch + RESTORED_EPOCHS, MAX_EPOCH), payload=payload)
 
@@ -136,8 +138,10 @@ def restore_storage(backup: Path, directory: Path, files: Files | None = None, *
         raise backup_error(error) from error
 
 
-def _of_another_store(payload: bytes) -> bytes:
-    """The state of a checkpoint, with a store id of its own."""
+def _of_another_store(payload: bytes | None) -> bytes:
+    """The state of a checkpoint, with a store id of its own. A broker that was killed in its first seconds has none: all is in the log."""
+    if payload is None:
+        payload = b"".join(encoded(Snapshot(0, 0, [], CommittedVersions())))
     fields = msgpack.unpackb(payload, strict_map_key=False)
     before = fields["store"]
     while fields["store"] in (before, 0):
