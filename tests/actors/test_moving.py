@@ -250,6 +250,21 @@ async def test_in_an_exclusive_queue_nothing_passes_what_waits_for_a_delay(bench
     assert await bench.stored("a") == [b"late", b"behind"]
 
 
+def test_what_expires_behind_messages_under_way_has_no_deadline_until_they_are_settled() -> None:
+    state = QueueState("a", 1)
+    state.execute(commands.AttachSender(None, connection=SOURCE), 0.0, 0)
+    state.execute(commands.RequestCapacity(2, 1000, connection=SOURCE), 0.0, 0)
+    for number, ttl in enumerate((None, 1.0)):
+        state.execute(commands.OfferBatch(number, payloads(b"%d" % number), None, ttl, SOURCE), 0.0, 0)
+        state.store(0.0, 0)
+    parcels = tuple(take_parcels(state, 2, 1, PREFIX, 0.5))
+    state.tick(1.0)
+    assert state.next_deadline() is None
+    parcels[0].stored = 1
+    assert settle_all(state, parcels, 1.0) == 1
+    assert state.log.total_expired == 1
+
+
 @both(QueueSettings(max_messages=3))
 async def test_receivers_there_get_it_at_once_and_senders_here_get_the_room(bench: Bench) -> None:
     await bench.send("a", payloads(b"1", b"2", b"3"))
