@@ -77,9 +77,9 @@ class MovesOut:
 
     def go_on(self, actor: LoopActor, move: Move) -> None:
         """Its timer has come: the next step, or the end of one that was never answered."""
+        if move not in self._moves or (move.timer is not None and move.timer.pending()):
+            return  # of a timer that had rung when it was cancelled, and another is set
         move.timer = None
-        if move not in self._moves:
-            return
         if move.parcels:
             self._settle(actor, move)
             self._end(move, SilentQueueError(STEP_TIMEOUT))

@@ -369,6 +369,22 @@ async def test_a_target_that_fails_on_what_it_is_handed_is_given_up_and_it_is_al
     assert await bench.stored("a") == [b"1", b"2"]
 
 
+@both()
+async def test_a_timer_that_had_rung_when_the_answer_came_ends_no_step(bench: Bench) -> None:
+    await bench.send("a", payloads(b"1", b"2"))
+    source = bench.queues.get("a")
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    await asyncio.sleep(0)
+    actor = source._actor_weakref()
+    assert isinstance(actor, QueueActor)
+    [move] = actor._moves._moves
+    assert move.parcels
+    # So it comes where the loop stood still for so long that the timer of the step before had rung as its answer came.
+    source.deliver(move)
+    await bench.settled()
+    assert ((await answer).messages, (await answer).refusal) == (2, None)
+
+
 @durable
 async def test_what_a_target_has_stored_that_fails_behind_it_counts_when_it_is_durable(folder: Path) -> None:
     bench = Bench(folder)
