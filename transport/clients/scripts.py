@@ -165,8 +165,8 @@ class _PostedDelivery(Delivery):
     def acknowledge(self) -> None:
         self._say(super().acknowledge)
 
-    def _reject(self, delay: float, failed: bool = True) -> None:
-        self._say(super()._reject, delay, failed)
+    def _reject(self, delay: float, failed: bool = True, error: str | None = None) -> None:
+        self._say(super()._reject, delay, failed, error)
 
     def _dead_letter(self, reason: str) -> None:
         self._say(super()._dead_letter, reason)
