@@ -35,7 +35,7 @@ from transport import (  # noqa: E402
 from transport.clients.arrow_batches import message_batches  # noqa: E402
 from transport.clients.arrow_headers import HEADERS_TYPE  # noqa: E402
 from transport.clients.arrow_reader import ArrowReader  # noqa: E402
-from transport.clients.arrow_reading import Reading  # noqa: E402
+from transport.clients.arrow_reading import END_TIMEOUT, Reading  # noqa: E402
 from transport.clients.arrow_records import DEFAULT_COLUMNS, arrow_schema  # noqa: E402
 from transport.clients.delivery import DeliveredBatch  # noqa: E402
 from transport.clients.receiver_session import ReceiverSession  # noqa: E402
@@ -212,6 +212,24 @@ def test_a_reader_that_is_dropped_gives_back_what_it_had(broker: BrokerThread, q
     assert readers() == []
     assert left(broker, queue) == [b"m0", b"m1", b"m2"]
     assert kept["payload"].to_pylist() == [b"m0", b"m1", b"m2"]
+
+
+def test_a_reader_that_is_collected_in_its_own_thread_gives_back_what_it_had(broker: BrokerThread, queue: str) -> None:
+    send_arrow(broker.sending, queue, rows(3))
+    cycle: dict[str, Any] = {"reader": receive_arrow(broker.receiving, queue)}
+    cycle["itself"] = cycle
+    next(cycle["reader"])
+    loop = cycle["reader"]._reading._loop
+    (thread,) = readers()
+    gc.disable()
+    try:
+        del cycle
+        loop.call_soon_threadsafe(gc.collect)
+        thread.join(END_TIMEOUT / 3)
+    finally:
+        gc.enable()
+    assert not thread.is_alive()
+    assert left(broker, queue) == [b"m0", b"m1", b"m2"]
 
 
 def test_ctrl_c_while_nothing_comes_ends_the_reader_and_is_what_the_program_sees(

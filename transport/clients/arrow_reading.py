@@ -89,6 +89,10 @@ class Reading:
                 self._over = True
                 return
             self._over = True
+            if threading.current_thread() is thread:
+                # The reader was in a cycle, which was collected here: what this thread is to do it cannot wait for.
+                loop.create_task(self._finish(acknowledge)).add_done_callback(lambda _: loop.stop())
+                return
             try:
                 self._call(self._finish(acknowledge), END_TIMEOUT)
             finally:
