@@ -218,6 +218,27 @@ def test_a_process_that_is_killed_with_nothing_in_it_fails_no_message(
     run(main)
 
 
+def test_what_a_handler_has_forked_does_not_hold_up_the_messages_behind_its_process(
+    run: Any, serve: Any, peers: Any, until: Any, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        file = tmp_path / "1"
+        async with serve(max_receives=1) as broker:
+            await sent(broker, job("fork", file))
+            async with Served(consuming(broker, handlers.do)):
+                await until(functools.partial(answered, broker, peers))
+                try:
+                    os.kill(number(file), signal.SIGKILL)
+                    # More than a pipe takes that nobody reads.
+                    await sent(broker, job("note", tmp_path / "2") + b" " * 2**21)
+                    await until(functools.partial(answered, broker, peers))
+                finally:
+                    os.kill(number(file.with_suffix(".forked")), signal.SIGKILL)
+            assert number(tmp_path / "2") != number(file)
+
+    run(main)
+
+
 @pytest.mark.parametrize("way", ["grace", "cancel"])
 def test_a_call_that_is_not_done_in_time_is_killed_and_its_message_has_not_failed(
     run: Any, serve: Any, peers: Any, until: Any, tmp_path: Path, way: str
