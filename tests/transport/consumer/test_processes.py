@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import os
+import pickle
 import select
 import signal
 from collections.abc import Callable
@@ -19,7 +20,15 @@ from streams import Source
 from tests.transport.consumer import process_handlers as handlers
 from tests.transport.consumer.test_consumer import Served, letters, sent
 from tests.transport.receiver_helpers import row
-from transport import Consumer, HandlerProcessError, LocalProtocolError, Message, Sender, TransportError
+from transport import (
+    Consumer,
+    HandlerProcessError,
+    LocalProtocolError,
+    Message,
+    PartlyFailedError,
+    Sender,
+    TransportError,
+)
 from transport.consumer import pool
 
 RETRY = 0.01
@@ -446,6 +455,20 @@ def test_where_no_process_can_be_had_any_more_the_consumer_ends_and_the_message_
             assert (await row(broker, peers))["ready"] == 2
 
     run(main)
+
+
+@pytest.mark.parametrize("failed", [[0, 2], {0: "a", 2: "b"}])
+def test_a_batch_that_has_partly_failed_says_the_same_of_itself_when_it_has_been_carried(failed: Any) -> None:
+    error = PartlyFailedError(
+        {place: KeyError(each) for place, each in failed.items()} if isinstance(failed, dict) else failed
+    )
+    error.add_note("seen to")
+    carried = pickle.loads(pickle.dumps(error))
+    assert str(carried) == "2 of the batch failed"
+    assert list(carried.failed) == [0, 2]
+    assert carried.__notes__ == ["seen to"]
+    if isinstance(failed, list):
+        assert set(carried.failed.values()) == {carried}
 
 
 def test_failures_in_a_process_are_logged_with_what_it_was_at(
