@@ -25,8 +25,8 @@ COALESCE_ROWS = 10_000
 COALESCE_BYTES = 2**20
 """Where joining small batches stops: well above Spark's fixed cost for a record batch, well below what a worker may hold."""
 ID_BYTES = 16
-MAX_HEADERS = 64
-"""As many as a message may have."""
+MAX_HEADERS = 64 + 8
+"""As many as a message may have: its sender's, and those that a broker adds to a dead letter."""
 
 Int32 = np.dtype("<i4")
 

@@ -317,6 +317,10 @@ class PartlyFailedError(TransportError):
         self.failed: dict[int, Exception] = dict(failed) if isinstance(failed, Mapping) else dict.fromkeys(failed, self)
         super().__init__(f"{len(self.failed)} of the batch failed")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # By pickle's own way it would be made anew of its text, the letters of which would be counted.
+        return type(self), ((),), self.__dict__ | {"args": self.args}
+
 
 class HandlerProcessError(TransportError):
     """A process of a `Consumer`'s handler has ended with a message in it, or could not be started; or stands for what cannot be pickled.

@@ -5,6 +5,7 @@ A step is one message to the other queue and one back. Of one move there is one 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pykka
@@ -59,21 +60,26 @@ class MovesOut:
         self._output = output
         self._moves: dict[Move, None] = {}
 
-    def begin(self, actor: LoopActor, command: MoveMessages) -> LaterReply:
-        """Move what can be received now."""
+    def begin(self, actor: LoopActor, command: MoveMessages, carry_out: Callable[[], None]) -> LaterReply:
+        """Move what can be received now. ``carry_out`` does what the state asks for where no message to the queue has led to it."""
         log = self._state.log
         below = log.next_sequence if command.below is None else min(command.below, log.next_sequence)
         move = Move(command, self._output.promise(), below, actor.loop.time() + command.seconds)
         self._moves[move] = None
-        move.watch = actor.watch(command.target, lambda _failure: self._target_gone(actor, move))
+
+        def gone(_failure: BaseException | None) -> None:
+            self._target_gone(actor, move)
+            carry_out()
+
+        move.watch = actor.watch(command.target, gone)
         self._step(actor, move)
         return move.reply
 
     def go_on(self, actor: LoopActor, move: Move) -> None:
         """Its timer has come: the next step, or the end of one that was never answered."""
+        if move not in self._moves or (move.timer is not None and move.timer.pending()):
+            return  # of a timer that had rung when it was cancelled, and another is set
         move.timer = None
-        if move not in self._moves:
-            return
         if move.parcels:
             self._settle(actor, move)
             self._end(move, SilentQueueError(STEP_TIMEOUT))
@@ -88,7 +94,6 @@ class MovesOut:
                 break
         else:
             return
-        move.after = max(move.after, answer.after)
         self._settle(actor, move)
         if answer.refusal is not None:
             self._end(move, answer.refusal)
@@ -129,6 +134,8 @@ class MovesOut:
             move.timer.cancel()
             move.timer = None
         parcels, move.parcels = move.parcels, ()
+        # Whatever has led here: what is told of them waits for the disk.
+        move.after = max((move.after, *(parcel.event for parcel in parcels)))
         moved = settle_all(self._state, parcels, actor.loop.time())
         move.moved += moved
         if move.left is not None:

@@ -326,7 +326,7 @@ class QueueActor(LoopActor):
             self._output.answer_later(purge.reply, purge.messages, self._state.last_event)
 
     def _move(self, message: moves.MoveMessages) -> LaterReply:
-        return self._moves.begin(self, message)
+        return self._moves.begin(self, message, self._carry_out)
 
     def _move_on(self, move: Move) -> None:
         self._moves.go_on(self, move)

@@ -7,13 +7,16 @@ far above those that the other gets, and another store id, with which the ids of
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgpack
 
+from actors.queue.state.staged import CommittedVersions
 from actors.storage.failures import backup_error
+from actors.storage.snapshot import Snapshot, encoded
 from journal import BackupWriter, JournalError, Manifest, OsFiles, back_up_directory, restore
 
 if TYPE_CHECKING:
@@ -56,6 +59,8 @@ def _backup(path: Path, manifest: Manifest) -> Backup:
 class BackupWriting:
     """Writes the backup of a broker as it comes: `begin`, `write` and `end` for each file, then `finish`; `give_up` at the end, always.
 
+    Whoever is cancelled leaves a thread at work here. So `give_up` waits for what it does, or it would take the files from under it.
+
     Every method blocks for as long as the disk takes, and raises:
         BackupFailedError: the target is there already, or what was written is not whole; the text says where the rest is.
         OSError: the file system refuses.
@@ -66,32 +71,38 @@ class BackupWriting:
             self._writer = BackupWriter(target, files)
         except JournalError as error:
             raise backup_error(error) from error
+        self._at_work = threading.Lock()
 
     def begin(self, name: str) -> None:
         """The bytes that follow are those of a file."""
         try:
-            self._writer.begin(name)
+            with self._at_work:
+                self._writer.begin(name)
         except JournalError as error:
             raise backup_error(error) from error
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Some of them."""
-        self._writer.write(data)
+        with self._at_work:
+            self._writer.write(data)
 
     def end(self) -> None:
         """The file is whole."""
-        self._writer.end()
+        with self._at_work:
+            self._writer.end()
 
     def finish(self, epoch: int, store: int, lsn: int, taken: str, about: dict[str, str]) -> Backup:
         """All files are there: read them again, and give the backup its name."""
         try:
-            return _backup(self._writer.target, self._writer.finish(Manifest(epoch, store, lsn, taken, about)))
+            with self._at_work:
+                return _backup(self._writer.target, self._writer.finish(Manifest(epoch, store, lsn, taken, about)))
         except JournalError as error:
             raise backup_error(error) from error
 
     def give_up(self) -> None:
         """Remove what is not finished."""
-        self._writer.give_up()
+        with self._at_work:
+            self._writer.give_up()
 
 
 def backup_storage(directory: Path, target: Path, files: Files | None = None) -> Backup:
@@ -126,7 +137,7 @@ def restore_storage(backup: Path, directory: Path, files: Files | None = None, *
 
     def change(checkpoint: Checkpoint) -> Checkpoint:
         payload = checkpoint.payload
-        if payload is not None and not same_broker:
+        if not same_broker:
             payload = _of_another_store(payload)
         return checkpoint._replace(epoch=min(checkpoint.epoch + RESTORED_EPOCHS, MAX_EPOCH), payload=payload)
 
@@ -136,8 +147,10 @@ def restore_storage(backup: Path, directory: Path, files: Files | None = None, *
         raise backup_error(error) from error
 
 
-def _of_another_store(payload: bytes) -> bytes:
-    """The state of a checkpoint, with a store id of its own."""
+def _of_another_store(payload: bytes | None) -> bytes:
+    """The state of a checkpoint, with a store id of its own. A broker that was killed in its first seconds has none: all is in the log."""
+    if payload is None:
+        payload = b"".join(encoded(Snapshot(0, 0, [], CommittedVersions())))
     fields = msgpack.unpackb(payload, strict_map_key=False)
     before = fields["store"]
     while fields["store"] in (before, 0):

@@ -183,7 +183,8 @@ class _Replay:
                 ended = ended_stages(contents.logs(), writer, version, winners)
                 contents.apply(ended, WriterVersion(writer, version), record.lsn)
         elif kind == codec.STORE_CREATED:
-            contents.store_id = codec.decode_number(payload)
+            # One that was restored has another in its checkpoint.
+            contents.store_id = contents.store_id or codec.decode_number(payload)
         elif kind == codec.TOGETHER:
             self._together(*decode_together(payload), record.lsn)
         elif kind == codec.ENTRY_PUT:

@@ -72,8 +72,8 @@ FIRST_ANSWERS: Final = 16
 class InlineEnd:
     """What a sink behind the steps does with one element, as text: the loop does it without a call.
 
-    A sink that has one says so in its class, as ``inline_end``; if it calls a function, it has ``inline_failed(error)`` for what that
-    raises.
+    A sink that has one says so in its class, as ``inline_end``; if it calls a function, it has ``inline_failed(error, element)`` for
+    what that raises.
 
     Attributes:
         name: of the sink, for tracebacks.
@@ -147,7 +147,7 @@ class Fused(Stage[I, O], Generic[I, O]):
             source.iterable_failed(error)
             return
         if step == END:
-            self._downstream.inline_failed(error)  # type: ignore[attr-defined]  # it has an inline end, and this with it
+            self._downstream.inline_failed(error, element)  # type: ignore[attr-defined]  # it has an inline end, and this with it
             return
         self._name = self._steps[step].name
         self._function_failed(error, self._steps[step].function, NONE if element is None else element)

@@ -128,14 +128,18 @@ class Foreach(SinkSubscriber[I, int], Generic[I]):
         try:
             self._f(element)
         except FAILURES as error:  # whatever user code raises is the stream's failure, or its element's
-            if self.future.done() or not dealt_with(element, error):
-                self.inline_failed(error)
+            self.inline_failed(error, element)
             return
         self._count += 1
 
-    def inline_failed(self, error: BaseException) -> None:
-        """The function has raised."""
-        self._fail(error, describe(self.name, self._f))
+    def inline_failed(self, error: BaseException, element: I) -> None:
+        """The function has raised, given ``element``."""
+        try:
+            dealt = not self.future.done() and dealt_with(element, error)
+        except FAILURES as fault:
+            error, dealt = fault, False
+        if not dealt:
+            self._fail(error, describe(self.name, self._f))
 
     def _result(self) -> int:
         return self._count
@@ -232,9 +236,9 @@ class Fold(SinkSubscriber[I, A], Generic[I, A]):
         try:
             self._state = self._f(self._state, element)
         except FAILURES as error:  # whatever user code raises is the stream's failure
-            self.inline_failed(error)
+            self.inline_failed(error, element)
 
-    def inline_failed(self, error: BaseException) -> None:
+    def inline_failed(self, error: BaseException, element: I) -> None:  # noqa: ARG002 - without its element the state is another
         """The function has raised."""
         self._fail(error, describe(self.name, self._f))
 

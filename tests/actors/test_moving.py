@@ -250,6 +250,21 @@ async def test_in_an_exclusive_queue_nothing_passes_what_waits_for_a_delay(bench
     assert await bench.stored("a") == [b"late", b"behind"]
 
 
+def test_what_expires_behind_messages_under_way_has_no_deadline_until_they_are_settled() -> None:
+    state = QueueState("a", 1)
+    state.execute(commands.AttachSender(None, connection=SOURCE), 0.0, 0)
+    state.execute(commands.RequestCapacity(2, 1000, connection=SOURCE), 0.0, 0)
+    for number, ttl in enumerate((None, 1.0)):
+        state.execute(commands.OfferBatch(number, payloads(b"%d" % number), None, ttl, SOURCE), 0.0, 0)
+        state.store(0.0, 0)
+    parcels = tuple(take_parcels(state, 2, 1, PREFIX, 0.5))
+    state.tick(1.0)
+    assert state.next_deadline() is None
+    parcels[0].stored = 1
+    assert settle_all(state, parcels, 1.0) == 1
+    assert state.log.total_expired == 1
+
+
 @both(QueueSettings(max_messages=3))
 async def test_receivers_there_get_it_at_once_and_senders_here_get_the_room(bench: Bench) -> None:
     await bench.send("a", payloads(b"1", b"2", b"3"))
@@ -290,6 +305,23 @@ async def test_a_target_that_is_deleted_in_the_midst_leaves_all_that_it_has_not_
     assert moved.messages == 0
     assert await bench.stored("a") == [b"1", b"2"]
     assert (await bench.statistics("a")).ready == 2
+
+
+@durable
+async def test_receivers_get_at_once_what_is_back_from_a_target_that_was_deleted(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("a", payloads(b"1", b"2"))
+    receiver, told = await bench.receiver("a", 0)
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    bench.queues.get("a").tell(commands.DemandSignalled(10, LARGE, connection=receiver))
+    await asyncio.sleep(0)
+    # The messages are under way, and in its inbox.
+    bench.queues.delete("b")
+    await bench.settled()
+    assert isinstance((await answer).refusal, QueueGoneError)
+    came = [each.batch for each in told if isinstance(each, replies.ReceivedMessages)]
+    assert [payload for batch in came for payload in batch.payloads.tolist()] == [b"1", b"2"]
+    await bench.close()
 
 
 @both()
@@ -335,6 +367,43 @@ async def test_a_target_that_fails_on_what_it_is_handed_is_given_up_and_it_is_al
     assert moved.refusal is not None
     assert "did not answer within 3 s" in str(moved.refusal)
     assert await bench.stored("a") == [b"1", b"2"]
+
+
+@both()
+async def test_a_timer_that_had_rung_when_the_answer_came_ends_no_step(bench: Bench) -> None:
+    await bench.send("a", payloads(b"1", b"2"))
+    source = bench.queues.get("a")
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    await asyncio.sleep(0)
+    actor = source._actor_weakref()
+    assert isinstance(actor, QueueActor)
+    [move] = actor._moves._moves
+    assert move.parcels
+    # So it comes where the loop stood still for so long that the timer of the step before had rung as its answer came.
+    source.deliver(move)
+    await bench.settled()
+    assert ((await answer).messages, (await answer).refusal) == (2, None)
+
+
+@durable
+async def test_what_a_target_has_stored_that_fails_behind_it_counts_when_it_is_durable(folder: Path) -> None:
+    bench = Bench(folder)
+    await bench.send("a", payloads(b"1", b"2"))
+    target = bench.queues.get_or_create("b")
+    await bench.settled()
+    answer = asyncio.ensure_future(_awaited(bench.begin("a", "b")))
+    # It breaks behind the record, and before it has answered.
+    actor = target._actor_weakref()
+    assert isinstance(actor, QueueActor)
+    actor._state.ring = None  # type: ignore[assignment]
+    await turns()
+    await elapse(4)
+    await turns()
+    assert not answer.done()
+    await bench.settled()
+    assert (await answer).messages == 2
+    assert await bench.stored("b") == [b"1", b"2"]
+    await bench.close()
 
 
 def test_a_restart_finds_each_message_in_one_queue_wherever_the_journal_ends(tmp_path: Path) -> None:

@@ -227,6 +227,23 @@ def test_an_owner_that_was_connected_when_the_broker_was_killed_counts_from_the_
     assert not queue.there
 
 
+@pytest.mark.parametrize("mode", ["own", "read"])
+def test_who_came_back_in_its_epoch_and_was_connected_when_the_broker_was_killed_counts_from_the_start(
+    mode: str,
+) -> None:
+    queue = Queue()
+    epoch = queue.own().epoch
+    queue.leave()
+    queue.until(10.0)
+    queue._open("back", mode, epoch)
+    queue.until(2 * EXPIRY)
+    queue = queue.restarted(60.0)
+    queue.until(EXPIRY - 1)
+    assert queue.there
+    queue.until(EXPIRY)
+    assert not queue.there
+
+
 def test_a_time_of_day_that_was_set_back_makes_nothing_go_sooner() -> None:
     queue = left_with_three()
     queue.until(1.0)

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from actors.batch import MAX_HEADERS_PER_MESSAGE
+from actors.queue.operations.dead_letters import packed_facts, with_facts
 from spark_bridge.arrow import COALESCE_BYTES, COALESCE_ROWS, WHOLE_ROWS, RecordBatchBuilder
 from spark_bridge.errors import BadHeadersError
 from spark_bridge.schema import arrow_schema, source_schema
@@ -189,3 +191,14 @@ def test_headers_that_are_none_read_as_null_and_end_no_query(packed: bytes) -> N
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
     whole = Fetched(1, 0, 70, 0, 1, False, good)
     assert RecordBatchBuilder(ALL_COLUMNS, "q", PREFIX, "fail").build([whole]).num_rows == 1
+
+
+def test_a_dead_letter_with_as_many_headers_as_a_message_may_have_is_read_whole() -> None:
+    names = {f"name {number}": str(number) for number in range(MAX_HEADERS_PER_MESSAGE)}
+    sent = MessageBatch.from_messages([Message(b"a", headers=names)])
+    dead = with_facts(sent, packed_facts("rejected", "orders", 1, 2, "no such customer"))
+    fetched = Fetched(1, 0, 0, 0, 1, False, dead)
+    [row] = RecordBatchBuilder(ALL_COLUMNS, "orders.dead", PREFIX, "fail").build([fetched]).to_pylist()
+    found = {header["key"]: header["value"].decode() for header in row["headers"]}
+    assert found.items() > names.items()
+    assert found["penstock-dead-error"] == "no such customer"

@@ -87,10 +87,12 @@ SINKS: dict[str, Sink[Job, int]] = {
 
 
 @pytest.mark.parametrize("sink", SINKS)
-def test_it_holds_for_sinks_that_call_a_function_of_an_element(sink: str) -> None:
+@pytest.mark.parametrize("way", ["one at a time", "at once", "at once behind a map"])
+def test_it_holds_for_sinks_that_call_a_function_of_an_element(sink: str, way: str) -> None:
     jobs = [Job(n) for n in range(6)]
-    # One at a time, as from a receiver: a source that is gone through at once is stopped by a sink's failure.
-    source = Source.from_iterable(jobs).buffer(8)
+    source = Source.from_iterable(jobs)
+    if way != "at once":
+        source = source.buffer(8) if way == "one at a time" else source.map(lambda job: job)
     assert source.to(SINKS[sink]).run_blocking() == 3
     assert [len(job.failures) for job in jobs] == [0, 1, 0, 1, 0, 1]
 

@@ -250,6 +250,27 @@ def test_a_dictionary_of_large_values_is_decoded_a_part_at_a_time() -> None:
     assert most - before < 200 * 1024 * 1024
 
 
+def test_views_of_more_than_two_gibibytes_keep_their_values_and_are_copied_a_part_at_a_time() -> None:
+    size, count = 1024 * 1024, 3000
+    view = struct.pack("i4sii", size, bytes(4), 0, 0)
+    column = pa.Array.from_buffers(
+        pa.binary_view(), count, [None, pa.py_buffer(view * count), pa.py_buffer(bytes(size))]
+    )
+    before = most = pa.total_allocated_bytes()
+    total = 0
+    for batch in message_batches(column.slice(1)):
+        total += len(batch.payloads.data)
+        most = max(most, pa.total_allocated_bytes())
+    assert total == size * (count - 1)
+    assert most - before < 200 * 1024 * 1024
+
+
+def test_the_length_behind_a_view_that_is_null_is_no_length() -> None:
+    views = struct.pack("i12si12s", 2**31 - 1, bytes(12), 1, b"a" + bytes(11))
+    keys = pa.Array.from_buffers(pa.binary_view(), 2, [pa.py_buffer(b"\2"), pa.py_buffer(views)])
+    assert [message.key for message in sent(pa.table({"payload": ["x", "y"], "key": keys}))] == [None, b"a"]
+
+
 def test_the_chunks_of_a_table_that_are_a_row_each_are_joined() -> None:
     table = pa.concat_tables([pa.table({"payload": [str(n)]}) for n in range(2000)])
     batches = list(message_batches(table))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from streams import Sink, Source  # noqa: E402 - behind what may be missing
+from streams import MaxInFlightRequestStrategy, Sink, Source  # noqa: E402 - behind what may be missing
 from tests.transport.test_arrow_batches import Stream  # noqa: E402
 from transport import (  # noqa: E402
     ArrowDelivery,
@@ -26,6 +26,7 @@ from transport import (  # noqa: E402
     ConnectionLostError,
     LocalProtocolError,
     Message,
+    MessageBatch,
     Receiver,
     Sender,
     receive_arrow,
@@ -33,7 +34,12 @@ from transport import (  # noqa: E402
 )
 from transport.clients.arrow_batches import message_batches  # noqa: E402
 from transport.clients.arrow_headers import HEADERS_TYPE  # noqa: E402
+from transport.clients.arrow_reader import ArrowReader  # noqa: E402
+from transport.clients.arrow_reading import END_TIMEOUT, Reading  # noqa: E402
 from transport.clients.arrow_records import DEFAULT_COLUMNS, arrow_schema  # noqa: E402
+from transport.clients.delivery import DeliveredBatch  # noqa: E402
+from transport.clients.receiver_session import ReceiverSession  # noqa: E402
+from transport.wire.messages import Deliver  # noqa: E402
 
 FREE_PORT = "127.0.0.1:0"
 DEADLINE = 30.0
@@ -80,6 +86,9 @@ def rows(count: int) -> Any:
         "key": pa.array([b"k" if n % 3 else None for n in range(count)]),
         "headers": pa.array([[("n", b"%d" % n)] if n % 2 else None for n in range(count)], HEADERS_TYPE),
     })  # fmt: skip
+
+
+SESSION = ("large", MaxInFlightRequestStrategy(1), lambda: None)
 
 
 def readers() -> list[threading.Thread]:
@@ -205,6 +214,24 @@ def test_a_reader_that_is_dropped_gives_back_what_it_had(broker: BrokerThread, q
     assert kept["payload"].to_pylist() == [b"m0", b"m1", b"m2"]
 
 
+def test_a_reader_that_is_collected_in_its_own_thread_gives_back_what_it_had(broker: BrokerThread, queue: str) -> None:
+    send_arrow(broker.sending, queue, rows(3))
+    cycle: dict[str, Any] = {"reader": receive_arrow(broker.receiving, queue)}
+    cycle["itself"] = cycle
+    next(cycle["reader"])
+    loop = cycle["reader"]._reading._loop
+    (thread,) = readers()
+    gc.disable()
+    try:
+        del cycle
+        loop.call_soon_threadsafe(gc.collect)
+        thread.join(END_TIMEOUT / 3)
+    finally:
+        gc.enable()
+    assert not thread.is_alive()
+    assert left(broker, queue) == [b"m0", b"m1", b"m2"]
+
+
 def test_ctrl_c_while_nothing_comes_ends_the_reader_and_is_what_the_program_sees(
     broker: BrokerThread, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,6 +338,25 @@ def test_headers_that_another_client_made_wrong_are_null_and_can_be_read_packed(
     columns = ["headers", "packed_headers"]
     table = receive_arrow(broker.receiving, queue, count=1, columns=columns).read_all()
     assert table.to_pydict() == {"headers": [None], "packed_headers": [b"\xc1"]}
+
+
+def test_of_large_deliveries_that_wait_together_every_row_is_read() -> None:
+    size, count = 15 * 1024 * 1024, 150
+    batch = MessageBatch.from_payloads([bytes(size)])
+    schema = arrow_schema(["payload", "sequence"])
+
+    async def waiting() -> AsyncGenerator[ArrowDelivery, None]:
+        for number in range(count):
+            yield ArrowDelivery(
+                DeliveredBatch(Deliver(number, 0, 1, False, batch), "large", ReceiverSession(*SESSION)), schema
+            )
+
+    reading = Reading(Receiver(queue="large"), schema, _deliveries=waiting())
+    reader, numbers = ArrowReader(reading), []
+    for records in reader:
+        assert records.nbytes < 4 * size
+        numbers += records["sequence"].to_pylist()
+    assert numbers == list(range(count))
 
 
 def test_memory_does_not_grow_over_a_thousand_batches(broker: BrokerThread, queue: str) -> None:

@@ -81,7 +81,14 @@ def test_max_receives_bounds_how_often_a_message_comes_again(run: Any, serve: An
                 await Receiver(broker.receive_address, queue="orders.dead", limit=1).map(_kept).to(Sink.head()).run()
             )
             await running
-            assert letter == (POISON, {"penstock-dead-reason": "max-receives", "penstock-dead-deliveries": "3"})
+            assert letter == (
+                POISON,
+                {
+                    "penstock-dead-reason": "max-receives",
+                    "penstock-dead-error": "ValueError: cannot read it",
+                    "penstock-dead-deliveries": "3",
+                },
+            )
             assert orders.statistics().returned == 3
 
     run(main)
@@ -267,7 +274,7 @@ class Given:
     def __init__(self) -> None:
         self.answers: list[object] = []
 
-    def reject(self, delay: float = 0.0) -> None:
+    def reject(self, delay: float = 0.0, _error: str | None = None) -> None:
         self.answers.append(delay)
 
     def dead_letter(self, reason: str) -> None:

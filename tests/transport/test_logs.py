@@ -222,3 +222,29 @@ def test_what_was_allowed_and_is_not_done_has_a_line_that_says_why(run: Any, ser
         )
 
     run(main)
+
+
+def test_whatever_changes_something_is_logged_with_all_that_it_is_about_and_a_look_is_not(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        with logged(JsonFormatter(), logging.INFO) as written:
+            async with serve() as broker, peers() as opened:
+                admin = await opened.open(broker.send_address, "admin", None)
+                await command(admin, "queue.create", name="orders")
+                await command(admin, "queue.move", **{"from": "orders", "to": "other", "create": True})
+                await command(admin, "queue.purge", name="orders")
+                await command(admin, "queue.peek", name="orders", count=1)
+                admin.send(Command(2, "subscription.release", {"queue": "orders", "name": "report"}))
+                await admin.expect(Error)
+        said = [json.loads(line)["message"] for line in lines(written) if "penstock.audit" in line]
+        assert [each.split(", from")[0] for each in said] == [
+            "anyone: queue.create orders",
+            "anyone: makes, as queue.move, the queue other",
+            "anyone: queue.move orders",
+            "anyone: queue.purge orders",
+            "anyone: subscription.release report of orders",
+            "anyone: subscription.release report of orders",
+        ]
+
+    run(main)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections.abc import Iterator
 from typing import Any, Self
 
 import pytest
 
-from transport import Administration, Broker, BrokerConfig, ConnectionLostError, Message, receive, send
+from transport import Administration, Backoff, Broker, BrokerConfig, ConnectionLostError, Message, receive, send
 from transport.errors import LocalProtocolError, TransportError
 
 SECONDS = 20.0
@@ -155,6 +156,12 @@ def test_where_an_event_loop_runs_both_say_what_to_use_there() -> None:
             receive("127.0.0.1:1", "orders")
 
     asyncio.run(main())
+
+
+def test_a_broker_that_is_not_there_is_an_error_and_not_an_idle_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transport.clients.receiver.Backoff", functools.partial(Backoff, give_up_after=0.5))
+    with pytest.raises(ConnectionLostError, match="no connection to the broker"):
+        list(receive("127.0.0.1:1", "orders", idle_exit=0.05))
 
 
 @pytest.mark.parametrize("wrong", [{"idle_exit": 0}, {"prefetch": 0}])

@@ -478,6 +478,38 @@ def test_what_is_no_message_fails_as_without_tracing(run: Any, serve: Any, told:
     assert all(span.status.status_code is StatusCode.ERROR for span in told.spans())
 
 
+class SpeechlessError(Exception):
+    def __str__(self) -> str:
+        raise KeyError("no words")
+
+
+def test_an_error_that_fails_to_say_what_it_is_fails_its_message_as_without_tracing(
+    run: Any, serve: Any, told: Told
+) -> None:
+    async def fail(_delivery: Delivery) -> None:
+        raise SpeechlessError
+
+    def broken() -> Iterator[bytes]:
+        yield b"a"
+        raise SpeechlessError
+
+    async def main() -> None:
+        async with serve() as broker:
+            with pytest.raises(SpeechlessError):
+                await (
+                    Source.from_iterable(broken).to(Sender(broker.send_address, queue="a", tracing=told.tracing)).run()
+                )
+            await Source.single(b"a").to(Sender(broker.send_address, queue="orders")).run()
+            receiver = Receiver(broker.receive_address, queue="orders", tracing=told.tracing)
+            with pytest.raises(SpeechlessError):
+                await receiver.handle(1, fail).to(Sink.acknowledge()).run()
+
+    run(main)
+    (span,) = told.spans("process orders")
+    assert attributes(span)["error.type"] == "SpeechlessError"
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "SpeechlessError")
+
+
 def test_a_handler_that_is_cancelled_has_not_failed(run: Any, serve: Any, told: Told) -> None:
     async def main() -> None:
         begun = asyncio.Event()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
+import socket
+import ssl
 import threading
 from contextlib import suppress
 from typing import Any
@@ -12,7 +16,9 @@ import pytest
 
 from streams import Sink, Source
 from streams.testkit import elapse, run_in_virtual_time
-from transport import Administration, Backoff, Receiver, Sender, Wait
+from transport import Administration, Backoff, ConnectionLostError, Receiver, Sender, Wait
+from transport.clients.administration import HELLO
+from transport.clients.link import BrokerLink
 from transport.clients.waiting import MOST_PATIENCE, NO_BROKER, NO_MESSAGES, PATIENCE, SAME_AGAIN, UNCONFIRMED, Waiting
 from transport.wire.messages import Demand, Request, Send, Why
 
@@ -132,6 +138,26 @@ def test_who_finds_no_broker_says_how_long_it_tries_on_and_the_log_says_it_too(
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "name or service not known"),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), "no TLS there"),
+        (ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)), "connection reset by peer"),
+    ],
+    ids=["name", "tls", "system"],
+)
+def test_what_is_no_error_of_the_system_is_told_in_its_own_words(run: Any, error: OSError, words: str) -> None:
+    async def main() -> None:
+        link = BrokerLink("127.0.0.1:1", lambda: HELLO, Any, LONG)  # type: ignore[arg-type]  # it is not started
+        lost = ConnectionLostError("no TLS there")
+        lost.__cause__ = error
+        link._error = lost
+        assert link.trouble().startswith(f"no broker at 127.0.0.1:1 yet: {words}; ")
 
     run(main)
 

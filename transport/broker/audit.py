@@ -26,12 +26,12 @@ def allowed(who: str, what: str, resource: str | None, peer: str, said: str | No
     )
 
 
-def not_done(who: str, what: str, resource: str | None, peer: str, why: object) -> None:
+def not_done(who: str, what: str, resource: str | None, peer: str, said: str, why: object) -> None:
     """What `allowed` has said of ``who`` was not done, or not to its end: the command was answered with an error."""
     logger.warning(
         "%s: %s%s, from %s, was not done: %s",
         shown(who),
-        shown(what),
+        shown(said),
         "" if resource is None else f" {shown(resource)}",
         shown(peer),
         shown(str(why)),

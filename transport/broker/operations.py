@@ -76,9 +76,10 @@ class Operation(NamedTuple):
         long: whether a command's answer grows with what the broker has, up to a frame.
         also: further rights that the arguments ask for, each with its resource.
         of_asker: whether the handler is told who asks.
-        told: whether the log of who did what is told, where the right is one to change things.
+        told: whether the log of who did what is told, where it changes something.
         takes: the arguments of a command that changes something: another one is refused, for what it asks would not be done. None where
             the handler judges them, and where a command only looks: what a later version asks besides is passed over.
+        part: the argument that names what it is about within the resource, for the log of who did what.
     """
 
     right: Right | None
@@ -89,6 +90,12 @@ class Operation(NamedTuple):
     of_asker: bool = False
     told: bool = True
     takes: tuple[str, ...] | None = None
+    part: str | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the log of who did what is told: it changes something, whatever right that takes."""
+        return self.told and (self.takes is not None or self.right in (Right.CONFIGURE, Right.ADMINISTER))
 
 
 def _dead_letters(queues: QueueDirectory, arguments: Options) -> Iterator[tuple[Right, str]]:
@@ -138,8 +145,12 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
-    "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release, takes=("queue", "name")),
-    "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name")),
+    "subscription.release": Operation(
+        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name"), part="name"
+    ),
+    "subscription.delete": Operation(
+        Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name"), part="name"
+    ),
     "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
     # It discards what others have written, to whatever queue.
     "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort, takes=("writer", "version")),
@@ -283,17 +294,17 @@ class Operations:
             self._need(right, of, name)
             if right is Right.CONFIGURE and operation.right is not Right.CONFIGURE:
                 audit.allowed(self.principal.name, MADE_BY, of, self.peer, MAKES.format(name))
-        changes = operation.told and operation.right in (Right.CONFIGURE, Right.ADMINISTER)
-        # What is only judged changes nothing; a refusal is logged all the same.
-        told = changes and arguments.get(CHECK) is not True
+        # What is only judged changes nothing, and a move that goes on was told of; a refusal is logged all the same.
+        told = operation.changes and arguments.get(CHECK) is not True and arguments.get("after") is None
+        said = name if operation.part is None else f"{name} {string_of(arguments, operation.part)} of"
         if told:
-            audit.allowed(self.principal.name, name, resource, self.peer)
+            audit.allowed(self.principal.name, name, resource, self.peer, said)
         handler = partial(operation.handler, asker=self) if operation.of_asker else operation.handler
         try:
             return await self._services.commands.run(handler, arguments, operation.long)
         except Exception as error:
             if told:
-                audit.not_done(self.principal.name, name, resource, self.peer, error)
+                audit.not_done(self.principal.name, name, resource, self.peer, said, error)
             raise
 
     def ended(self) -> None:

@@ -37,9 +37,8 @@ class ReceivingPort(Port):
                 self.actor.deliver(commands.DemandSignalled(*self._demand.growth(frame.messages, frame.bytes)))
             case wire.Nack():
                 delay = _seconds(frame.delay_ms, "delay_ms")
-                self.actor.deliver(
-                    commands.Rejected(frame.ranges, delay, frame.failed, self.actor, _checked_reason(frame.reason))
-                )
+                reason, error = _checked("a reason", frame.reason), _checked("an error", frame.error)
+                self.actor.deliver(commands.Rejected(frame.ranges, delay, frame.failed, self.actor, reason, error))
             case wire.Extend():
                 self.actor.deliver(commands.Extended(frame.ranges, _seconds(frame.ms, "ms"), self.actor))
             case wire.Cancel():
@@ -134,10 +133,10 @@ class SubscribingPort(Port):
         self._client.send(wire.FetchEnd(request, messages))
 
 
-def _checked_reason(reason: str | None) -> str | None:
-    if reason is not None and len(reason.encode(errors="replace")) > MAX_REASON_BYTES:
-        raise RemoteProtocolError(f"NACK: a reason of more than {MAX_REASON_BYTES} bytes")
-    return reason
+def _checked(what: str, text: str | None) -> str | None:
+    if text is not None and len(text.encode(errors="replace")) > MAX_REASON_BYTES:
+        raise RemoteProtocolError(f"NACK: {what} of more than {MAX_REASON_BYTES} bytes")
+    return text
 
 
 def _seconds(ms: int, what: str) -> float:

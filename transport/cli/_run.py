@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -107,6 +108,12 @@ def open_closed() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, stream, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as long as the process
+
+
+def escape_unknown() -> None:
+    """Have the standard output escape what its encoding has not: names and messages are of anybody, and what was done is to be told."""
+    if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def tell(verb: str, text: str) -> None:

@@ -15,6 +15,7 @@ from transport.cli._run import drop_unwritten, failures, on_signal, tell
 from transport.cli._tables import cell_len, put, terminal_width
 from transport.clients.administration import Administration
 from transport.clients.backoff import is_transient
+from transport.wire.shown import MAX_LINE_BYTES, shown
 
 Look = Callable[[Administration], Awaitable[Any]]
 Draw = Callable[[Any, int | None], list[str]]
@@ -127,7 +128,8 @@ async def _redraw(looks: AsyncGenerator[Any, None], draw: Draw) -> None:
         with Live(console=console, screen=True, auto_refresh=False) as live:
             async for seen in looks:
                 if isinstance(seen, _Lost):
-                    lines = [f"{seen}; {AGAIN}", "", *last]
+                    # Whoever answers there chose the words.
+                    lines = [shown(" ".join(f"{seen}; {AGAIN}".split()), MAX_LINE_BYTES), "", *last]
                 else:
                     lines = last = draw(seen, console.width)
                 picture = _picture(lines, console.width, console.height)

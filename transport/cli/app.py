@@ -26,7 +26,7 @@ from transport.cli import (
 )
 from transport.cli._commands import Group, Verb
 from transport.cli._options import EPILOG
-from transport.cli._run import open_closed
+from transport.cli._run import escape_unknown, open_closed
 from transport.cli._usage import PROGRAM
 from transport.wire.version import installed_version
 
@@ -88,4 +88,5 @@ def _options(
 def main() -> None:
     """Run the command line of this process."""
     open_closed()
+    escape_unknown()
     app(prog_name=PROGRAM)

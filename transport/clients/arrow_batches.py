@@ -36,7 +36,9 @@ to make."""
 SLICE_ROWS = 65_536
 """Rows that are worked on at a time: bounds the memory for what is copied."""
 SLICE_DECODED_BYTES = 64 * 1024 * 1024
-"""Bytes that a dictionary-encoded column may become at a time; rows are halved until they do, or are one."""
+"""Bytes that a column of a dictionary or of views may become at a time; rows are halved until they do, or are one."""
+VIEW_BYTES = 16
+"""Of a view, the first four of which are the length of its value."""
 
 _WIDE = pa.large_binary()
 
@@ -91,7 +93,7 @@ def _slices(records: Any) -> Iterator[Any]:
 
 
 def _within_decoded(records: Any) -> Iterator[Any]:
-    """``records`` in parts whose dictionaries become no more memory than is good."""
+    """``records`` in parts whose dictionaries and views become no more memory than is good: many may be of the same bytes."""
     if records.num_rows < 2 or all(_decoded_bytes(column) <= SLICE_DECODED_BYTES for column in records.columns):
         yield records
         return
@@ -101,17 +103,32 @@ def _within_decoded(records: Any) -> Iterator[Any]:
 
 
 def _decoded_bytes(column: Any) -> int:
-    if not pa.types.is_dictionary(column.type):
-        return 0
-    values = column.dictionary
-    if pa.types.is_binary_view(values.type) or pa.types.is_string_view(values.type):
-        values = values.cast(_WIDE)
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
     try:
+        if _is_view(column.type):
+            column.validate()
+            return _bytes_of_views(column)
+        if not pa.types.is_dictionary(column.type):
+            return 0
+        values = column.dictionary
+        if _is_view(values.type):
+            values = values.cast(_WIDE)
         column.validate(full=True)
         lengths = pc.binary_length(values).take(column.indices)
     except (pa.ArrowException, NotImplementedError):
         return 0  # whoever decodes it says what is wrong
     return int(pc.sum(lengths.cast(pa.int64())).as_py() or 0)
+
+
+def _bytes_of_views(column: Any) -> int:
+    words = VIEW_BYTES // OFFSET_BYTES
+    views = pa.Array.from_buffers(
+        pa.int32(), words * len(column), [None, column.buffers()[1]], offset=words * column.offset
+    )
+    lengths = views.take(pa.array(range(0, len(views), words))).cast(pa.int64())
+    # What stands in the place of a null is no length.
+    return int(pc.sum(lengths.filter(column.is_valid())).as_py() or 0)
 
 
 def _binary(column: Any, name: str) -> Any:
@@ -132,15 +149,19 @@ def _binary(column: Any, name: str) -> Any:
         if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
             if not _convertible(kind):
                 raise ArrowInputError(f"column {name} has the type {kind}; cast it to binary or to text before")
-            column = column.cast(pa.binary())
+            # Wide: where they are more than 2 GiB, Arrow's narrow offsets begin anew without a word, and rows have wrong values.
+            column = column.cast(_WIDE)
     except (pa.ArrowException, NotImplementedError) as error:
         raise ArrowInputError(f"column {name} of type {kind} cannot be read as binary: {error}") from error
     return column
 
 
 def _convertible(kind: Any) -> bool:
-    types = pa.types
-    return bool(types.is_binary_view(kind) or types.is_string_view(kind) or types.is_fixed_size_binary(kind))
+    return bool(_is_view(kind) or pa.types.is_fixed_size_binary(kind))
+
+
+def _is_view(kind: Any) -> bool:
+    return bool(pa.types.is_binary_view(kind) or pa.types.is_string_view(kind))
 
 
 class _Column:

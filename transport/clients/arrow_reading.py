@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 JOINED_ROWS = 10_000
 """Rows to which small deliveries that are there already are joined to one record batch."""
+JOINED_BYTES = 16 * 1024 * 1024
+"""Their bytes, likewise, give or take a delivery: large ones gain nothing, and Arrow joins no more than 2 GiB to one."""
 END_TIMEOUT = 15.0
 """Seconds for the end of the thread: more than the connection gives itself to say its last words."""
 
@@ -87,6 +89,10 @@ class Reading:
                 self._over = True
                 return
             self._over = True
+            if threading.current_thread() is thread:
+                # The reader was in a cycle, which was collected here: what this thread is to do it cannot wait for.
+                loop.create_task(self._finish(acknowledge)).add_done_callback(lambda _: loop.stop())
+                return
             try:
                 self._call(self._finish(acknowledge), END_TIMEOUT)
             finally:
@@ -106,14 +112,15 @@ class Reading:
         if self.hold is None:
             await self._answer()
         parts: list[Any] = []
-        rows = 0
-        while rows < JOINED_ROWS and (self.left is None or self.left > 0):
+        rows = size = 0
+        while rows < JOINED_ROWS and size < JOINED_BYTES and (self.left is None or self.left > 0):
             delivery = await self._take(wait=not parts)
             if delivery is None:
                 break
             self._unanswered.append(delivery)
             parts.append(delivery.records)
             rows += len(delivery)
+            size += delivery.records.nbytes
             if self.left is not None:
                 self.left -= len(delivery)
         if len(parts) < 2:

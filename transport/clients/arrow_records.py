@@ -81,9 +81,9 @@ class ArrowDelivery:
         """Every message of it is done; without effect the second time."""
         self._delivered.acknowledge()
 
-    def reject(self, delay: float = 0.0) -> None:
+    def reject(self, delay: float = 0.0, error: str | None = None) -> None:
         """Every message of it is to come again, after ``delay`` seconds; see `DeliveredBatch.reject`."""
-        self._delivered.reject(delay)
+        self._delivered.reject(delay, error)
 
     def extend(self, seconds: float) -> None:
         """Handling needs ``seconds`` from now: do not redeliver before; see `DeliveredBatch.extend`."""

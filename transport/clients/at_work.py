@@ -35,8 +35,9 @@ class AtWork:
     def still(self) -> list[Delivery]:
         """Those that are to be extended now: not over, not for too long, and not extended by the handler itself, which knows better."""
         since = self._loop.time() - self._longest
+        # To go through the items makes objects, which may begin a collection, whose finalizers let other threads go on. A copy does not.
         return [
             delivery
-            for delivery, begun in tuple(self._begun.items())
+            for delivery, begun in self._begun.copy().items()
             if begun > since and not delivery.is_extended_by_hand
         ]

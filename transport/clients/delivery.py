@@ -28,8 +28,16 @@ class Settlement(TypingProtocol):
     def acknowledge(self, batch: DeliveredBatch, first: int, count: int) -> None:
         """These are done."""
 
-    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
-        """These are to come again after ``delay`` seconds; ``failed`` unless nobody tried to handle them."""
+    def reject(
+        self,
+        batch: DeliveredBatch,
+        first: int,
+        count: int,
+        delay: float,
+        failed: bool = True,
+        error: str | None = None,
+    ) -> None:
+        """These are to come again after ``delay`` seconds; ``failed``, on ``error``, unless nobody tried to handle them."""
 
     def dead_letter(self, batch: DeliveredBatch, first: int, count: int, reason: str) -> None:
         """These are to be dead letters."""
@@ -123,16 +131,13 @@ class DeliveredBatch:
             self.unsettled = 0
             self._settlement.acknowledge(self, self.first, self._count)
 
-    def reject(self, delay: float = 0.0) -> None:
-        """Every message of it is to come again, after ``delay`` seconds.
-
-        Raises:
-            ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
-        """
+    def reject(self, delay: float = 0.0, error: str | None = None) -> None:
+        """Every message of it is to come again, after ``delay`` seconds; see `Delivery.reject`."""
         check_answer_time("delay", delay)
+        _check_text("reject: the error", error)
         if self.unsettled:
             self.unsettled = 0
-            self._settlement.reject(self, self.first, self._count, delay)
+            self._settlement.reject(self, self.first, self._count, delay, True, error)
 
     def dead_letter(self, reason: str) -> None:
         """Every message of it is a dead letter at once, with ``reason``; errors as of `Delivery.dead_letter`."""
@@ -212,14 +217,21 @@ class Delivery:
             batch.unsettled -= 1
             batch._settlement.acknowledge(batch, batch.first + index, 1)
 
-    def reject(self, delay: float = 0.0) -> None:
+    def reject(self, delay: float = 0.0, error: str | None = None) -> None:
         """It is to be delivered again, in its old place, after ``delay`` seconds; to anyone. That counts as a failure.
+
+        Args:
+            delay: seconds.
+            error: what has failed, at most 300 bytes in UTF-8. Where this is its last failure, by the queue's ``max_receives``, it is in
+                the dead letter's header ``penstock-dead-error``.
 
         Raises:
             ImpossibleTimeError: ``delay`` is no number of seconds from 0 to 12 hours. It is a ValueError.
+            LocalProtocolError: the error is longer.
         """
         check_answer_time("delay", delay)
-        self._reject(delay)
+        _check_text("reject: the error", error)
+        self._reject(delay, error=error)
 
     def dead_letter(self, reason: str) -> None:
         """It can never be handled: it goes to the dead-letter queue at once, however seldom it has failed.
@@ -243,12 +255,12 @@ class Delivery:
             batch.unsettled -= 1
             batch._settlement.dead_letter(batch, batch.first + index, 1, reason)
 
-    def _reject(self, delay: float, failed: bool = True) -> None:
+    def _reject(self, delay: float, failed: bool = True, error: str | None = None) -> None:
         batch, index = self._batch, self._index
         if not batch.answered[index]:
             batch.answered[index] = 1
             batch.unsettled -= 1
-            batch._settlement.reject(batch, batch.first + index, 1, delay, failed)
+            batch._settlement.reject(batch, batch.first + index, 1, delay, failed, error)
 
     def __untaken__(self) -> None:
         """It was handed on, and nobody has taken it: it goes back, and that is no failure."""
@@ -342,11 +354,15 @@ class Delivery:
         return self._batch.possibly_replayed
 
 
+def _check_text(what: str, text: str | None) -> None:
+    if text is not None and (not isinstance(text, str) or len(text.encode(errors="replace")) > MAX_REASON_BYTES):
+        raise LocalProtocolError(f"{what} is {text!r:.40}; it is a text of at most {MAX_REASON_BYTES} bytes")
+
+
 def _check_dead_letter(batch: DeliveredBatch, reason: str) -> None:
-    if not isinstance(reason, str) or len(reason.encode(errors="replace")) > MAX_REASON_BYTES:
-        raise LocalProtocolError(
-            f"dead_letter: the reason is {reason!r:.40}; it is a text of at most {MAX_REASON_BYTES} bytes"
-        )
+    if reason is None:
+        raise LocalProtocolError("dead_letter: the reason is None; say why, for those who look at dead letters")
+    _check_text("dead_letter: the reason", reason)
     if not batch._settlement.dead_letters:
         raise LocalProtocolError(no_dead_letters(batch.queue, "dead_letter()"))
 

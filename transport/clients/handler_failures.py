@@ -45,7 +45,7 @@ class Answerable(Protocol):
         """How often it has been delivered, this time included."""
         ...
 
-    def reject(self, delay: float = 0.0) -> None:
+    def reject(self, delay: float = 0.0, error: str | None = None) -> None:
         """It goes back, and has failed."""
         ...
 
@@ -122,8 +122,9 @@ class HandlerFailures:
             self._last = error
             self._returned += 1
             delay = self._delay(message.delivery_count)
-            self._log(message, error, f"given back to the queue, for a new try in {delay:.3g} s")
-            message.reject(delay)
+            back = f"given back to the queue, for a new try in {delay:.3g} s unless it has failed max_receives times"
+            self._log(message, error, back)
+            message.reject(delay, reason_of(error))
         return True
 
     def reject(self, message: Answerable, error: Exception, reason: str) -> None:

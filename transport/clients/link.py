@@ -10,6 +10,7 @@ import logging
 import os
 import random
 import re
+import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 from typing import Protocol as TypingProtocol
@@ -143,11 +144,11 @@ class BrokerLink:
     def trouble(self) -> str:
         """Why there is no connection, and for how long one is still sought; on one line."""
         error: BaseException | None = self._error
-        number = None
-        while error is not None and number is None:
-            number = error.errno if isinstance(error, OSError) else None
+        reason = None
+        while error is not None and reason is None:
+            reason = _system_words(error)
             error = error.__cause__
-        reason = os.strerror(number).lower() if number else str(self._error or "it has not answered")
+        reason = reason.lower() if reason else str(self._error or "it has not answered")
         text = f"no broker at {self.address} yet: {reason}"
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
@@ -358,6 +359,16 @@ class BrokerLink:
 def reason_of(error: BaseException) -> str:
     """What a connection was not made for, in the system's words where those are in asyncio's: ``Connection refused``."""
     return CALL_FAILED.sub(lambda found: os.strerror(int(found[1])), str(error)) or type(error).__name__
+
+
+def _system_words(error: BaseException) -> str | None:
+    """What the system says of ``error``; None where it is none of the system's. Numbers of TLS's and of names' errors are others."""
+    if isinstance(error, socket.gaierror):
+        return error.strerror
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    words = os.strerror(error.errno)
+    return words if error.strerror == words or CALL_FAILED.fullmatch(str(error)) else None
 
 
 def _caused(text: str, cause: Exception) -> ConnectionLostError:

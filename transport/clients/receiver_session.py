@@ -18,6 +18,9 @@ from transport.wire.messages import MAX_EXTENSION_MS, Ack, Deliver, Extend, Fram
 DEFAULT_MAX_IN_FLIGHT = 1000
 DEFAULT_MAX_IN_FLIGHT_BYTES = 8 * 1024 * 1024
 
+How = tuple[int, bool, str | None, str | None]
+"""What a NACK says beside its ranges: ``delay_ms``, ``failed``, ``reason`` and ``error``."""
+
 
 @dataclass(eq=False, repr=False, slots=True)
 class ReceiverSession:
@@ -57,7 +60,7 @@ class ReceiverSession:
     _free_bytes: int = 0
     _acks: Ranges = field(default_factory=list)
     # By delay in milliseconds, whether it has failed, and why it is refused for good.
-    _nacks: dict[tuple[int, bool, str | None], Ranges] = field(default_factory=dict)
+    _nacks: dict[How, Ranges] = field(default_factory=dict)
     # Batches of which something is not answered.
     _held: dict[DeliveredBatch, None] = field(default_factory=dict)
     # Milliseconds by first number and count, in the order in which they were asked for: what is asked for again takes no more room.
@@ -143,8 +146,8 @@ class ReceiverSession:
         if self._acks:
             frames += [Ack(ranges) for ranges in split_ranges(self._acks)]
             self._acks = []
-        for (delay_ms, failed, reason), ranges in self._nacks.items():
-            frames += [Nack(part, delay_ms, failed, reason) for part in split_ranges(ranges)]
+        for how, ranges in self._nacks.items():
+            frames += [Nack(part, *how) for part in split_ranges(ranges)]
         self._extends, self._nacks = {}, {}
         return frames
 
@@ -169,20 +172,28 @@ class ReceiverSession:
             self._pending = True
             self.notify()
 
-    def reject(self, batch: DeliveredBatch, first: int, count: int, delay: float, failed: bool = True) -> None:
-        """Give ``count`` messages back; ``failed`` unless nobody tried to handle them."""
+    def reject(
+        self,
+        batch: DeliveredBatch,
+        first: int,
+        count: int,
+        delay: float,
+        failed: bool = True,
+        error: str | None = None,
+    ) -> None:
+        """Give ``count`` messages back; ``failed``, on ``error`` where that is known, unless nobody tried to handle them."""
         if batch.generation != self.generation:
             return
         # Of more than nothing at least a millisecond: zero is at once.
         delay_ms = max(1, round(delay * 1000)) if delay else 0
-        self._give_back(batch, first, count, (delay_ms, failed, None))
+        self._give_back(batch, first, count, (delay_ms, failed, None, error))
 
     def dead_letter(self, batch: DeliveredBatch, first: int, count: int, reason: str) -> None:
         """Have ``count`` messages be dead letters at once."""
         if batch.generation == self.generation:
-            self._give_back(batch, first, count, (0, True, reason))
+            self._give_back(batch, first, count, (0, True, reason, None))
 
-    def _give_back(self, batch: DeliveredBatch, first: int, count: int, how: tuple[int, bool, str | None]) -> None:
+    def _give_back(self, batch: DeliveredBatch, first: int, count: int, how: How) -> None:
         self._nacks.setdefault(how, []).append((first, count))
         self._in_flight -= count
         if not batch.unsettled:
@@ -193,7 +204,7 @@ class ReceiverSession:
         """Give everything back that is not answered: the run is over, and what is said from here on comes too late."""
         for batch in self._held:
             for first, count, spared in batch.unanswered():
-                self._nacks.setdefault((0, failed and not spared, None), []).append((first, count))
+                self._nacks.setdefault((0, failed and not spared, None, None), []).append((first, count))
                 self._in_flight -= count
         self._held = {}
         self.generation += 1

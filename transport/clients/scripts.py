@@ -109,7 +109,7 @@ def receive(
     Args:
         addresses: the broker's receiving address ``host:port``, or several to try in turn.
         queue: the queue's name.
-        idle_exit: seconds without a message after which the loop ends; None for never.
+        idle_exit: seconds without a message after which the loop ends; None for never. A broker that is away is not idle, but an error.
         limit: the loop ends after so many messages were acknowledged; None for never.
         prefetch: messages that wait for the body of the loop, at most.
         max_in_flight: messages delivered and not acknowledged, at most.
@@ -165,8 +165,8 @@ class _PostedDelivery(Delivery):
     def acknowledge(self) -> None:
         self._say(super().acknowledge)
 
-    def _reject(self, delay: float, failed: bool = True) -> None:
-        self._say(super()._reject, delay, failed)
+    def _reject(self, delay: float, failed: bool = True, error: str | None = None) -> None:
+        self._say(super()._reject, delay, failed, error)
 
     def _dead_letter(self, reason: str) -> None:
         self._say(super()._dead_letter, reason)
@@ -183,6 +183,7 @@ class _Reception:
     """One `receive` at work: a thread with an event loop, in which the receiver runs."""
 
     def __init__(self, receiver: Receiver, idle_exit: float | None, prefetch: int) -> None:
+        self._receiver = receiver
         self._idle_exit = idle_exit
         self._most = prefetch
         self._begun: concurrent.futures.Future[tuple[asyncio.AbstractEventLoop, SinkQueue[Delivery]]] = (
@@ -236,13 +237,17 @@ class _Reception:
 
     async def _take(self) -> deque[_PostedDelivery]:
         queue = self._queue
-        try:
-            async with asyncio.timeout(self._idle_exit) as limit:
-                first = await queue.pull()
-        except TimeoutError:
-            if limit.expired():
-                return deque()
-            raise
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_exit) as limit:
+                    first = await queue.pull()
+                break
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                # Idle is a queue that gives nothing, not a broker that is away: of that the link says soon enough.
+                if self._receiver.connected:
+                    return deque()
         taken = [] if first is None else [first]
         while len(queue) and len(taken) < self._most and (another := await queue.pull()) is not None:
             taken.append(another)

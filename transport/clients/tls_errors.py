@@ -68,7 +68,10 @@ def explained(error: Exception, address: Address, credentials: Credentials, hear
     broken = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError | PeerTimeoutError)
     if heard or not broken:
         return error
-    return ClosedUnheardError(f"{str(error) or type(error).__name__}, before it said anything; {broke_off}")
+    # Whether the system calls its end a reset depends on what of ours was still on its way.
+    reset = isinstance(error, ConnectionResetError | BrokenPipeError)
+    ended = "the broker closed the connection" if reset else str(error) or type(error).__name__
+    return ClosedUnheardError(f"{ended}, before it said anything; {broke_off}")
 
 
 def warn_of_silence(error: Exception, address: Address) -> bool:

@@ -12,7 +12,7 @@ from transport.clients._opentelemetry import context, trace
 from transport.clients.sender_batches import Sendable, Untimed
 from transport.clients.sender_session import Confirmation
 from transport.clients.sender_stage import SenderStage
-from transport.clients.tracing import Tracing
+from transport.clients.tracing import Tracing, recorded
 from transport.errors import QueueFullError
 from transport.wire.address import Address
 from transport.wire.timing import Timed
@@ -108,8 +108,7 @@ class SendSpans:
             elif error is None:
                 self._end(left, address, UNCONFIRMED, "the run ended before the broker had confirmed it")
             else:
-                left.span.record_exception(error)
-                self._end(left, address, type(error).__qualname__, str(error))
+                self._end(left, address, type(error).__qualname__, recorded(left.span, error))
 
     def _end(self, ended: _Open, address: Address, error_type: str | None = None, reason: str | None = None) -> None:
         span = ended.span

@@ -104,8 +104,7 @@ class Tracing:
         except BaseException as error:
             error_type = type(error).__qualname__
             if isinstance(error, Exception):  # to be cancelled is not to fail
-                span.record_exception(error)
-                span.set_status(trace.StatusCode.ERROR, str(error))
+                span.set_status(trace.StatusCode.ERROR, recorded(span, error))
             span.set_attribute("error.type", error_type)
             raise
         finally:
@@ -196,6 +195,16 @@ def _of(queue: str, operation: str, error_type: str | None = None) -> dict[str, 
         "messaging.operation.type": operation,
     }
     return common if error_type is None else common | {"error.type": error_type}
+
+
+def recorded(span: trace.Span, error: Exception) -> str:
+    """The text of ``error``, with which ``span`` ends, and which it records; where that fails, its type alone."""
+    try:
+        text = str(error)
+        span.record_exception(error)
+    except Exception:  # noqa: BLE001 - whatever a __str__ of the program's raises: what is traced does not fail of it
+        return type(error).__qualname__
+    return text
 
 
 def _about(delivered: Delivery | DeliveredBatch) -> dict[str, str | int]:

@@ -30,6 +30,8 @@ def work(connection: Connection[Any, Any], call: Call) -> None:
         # A function and not SIG_IGN: that would be inherited by what the handler starts, which could then not be told to end.
         signal.signal(number, _leave_it)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD_OFF)
+    # What the handler forks may live longer, and is not to hold the pipe: who writes to this process would wait for that.
+    os.register_at_fork(after_in_child=connection.close)
     threading.Thread(target=_end_with_the_consumer, daemon=True, name="penstock: waits for the consumer's end").start()
     parameters = parameters_of(call.function, call.codec, batch=call.batch)
     try:

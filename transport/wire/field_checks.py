@@ -10,7 +10,7 @@ from transport.wire.names import check_name
 MAX_RANGES_PER_FRAME = 200
 """Pairs in one ACK, NACK or EXTEND: so many fit a header even when every number takes its nine bytes."""
 MAX_REASON_BYTES = 300
-"""Bytes of the reason in a NACK, in UTF-8: it fits a header beside all of those pairs."""
+"""Bytes of the reason, or the error, in a NACK, in UTF-8: it fits a header beside all of those pairs."""
 MAX_INTEGER = 2**63 - 1
 Check = Callable[[object], bool]
 

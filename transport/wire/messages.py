@@ -205,13 +205,15 @@ class Ack(Frame):
 class Nack(Frame):
     """These messages are to be receivable again after ``delay_ms``; ``failed`` unless nobody tried to handle them.
 
-    With a ``reason`` they are to be dead letters at once; that is so where WELCOME's ``dead_letters`` is true.
+    With a ``reason`` they are to be dead letters at once; that is so where WELCOME's ``dead_letters`` is true. ``error`` says what has
+    failed: of the last failure that there may be, the dead letter has it.
     """
 
     ranges: Ranges
     delay_ms: int
     failed: bool = field(default=True, metadata=MAY_LACK)
     reason: str | None = field(default=None, metadata=MAY_LACK)
+    error: str | None = field(default=None, metadata=MAY_LACK)
 
 
 @frame(36)

@@ -44,7 +44,9 @@ def next_ready(core: QueueCore, now: float, minimum: int = 0) -> Span | None:
 
 def next_expiry(core: QueueCore) -> float | None:
     """When the message that is next expires; None if it does not, or cannot leave yet."""
-    if not core.ttl_below or core.judging is not None or (_has_dead_letter_queue(core) and core.outbox.waiting):
+    if not core.ttl_below or core.judging is not None or core.parcels:
+        return None
+    if _has_dead_letter_queue(core) and core.outbox.waiting:
         return None
     span = core.ready.first()
     if span is None or (core.settings.exclusive and core.ready.skips(span)):

@@ -106,7 +106,6 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
     """Store what another queue hands over, in its order, until something does not fit."""
     core.note_time(now, core.wall_us)
     refusal: QueueError | None = None
-    after = 0
     for parcel in command.parcels:
         if parcel.withdrawn or parcel.stored is not None:
             break
@@ -118,11 +117,10 @@ def store_parcels(core: QueueCore, command: StoreParcels, now: float) -> None:
         except QueueError as error:
             refusal = error
             break
-        after = core.last_event
         if count < len(parcel):
             refusal = NoRoomError(core.name, *_why(core, parcel.batch.slice(count, len(parcel))))
             break
-    core.effects.append(Tell(command.source, ParcelsStored(command.parcels, after, refusal)))
+    core.effects.append(Tell(command.source, ParcelsStored(command.parcels, refusal)))
     dispatch(core, now)
 
 
@@ -135,7 +133,7 @@ def _store(core: QueueCore, parcel: Parcel, count: int) -> None:
     before = core.log.next_sequence
     # In one instant they are here and not there.
     core.commit(MessagesAdded(before, batch, core.wall_us, ttl_us=ttl_us), {parcel.source: moved})
-    parcel.stored = count
+    parcel.stored, parcel.event = count, core.last_event
     core.ready.add(core.log.next_sequence, count)
     if ttl_us is not None:
         core.ttl_below = core.log.next_sequence

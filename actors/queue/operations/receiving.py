@@ -125,7 +125,7 @@ def reject(core: QueueCore, command: commands.Rejected, now: float) -> None:
         held = core.leases.take(receiver, start, stop)
         returned += held
         _late(receiver, start, stop, [(span.start, span.stop) for span in held])
-    give_back(core, returned, now, delay, command.failed, command.reason)
+    give_back(core, returned, now, delay, command.failed, command.reason, command.error)
     dispatch(core, now)
 
 
@@ -176,11 +176,13 @@ def give_back(
     delay: float = 0.0,
     failed: bool = True,
     reason: str | None = None,
+    error: str | None = None,
 ) -> None:
     """Make spans receivable again, after ``delay`` seconds; those that failed ``max_receives`` times leave for the dead-letter queue.
 
     What comes back has failed unless its receiver says that nobody tried to handle it. So it counts if the receiver went away before
-    it said anything: that may be what the message did to it. Where failures count, what comes with a ``reason`` leaves at once.
+    it said anything: that may be what the message did to it. Where failures count, what comes with a ``reason`` leaves at once. Of an
+    ``error`` nothing is kept but with what leaves: a queue that gets everything back remembers no text for it.
     """
     if not spans:
         return
@@ -191,6 +193,8 @@ def give_back(
                 span.failures, span.reason = REJECTED_FAILURES, reason
             else:
                 span.failures = min(span.failures + 1, MAX_RECEIVES_LIMIT)
+                if core.settings.worn_out(span.failures):
+                    span.reason = error
         if counts:
             _remember(core, spans)
     for span in spans:

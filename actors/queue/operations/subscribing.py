@@ -55,6 +55,8 @@ def open_subscription(core: QueueCore, command: commands.OpenSubscription, now: 
         ledger = _join(core, name, command.epoch)
     else:
         raise InvalidRequestError(f"mode {mode!r} is none of {OWN!r}, {READ!r}, {BROWSE!r}")
+    if ledger.left_us and core.settings.subscription_expiry is not None:
+        core.commit(events.SubscriptionLeft(name, ledger.epoch, 0))
     core.subscribers[connection] = Subscriber(connection, ledger, ledger.epoch, mode == OWN)
     core.tell(connection, replies.SubscriptionOpened(ledger.epoch, ledger.base, ledger.high, core.log.next_sequence))
 

@@ -113,7 +113,7 @@ class Span:
         replayed: whether they may have been delivered before.
         deadline: when its lease or delay ends, in seconds; None while no heap of deadlines has it, which is ``heap``.
         holder: the receiver that leases it, or None.
-        reason: what the receiver said that has refused it for good; a restart forgets it.
+        reason: what the receiver said that has refused it for good, or has failed on it for the last time; a restart forgets it.
     """
 
     start: int

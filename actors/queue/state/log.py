@@ -326,7 +326,7 @@ class QueueLog:
     def _left(self, event: events.SubscriptionLeft, _number: int) -> None:
         ledger = self.ledgers.get(event.name)
         if ledger is not None and ledger.epoch == event.epoch:
-            ledger.left_us = max(ledger.left_us, event.left_us)
+            ledger.left_us = max(ledger.left_us, event.left_us) if event.left_us else 0
 
     def _dropped(self, event: events.LedgerAdvanced | events.SubscriptionReleased) -> list[Range]:
         """What leaves a ledger with an event."""

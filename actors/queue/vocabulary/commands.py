@@ -141,8 +141,8 @@ class Acknowledged(NamedTuple):
 class Rejected:
     """Messages come back, receivable again after ``delay`` in their old place; they have ``failed`` unless nobody tried them.
 
-    Those that have failed ``max_receives`` times leave for the dead-letter queue instead. With a ``reason`` they leave at once, however
-    seldom they have failed; in a queue without ``max_receives`` they come back as any others.
+    Those that have failed ``max_receives`` times leave for the dead-letter queue instead, with the ``error`` of the last time. With a
+    ``reason`` they leave at once, however seldom they have failed; in a queue without ``max_receives`` they come back as any others.
 
     Raises:
         UnknownAcknowledgementError: as of ``Acknowledged``.
@@ -154,6 +154,7 @@ class Rejected:
     failed: bool = True
     connection: Ref | None = None
     reason: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,11 +151,11 @@ class SubscriptionDeleted:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionLeft:
-    """Nobody uses a subscription any more. Recorded only where those that nobody uses are forgotten after a time.
+    """Nobody uses a subscription any more, or somebody does again. Recorded only where those that nobody uses are forgotten after a time.
 
     Attributes:
         epoch: its ownership then.
-        left_us: when it was used last, microseconds since the epoch.
+        left_us: when it was used last, microseconds since the epoch; 0 where it is used again.
     """
 
     name: str

@@ -80,6 +80,7 @@ class Parcel:
         batch: the messages with their ids.
         stored: how many of the first are in the other queue, and here no more; None while it has not looked at them.
         withdrawn: they are the source's again, and the other queue must leave them.
+        event: the number of the event by which the other queue has them.
     """
 
     source: int
@@ -87,6 +88,7 @@ class Parcel:
     batch: MessageBatch
     stored: int | None = None
     withdrawn: bool = False
+    event: int = 0
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -150,12 +152,10 @@ class ParcelsStored:
     """The other queue has looked at these parcels, which say how much of them it has.
 
     Attributes:
-        after: the number of the last event by which it has them.
         refusal: why it has not stored all.
     """
 
     parcels: tuple[Parcel, ...]
-    after: int
     refusal: QueueError | None
 
 

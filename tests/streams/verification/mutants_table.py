@@ -24,7 +24,7 @@ HEAD: Final = """\
 # The verification kit against broken publishers, subscribers and processors
 
 `streams.testkit.verification` is held against {count} mutants. Each is a correct publisher, subscriber or processor
-(`tests/streams/verification/originals.py`) with one thing broken, and is caught by a test whose name has the rule's
+(`tests/streams/verification/originals.py`) with one thing broken. It is caught by a test whose name has the rule's
 number; the original passes the same test. Written by `python -m tests.streams.verification.mutants_table`; a test fails
 when it is not what the kit does.
 

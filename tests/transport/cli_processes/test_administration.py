@@ -143,6 +143,20 @@ def test_a_setting_that_cannot_be_beside_the_brokers_is_wrong_usage(broker: Brok
     assert broker.run("queue create", queue, "--max-messages", "8")[0] == 1, "a refusal, and no wrong usage"
 
 
+def test_an_output_that_cannot_have_a_name_or_a_message_has_it_escaped(
+    broker: BrokerProcess, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    name = f"{queue}-\u2192"
+    broker.fill(name, ["\u00fc \u2192".encode()])
+    code, out, err = broker.run("queue", "peek", name)
+    assert (code, err) == (0, "")
+    assert b"\xfc \\u2192" in out
+    code, out, err = broker.run("queue", "delete", name)
+    assert (code, err) == (0, "")
+    assert out.startswith(b"queue " + queue.encode() + b"-\\u2192 deleted")
+
+
 def test_deleting_a_queue_tells_how_many_connections_that_ends(broker: BrokerProcess, queue: str) -> None:
     with StageClient(broker.sending, queue=queue, writer="spark-2", version=1, stage="0-0") as client:
         client.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import signal
@@ -12,6 +13,8 @@ import pytest
 
 from tests.preconditions import terminal
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
+from tests.transport.scripted_admin import ScriptedBroker, listening
+from transport.wire.messages import Command, Error, Frame
 
 
 def test_a_watch_into_a_pipe_goes_on_until_it_is_interrupted_and_that_is_an_orderly_end(
@@ -47,6 +50,30 @@ def test_a_watch_is_redrawn_on_a_terminal_and_the_last_picture_stays(
     assert b"\x1b[?1049h" in screen
     assert left
     assert queue.encode() in after
+
+
+def test_a_broker_that_ends_cannot_command_the_terminal_by_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def ends(_command: Command) -> list[Frame]:
+        return [Error("shutting-down", "good bye\n\x1b]0;title\x07", close=True)]
+
+    async def look() -> bytes:
+        seen = b""
+        with terminal() as (ours, theirs):
+            async with listening(ScriptedBroker(ends)) as broker:
+                with Program("queue", "list", "--watch", "0.1", "--address", broker.address, stdout=theirs) as watching:
+                    while b"trying again" not in seen:
+                        seen += await asyncio.to_thread(os.read, ours, 1 << 16)
+                    watching.process.send_signal(signal.SIGINT)
+                    assert await asyncio.to_thread(watching.end) == 0
+            os.close(theirs)
+        return seen
+
+    seen = asyncio.run(look())
+    assert b"good bye \\x1b]0;title\\x07; trying again" in seen
+    assert b"\x1b]" not in seen
 
 
 def test_who_reads_a_watch_no_more_ends_it_in_good_order(broker: BrokerProcess, queue: str) -> None:

@@ -47,6 +47,11 @@ def do(job: Job) -> None:
             child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], close_fds=False)
             write(file, str(child.pid))
             os.kill(os.getpid(), signal.SIGKILL)
+        case "fork":
+            if not (forked := os.fork()):
+                signal.pause()
+            write(file.with_suffix(".forked"), str(forked))
+            write(file, str(os.getpid()))
         case "exit":
             sys.exit("enough")
         case "exit at once":

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from streams import Sink
+from streams import MaxInFlightRequestStrategy, Sink
 from tests.transport.consumer.test_consumer import counted, sent
 from tests.transport.receiver_helpers import row
-from transport import Consumer, Delivery, LocalProtocolError, Receiver
+from transport import Consumer, Delivery, LocalProtocolError, MessageBatch, Receiver
+from transport.clients.at_work import AtWork
+from transport.clients.delivery import DeliveredBatch
+from transport.clients.receiver_session import ReceiverSession
+from transport.wire.messages import Deliver
 
+SESSION = ("orders", MaxInFlightRequestStrategy(1), lambda: None)
 VISIBILITY = 3.0
 STEP = 1.05
 """Seconds: an extension is due three times in a visibility timeout. It is at the broker before whoever asks after it."""
@@ -139,3 +146,33 @@ def test_a_handler_that_extends_by_itself_is_not_cut_short(run: Any, serve: Any,
 def test_a_bound_that_is_no_time_is_refused(max_handling: float) -> None:
     with pytest.raises(LocalProtocolError, match="max_handling"):
         Consumer(queue="orders", max_handling=max_handling)
+
+
+def test_who_is_at_work_is_known_though_a_collection_lets_other_threads_begin_work_meanwhile() -> None:
+    def delivery(number: int) -> Delivery:
+        batch = MessageBatch.from_payloads([b"x"])
+        return Delivery(
+            DeliveredBatch(Deliver(number, 0, 1, False, batch), "orders", ReceiverSession(*SESSION)), 0, b"x"
+        )
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            others.submit(work.begin, delivery(-1)).result()
+
+    loop = asyncio.new_event_loop()
+    work = AtWork(60.0, loop)
+    begun = [work.begin(delivery(number)) for number in range(6000)]
+    before = gc.get_threshold()
+    with ThreadPoolExecutor(1) as others:
+        try:
+            for threshold in range(10, 200, 10):
+                Garbage()
+                gc.set_threshold(threshold)
+                assert set(work.still()) >= set(begun)
+        finally:
+            gc.set_threshold(*before)
+            gc.collect()
+    loop.close()

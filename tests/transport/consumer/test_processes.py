@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import os
+import pickle
 import select
 import signal
 from collections.abc import Callable
@@ -19,7 +20,15 @@ from streams import Source
 from tests.transport.consumer import process_handlers as handlers
 from tests.transport.consumer.test_consumer import Served, letters, sent
 from tests.transport.receiver_helpers import row
-from transport import Consumer, HandlerProcessError, LocalProtocolError, Message, Sender, TransportError
+from transport import (
+    Consumer,
+    HandlerProcessError,
+    LocalProtocolError,
+    Message,
+    PartlyFailedError,
+    Sender,
+    TransportError,
+)
 from transport.consumer import pool
 
 RETRY = 0.01
@@ -214,6 +223,27 @@ def test_a_process_that_is_killed_with_nothing_in_it_fails_no_message(
                 await until(functools.partial(answered, broker, peers))
             assert number(tmp_path / "2") != first
             assert consumer.statistics()["orders"].returned == 0
+
+    run(main)
+
+
+def test_what_a_handler_has_forked_does_not_hold_up_the_messages_behind_its_process(
+    run: Any, serve: Any, peers: Any, until: Any, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        file = tmp_path / "1"
+        async with serve(max_receives=1) as broker:
+            await sent(broker, job("fork", file))
+            async with Served(consuming(broker, handlers.do)):
+                await until(functools.partial(answered, broker, peers))
+                try:
+                    os.kill(number(file), signal.SIGKILL)
+                    # More than a pipe takes that nobody reads.
+                    await sent(broker, job("note", tmp_path / "2") + b" " * 2**21)
+                    await until(functools.partial(answered, broker, peers))
+                finally:
+                    os.kill(number(file.with_suffix(".forked")), signal.SIGKILL)
+            assert number(tmp_path / "2") != number(file)
 
     run(main)
 
@@ -425,6 +455,20 @@ def test_where_no_process_can_be_had_any_more_the_consumer_ends_and_the_message_
             assert (await row(broker, peers))["ready"] == 2
 
     run(main)
+
+
+@pytest.mark.parametrize("failed", [[0, 2], {0: "a", 2: "b"}])
+def test_a_batch_that_has_partly_failed_says_the_same_of_itself_when_it_has_been_carried(failed: Any) -> None:
+    error = PartlyFailedError(
+        {place: KeyError(each) for place, each in failed.items()} if isinstance(failed, dict) else failed
+    )
+    error.add_note("seen to")
+    carried = pickle.loads(pickle.dumps(error))
+    assert str(carried) == "2 of the batch failed"
+    assert list(carried.failed) == [0, 2]
+    assert carried.__notes__ == ["seen to"]
+    if isinstance(failed, list):
+        assert set(carried.failed.values()) == {carried}
 
 
 def test_failures_in_a_process_are_logged_with_what_it_was_at(
