@@ -29,6 +29,7 @@ from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
 from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
+from transport.broker.takers import Takers
 from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
 from transport.config.exposure import check_listener, problems_together, warnings_of
@@ -125,6 +126,7 @@ class Broker:
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
+        self._takers = Takers()
         self._ends_at: float | None = None
         self._entrance: Entrance
         self._certificates = Certificates(config)
@@ -194,6 +196,7 @@ class Broker:
         self.watermarks.stop()
         self._close_listeners()
         self._connections.ending = True
+        self._takers.end()
         self._tasks.cancel()
         self._entrance.close()
         for connection in list(self.connections.values()):
@@ -232,6 +235,7 @@ class Broker:
         self._ends_at = self.now() + seconds
         deadline = self._ends_at - min(LINGER, seconds * LAST_WORDS_SHARE)
         self._connections.ending = True
+        self._takers.drain()
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
 
@@ -314,7 +318,7 @@ class Broker:
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
         listed = Listed(self.queues, self.connections, self.now)
         commands = Commands(listed, self._describe, self.id_prefix, backups)
-        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks, self.memory)
+        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks, self.memory, self._takers)
 
     def _describe(self) -> dict[str, Any]:
         """What ``stats`` says of the broker itself."""

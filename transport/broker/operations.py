@@ -29,6 +29,7 @@ from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows
 from transport.broker.port import Tasks
+from transport.broker.takers import Taker, Takers
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
 from transport.wire.arguments import CHECK, check_known, flag_of, string_of
@@ -56,6 +57,7 @@ class Services:
         id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
         tasks: work that outlives the connection that asked for it.
         memory: what gateways have to remember, as durable as the queues.
+        takers: what takes messages by request.
     """
 
     queues: QueueDirectory
@@ -64,6 +66,7 @@ class Services:
     id_prefix: Callable[[str], bytes]
     tasks: Tasks
     memory: DurableMap
+    takers: Takers
 
 
 class Operation(NamedTuple):
@@ -258,6 +261,15 @@ class Operations:
         return Receiving(
             ReceiveFromQueuePublisher.start(found, port, visibility_timeout), visibility_timeout, id_prefix
         )
+
+    def taker(self, gateway: str, queue: str) -> Taker:
+        """What takes messages of ``queue`` by request, for the clients of a gateway together. To be asked at once, and not kept.
+
+        Raises:
+            QueueNotFoundError: there is no such queue, and none is made.
+        """
+        self._need(Right.READ, check_name(queue), "receiver")
+        return self._services.takers.of(gateway, self._services.queues.get(queue), queue)
 
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
         """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.

@@ -18,6 +18,7 @@ from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
+from actors.queue.vocabulary.takes import Takes
 from actors.runtime.loop_ref import LoopActorRef
 
 Ref: TypeAlias = LoopActorRef[Any]
@@ -438,5 +439,6 @@ Command: TypeAlias = (
     | PurgeQueue
     | AlterQueue
     | GetStatistics
+    | Takes
 )
 """The closed family of what a queue handles."""

@@ -1,0 +1,75 @@
+"""The actor that takes messages for requests: what it holds is nobody's connection, and outlives each request.
+
+There is one for each queue and gateway. It ends when it holds nothing, no request waits, and nobody is about to ask.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from actors.queue.connection_actor import ConnectionActor, Port
+from actors.queue.vocabulary.commands import Left
+from actors.queue.vocabulary.replies import Refused
+from actors.queue.vocabulary.takes import (
+    AttachTaker,
+    CancelTake,
+    GiveBackUnseen,
+    MessagesTaken,
+    NothingHeld,
+    SettleTaken,
+    TakeMessages,
+    TakenSeen,
+    TakenSettled,
+)
+
+
+class TakerPort(Port, Protocol):
+    """The way back to those who take."""
+
+    def request_refused(self, request: int, code: str, text: str) -> None:
+        """The queue does not carry out one request."""
+
+    def may_end(self) -> bool:
+        """Nothing is held: whether nobody is about to ask. Where so nobody asks this taker from then on."""
+
+
+class MessageTaker(ConnectionActor):
+    """Takes the commands of `actors.queue.vocabulary.takes`, and the queue's answers.
+
+    Args:
+        queue: the queue actor.
+        port: the way to those who take: it is told ``MessagesTaken`` and ``TakenSettled``.
+    """
+
+    what = "taking"
+    _port: TakerPort
+
+    def attaching(self) -> AttachTaker:
+        """What makes the taker known."""
+        return AttachTaker(self.actor_ref)
+
+    def handle(self, kind: type, message: Any) -> None:
+        """Dispatch by type."""
+        if kind in _ASKED:
+            self.pass_on(message)
+        elif kind in _TOLD:
+            self._port.tell(message)
+        elif kind is Left:
+            # The queue hears of it when this has ended.
+            self._failed = message.failed
+        elif kind is NothingHeld:
+            if self._port.may_end():
+                self._ended = True
+                self.stop()
+        else:
+            super().handle(kind, message)
+
+    def _refused(self, message: Refused) -> None:
+        if message.request is None:
+            super()._refused(message)
+        else:
+            self._port.request_refused(message.request, message.code, message.text)
+
+
+_ASKED = frozenset({TakeMessages, CancelTake, TakenSeen, GiveBackUnseen, SettleTaken})
+_TOLD = frozenset({MessagesTaken, TakenSettled})

@@ -1,0 +1,245 @@
+"""Messages by request, for gateways whose clients have no connection that could hold them.
+
+A gateway asks for so many within a time, and says later, on whatever connection, what became of them. One actor for each queue and gateway
+holds what was taken (`actors.queue.message_taker`). It is begun by the first request, and ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
+
+from actors import InboxOverflowError
+from actors.queue.message_taker import MessageTaker
+from actors.queue.vocabulary.commands import Left
+from actors.queue.vocabulary.takes import (
+    CancelTake,
+    GiveBackUnseen,
+    MessagesTaken,
+    SettleTaken,
+    TakeMessages,
+    TakenSeen,
+    TakenSettled,
+)
+from transport.broker.served import SHUTTING_DOWN, RefusalError
+from transport.errors import LimitExceededError
+
+if TYPE_CHECKING:
+    from actors import LoopActorRef
+    from actors.queue.vocabulary.replies import ReceivedMessages, Reply
+    from actors.queue.vocabulary.takes import Lost, Settlement
+
+    Ref = LoopActorRef[Any]
+
+ANSWER_SECONDS = 30.0
+"""In which a queue answers a request beyond the time for which that may wait: it does so at once, unless its disk stands still."""
+
+
+class Takers:
+    """All that take messages for gateways, by gateway and queue."""
+
+    def __init__(self) -> None:
+        self._takers: dict[tuple[str, Ref], Taker] = {}
+        self._draining = False
+
+    def of(self, gateway: str, queue: Ref, name: str) -> Taker:
+        """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
+        taker = self._takers.get((gateway, queue))
+        if taker is None:
+            taker = self._takers[gateway, queue] = Taker(queue, name, partial(self._takers.pop, (gateway, queue), None))
+            if self._draining:
+                taker.drain()
+        return taker
+
+    def drain(self) -> None:
+        """The broker is about to end: give nothing more, and answer whoever waits for a message. What was taken is still settled."""
+        self._draining = True
+        for taker in list(self._takers.values()):
+            taker.drain()
+
+    def end(self) -> None:
+        """The broker ends. What is held goes back, and has not failed."""
+        for taker in list(self._takers.values()):
+            taker.end()
+
+
+class Taker:
+    """Takes messages of one queue for the requests of one gateway: the actor's port.
+
+    Args:
+        queue: the queue's actor.
+        name: the queue's name.
+        gone: told when nobody may ask this one any more.
+    """
+
+    def __init__(self, queue: Ref, name: str, gone: Any) -> None:
+        self.name = name
+        self._gone = gone
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[MessagesTaken | TakenSettled]] = {}
+        # Of those the takes, which are answered when the broker is about to end.
+        self._takes: set[int] = set()
+        self._draining = False
+        # Takes of which nobody has said yet whether they were seen; and whether the queue has said that nothing is held.
+        self._unsaid = 0
+        self._idle = False
+        self._actor = MessageTaker.start(queue, self)
+
+    async def take(
+        self, messages: int, size: int, wait: float = 0.0, visibility: float | None = None
+    ) -> tuple[ReceivedMessages, ...]:
+        """Up to ``messages`` of up to ``size`` bytes together, as of ``TakeMessages``; say `seen` or `unseen` of them.
+
+        Whoever is cancelled meanwhile has taken nothing.
+
+        Raises:
+            RefusalError: the queue refuses it, with the wire's code; it is gone, or the broker ends.
+            LimitExceededError: it has too much to do.
+        """
+        if self._draining:
+            raise RefusalError(*SHUTTING_DOWN)
+        request = next(self._numbers)
+        self._takes.add(request)
+        command = TakeMessages(request, messages, size, wait, visibility)
+        try:
+            answer = await self._ask(request, command, wait)
+        except BaseException:
+            # The queue may have answered, and the answer be on its way: it finds nobody, and is given back.
+            self._tell(CancelTake(request))
+            raise
+        finally:
+            self._takes.discard(request)
+        assert isinstance(answer, MessagesTaken)
+        self._unsaid += 1
+        return answer.ranges
+
+    async def settle(
+        self,
+        taken: Iterable[tuple[int, int]],
+        how: Settlement,
+        *,
+        seconds: float = 0.0,
+        failed: bool = True,
+        reason: str | None = None,
+    ) -> dict[int, Lost]:
+        """Settle messages, as of ``SettleTaken``: those that could not be, each with why. Errors as of `take`."""
+        request = next(self._numbers)
+        command = SettleTaken(request, tuple(taken), how, seconds, failed, reason)
+        answer = await self._ask(request, command, 0.0)
+        assert isinstance(answer, TakenSettled)
+        return dict(answer.lost)
+
+    def seen(self, taken: tuple[ReceivedMessages, ...]) -> None:
+        """What a `take` gave has reached who asked for it."""
+        if taken:
+            again = sum(len(each.batch) for each in taken if each.delivery_count > 1)
+            self._tell(TakenSeen(sum(len(each.batch) for each in taken), again))
+        self._said()
+
+    def unseen(self, taken: tuple[ReceivedMessages, ...]) -> None:
+        """What a `take` gave has reached nobody: it is as if it had not been taken."""
+        self._give_back(taken)
+        self._said()
+
+    def drain(self) -> None:
+        """Give nothing more, and answer whoever waits."""
+        self._draining = True
+        for request in list(self._takes):
+            self.request_refused(request, *SHUTTING_DOWN)
+
+    def end(self) -> None:
+        """End, with whatever is held: it has not failed."""
+        self._tell(Left(failed=False))
+        self.refused(*SHUTTING_DOWN, close=True)
+
+    # Told by the actor
+
+    def tell(self, reply: Reply) -> None:
+        """An answer; what nobody waits for any more has reached nobody."""
+        assert isinstance(reply, MessagesTaken | TakenSettled)
+        waiting = self._asked.pop(reply.request, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(reply)
+        else:
+            self._nobody_got(reply)
+
+    def request_refused(self, request: int, code: str, text: str) -> None:
+        """As `TakerPort.request_refused`."""
+        waiting = self._asked.pop(request, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_exception(RefusalError(code, text))
+
+    def may_end(self) -> bool:
+        """As `TakerPort.may_end`."""
+        self._idle = True
+        if self._asked or self._unsaid:
+            return False
+        self._gone()
+        return True
+
+    def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
+        """The queue is gone, or the broker ends: so does this."""
+        self._gone()
+        asked, self._asked = self._asked, {}
+        for waiting in asked.values():
+            if not waiting.done():
+                waiting.set_exception(RefusalError(code, text))
+        self._actor.stop_nowait()
+
+    def caught_up(self) -> None:
+        """Nobody has asked."""
+
+    # Inside
+
+    async def _ask(
+        self, request: int, command: TakeMessages | SettleTaken, wait: float
+    ) -> MessagesTaken | TakenSettled:
+        waiting = self._asked[request] = asyncio.get_running_loop().create_future()
+        self._idle = False
+        answer: MessagesTaken | TakenSettled | None = None
+        try:
+            self._actor.deliver(command)
+            async with asyncio.timeout(wait + ANSWER_SECONDS):
+                answer = await waiting
+            return answer
+        except InboxOverflowError as error:
+            raise LimitExceededError(f"queue {self.name} has more requests than may wait: {error}") from error
+        except ActorDeadError as error:
+            raise RefusalError("internal-error", f"what takes messages of queue {self.name} has stopped") from error
+        except TimeoutError as error:
+            raise RefusalError("timeout", f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s") from error
+        finally:
+            self._asked.pop(request, None)
+            if answer is None and waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+                # It came in the turn in which whoever waited was cancelled.
+                self._nobody_got(waiting.result())
+
+    def _nobody_got(self, answer: MessagesTaken | TakenSettled) -> None:
+        if isinstance(answer, MessagesTaken):
+            self._give_back(answer.ranges)
+
+    def _give_back(self, taken: tuple[ReceivedMessages, ...]) -> None:
+        if taken:
+            named = [
+                (number, each.delivery_count)
+                for each in taken
+                for number in range(each.first, each.first + len(each.batch))
+            ]
+            self._tell(GiveBackUnseen(tuple(named)))
+
+    def _said(self) -> None:
+        """One `take` more is over. Where the queue has said meanwhile that nothing is held, so is this."""
+        self._unsaid -= 1
+        if self._idle and not self._asked and not self._unsaid:
+            self._gone()
+            self._actor.stop_nowait()
+
+    def _tell(self, command: Any) -> None:
+        """Tell the queue; a taker that has ended has given back what it held."""
+        if self._actor.is_alive():
+            self._actor.actor_inbox.offer_beyond_bound(command)
