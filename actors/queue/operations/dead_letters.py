@@ -126,12 +126,13 @@ def hand_over_span(core: QueueCore, span: Span, now: float) -> None:
 
     Its messages get headers that say why they are dead, so of a span of many small ones it is the first only, and the rest waits.
     """
-    reason = EXPIRED
+    # What was once said of a failure has nothing to do with a time that is over.
+    reason, error = EXPIRED, None
     if core.settings.worn_out(span.failures):
-        reason = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES
+        reason, error = REJECTED if span.failures == REJECTED_FAILURES else MAX_RECEIVES, span.reason
     entry = span.entry
     batch = entry.part(span.start, span.stop)
-    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, span.reason)
+    facts = packed_facts(reason, core.name, entry.enqueued_us, span.deliveries, error)
     count = fitting(batch, len(facts.packed) + MAP_BYTES)
     if count < len(batch):
         core.outbox.add(span.part(span.start + count, span.stop))
