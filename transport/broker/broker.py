@@ -27,6 +27,7 @@ from transport.broker.listings import Listed
 from transport.broker.memory import memory_limit, resident_bytes
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
+from transport.broker.publishers import Publishers
 from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.takers import Takers
@@ -126,7 +127,7 @@ class Broker:
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
-        self._takers = Takers()
+        self._takers, self._publishers = Takers(), Publishers()
         self._ends_at: float | None = None
         self._entrance: Entrance
         self._certificates = Certificates(config)
@@ -197,6 +198,7 @@ class Broker:
         self._close_listeners()
         self._connections.ending = True
         self._takers.end()
+        self._publishers.end()
         self._tasks.cancel()
         self._entrance.close()
         for connection in list(self.connections.values()):
@@ -236,6 +238,7 @@ class Broker:
         deadline = self._ends_at - min(LINGER, seconds * LAST_WORDS_SHARE)
         self._connections.ending = True
         self._takers.drain()
+        self._publishers.drain()
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
 
@@ -318,7 +321,16 @@ class Broker:
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
         listed = Listed(self.queues, self.connections, self.now)
         commands = Commands(listed, self._describe, self.id_prefix, backups)
-        return Services(self.queues, self.enlisted, commands, self.id_prefix, self._tasks, self.memory, self._takers)
+        return Services(
+            self.queues,
+            self.enlisted,
+            commands,
+            self.id_prefix,
+            self._tasks,
+            self.memory,
+            self._takers,
+            self._publishers,
+        )
 
     def _describe(self) -> dict[str, Any]:
         """What ``stats`` says of the broker itself."""

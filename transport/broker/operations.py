@@ -29,6 +29,7 @@ from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows
 from transport.broker.port import Tasks
+from transport.broker.publishers import Publisher, Publishers
 from transport.broker.takers import Taker, Takers
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
@@ -58,6 +59,7 @@ class Services:
         tasks: work that outlives the connection that asked for it.
         memory: what gateways have to remember, as durable as the queues.
         takers: what takes messages by request.
+        publishers: what sends them by request.
     """
 
     queues: QueueDirectory
@@ -67,6 +69,7 @@ class Services:
     tasks: Tasks
     memory: DurableMap
     takers: Takers
+    publishers: Publishers
 
 
 class Operation(NamedTuple):
@@ -271,6 +274,15 @@ class Operations:
         self._need(Right.READ, check_name(queue), "receiver")
         return self._services.takers.of(gateway, self._services.queues.get(queue), queue)
 
+    def publisher(self, gateway: str, queue: str, *, make: bool = True) -> Publisher:
+        """What sends to ``queue`` by request, for the clients of a gateway together; ``make`` as of `sender`. As `taker`, not to be kept.
+
+        Raises:
+            QueueNotFoundError: there is no such queue, and none is to be made.
+        """
+        self._need(Right.WRITE, check_name(queue), "sender")
+        return self._services.publishers.of(gateway, self._made("sender", queue, make, None), queue)
+
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
         """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.
 
@@ -333,6 +345,10 @@ class Operations:
         right = OPERATIONS[role].right
         assert right is not None, "a role that uses a queue takes a right on it"
         self._attach(right, check_name(name), role)
+        return self._made(role, name, make, settings)
+
+    def _made(self, role: str, name: str, make: bool, settings: QueueSettings | None) -> Any:
+        """The queue of that name, made if need be."""
         queues = self._services.queues
         if name in queues or not make:
             return queues.get(name)

@@ -1,0 +1,253 @@
+"""Sending by request through the door: room is waited for in turn, and what is answered is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.transport.broker_helpers import batch
+from transport import Broker, BrokerConfig
+from transport.broker import publishers
+from transport.broker.operations import Operations
+from transport.broker.publishers import NoRoomInTimeError
+from transport.broker.served import RefusalError
+from transport.clients.administration import Administration
+from transport.errors import ForbiddenError, LimitExceededError
+from transport.security.principal import ANYONE, Grant, Grants, Principal, Right
+
+FREE = "127.0.0.1:0"
+QUEUE = "orders"
+LARGE = 10**9
+
+
+@asynccontextmanager
+async def opened(directory: Path | None = None, **settings: Any) -> AsyncIterator[tuple[Broker, Operations]]:
+    """A broker with the queue, and its door."""
+    async with Broker(BrokerConfig(FREE, FREE, directory=directory)) as broker:
+        operations = broker._host().operations(ANYONE)
+        await operations.command("queue.create", {"name": QUEUE, **settings})
+        yield broker, operations
+
+
+async def publish(operations: Operations, *payloads: bytes, **options: Any) -> list[tuple[int, int]]:
+    return await operations.publisher("http", QUEUE).publish(batch(*payloads), **options)
+
+
+async def take(operations: Operations, messages: int = 1000, wait: float = 0.0) -> list[bytes]:
+    """What is there, acknowledged."""
+    from actors.queue.vocabulary.takes import Settlement
+
+    taken = await operations.taker("http", QUEUE).take(messages, LARGE, wait)
+    operations.taker("http", QUEUE).seen(taken)
+    named = [(each.first + index, each.delivery_count) for each in taken for index in range(len(each.batch))]
+    if named:
+        await operations.taker("http", QUEUE).settle(named, Settlement.ACKNOWLEDGE)
+    return [payload for each in taken for payload in each.batch.payloads.tolist()]
+
+
+async def figures(broker: Broker) -> Any:
+    async with Administration(str(broker.send_address)) as administration:
+        (row,) = await administration.queues()
+        return row
+
+
+@pytest.fixture(params=["in memory", "on disk"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    return None if request.param == "in memory" else tmp_path
+
+
+def test_what_is_answered_is_stored_and_numbered(run: Any, directory: Path | None) -> None:
+    async def main() -> None:
+        async with opened(directory) as (_, operations):
+            assert await publish(operations, b"a", b"b") == [(0, 2)]
+            assert await publish(operations, b"c") == [(2, 1)]
+            assert await take(operations) == [b"a", b"b", b"c"]
+
+    run(main)
+
+
+def test_many_at_once_are_stored_each_once_and_in_order(run: Any, directory: Path | None) -> None:
+    async def main() -> None:
+        async with opened(directory) as (_, operations):
+            asked = [asyncio.create_task(publish(operations, b"%d" % number)) for number in range(500)]
+            numbers = [(await each)[0][0] for each in asked]
+            assert numbers == list(range(500))
+            assert await take(operations) == [b"%d" % number for number in range(500)]
+
+    run(main)
+
+
+def test_a_full_queue_is_waited_for_as_long_as_is_said_and_the_queue_says_why(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=3) as (broker, operations):
+            await publish(operations, b"a", b"b", b"c")
+            with pytest.raises(NoRoomInTimeError, match=r"queue orders is full \(3 of 3 messages\)") as told:
+                await publish(operations, b"d", wait=0.05)
+            assert (told.value.code, told.value.stored) == ("queue-full", 0)
+            waiting = asyncio.create_task(publish(operations, b"e", wait=30.0))
+            assert await take(operations) == [b"a", b"b", b"c"]
+            assert await waiting == [(3, 1)]
+            assert (await figures(broker))["ready"] == 1
+
+    run(main)
+
+
+def test_more_than_a_queue_holds_is_stored_in_parts_while_somebody_takes_them(run: Any) -> None:
+    payloads = [b"%d" % number for number in range(40)]
+
+    async def main() -> None:
+        async with opened(max_messages=5) as (_, operations):
+            waiting = asyncio.create_task(publish(operations, *payloads, wait=30.0))
+            got: list[bytes] = []
+            while len(got) < len(payloads):
+                got += await take(operations, wait=30.0)
+            assert got == payloads
+            parts = await waiting
+            assert sum(count for _, count in parts) == 40
+            assert len(parts) > 1
+
+    run(main)
+
+
+def test_who_gives_up_in_the_middle_is_told_how_much_is_stored(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=5) as (broker, operations):
+            with pytest.raises(NoRoomInTimeError) as told:
+                await publish(operations, *[b"x"] * 12, wait=0.05)
+            assert told.value.stored == (await figures(broker))["ready"] > 0
+
+    run(main)
+
+
+def test_who_comes_later_waits_behind_who_came_first_and_has_what_was_asked_for_in_vain(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=1) as (_, operations):
+            await publish(operations, b"a")
+            for _ in range(5):
+                with pytest.raises(NoRoomInTimeError):
+                    await publish(operations, b"gone", wait=0.01)
+            first = asyncio.create_task(publish(operations, b"b", wait=30.0))
+            second = asyncio.create_task(publish(operations, b"c", wait=30.0))
+            assert [await take(operations, wait=30.0) for _ in range(3)] == [[b"a"], [b"b"], [b"c"]]
+            assert (await first, await second) == ([(1, 1)], [(2, 1)])
+
+    run(main)
+
+
+def test_a_queue_that_rejects_takes_all_of_a_request_or_nothing_and_the_next_ones_all_the_same(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=3, overflow="reject") as (_, operations):
+            asked = [
+                asyncio.create_task(publish(operations, *[b"%d" % count] * count, wait=30.0)) for count in (2, 5, 1, 1)
+            ]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            assert answers[0] == [(0, 2)]
+            assert isinstance(answers[1], RefusalError)
+            assert answers[1].code == "queue-full"
+            assert answers[2] == [(2, 1)]
+            assert isinstance(answers[3], RefusalError)
+            assert await take(operations) == [b"2", b"2", b"1"]
+            assert await publish(operations, b"z") == [(3, 1)]
+
+    run(main)
+
+
+def test_delay_and_time_to_live_are_the_queues_business(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            await publish(operations, b"later", delay=60.0)
+            await publish(operations, b"short", ttl=0.001)
+            await publish(operations, b"now")
+            assert await take(operations, wait=30.0) in ([b"now"], [b"short", b"now"])
+            assert (await figures(broker))["delayed"] == 1
+            with pytest.raises(RefusalError):
+                await publish(operations, b"never", delay=-1.0)
+
+    run(main)
+
+
+def test_a_sender_that_nobody_uses_ends(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "IDLE_SECONDS", 0.0)
+
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            first = operations.publisher("http", QUEUE)
+            await first.publish(batch(b"a"))
+            await figures(broker)
+            assert not first._actor.is_alive()
+            assert not broker._publishers._publishers
+            assert await publish(operations, b"b") == [(1, 1)]
+
+    run(main)
+
+
+def test_a_queue_that_is_deleted_and_a_broker_that_drains_answer_whoever_waits(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=1) as (broker, operations):
+            await publish(operations, b"a")
+            waiting = asyncio.create_task(publish(operations, b"b", wait=30.0))
+            await asyncio.sleep(0)
+            await operations.command("queue.delete", {"name": QUEUE})
+            with pytest.raises(RefusalError) as told:
+                await waiting
+            assert told.value.code == "queue-deleted"
+            await operations.command("queue.create", {"name": QUEUE, "max_messages": 1})
+            await publish(operations, b"a")
+            waiting = asyncio.create_task(publish(operations, b"b", wait=30.0))
+            await asyncio.sleep(0)
+            await broker.drain(5.0)
+            with pytest.raises(RefusalError, match="stopping"):
+                await waiting
+            with pytest.raises(RefusalError, match="stopping"):
+                await publish(operations, b"c")
+
+    run(main)
+
+
+def test_who_is_cancelled_while_waiting_for_room_has_sent_nothing(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=1) as (_, operations):
+            await publish(operations, b"a")
+            waiting = asyncio.create_task(publish(operations, b"b", wait=30.0))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled()
+            assert await take(operations) == [b"a"]
+            assert await publish(operations, b"c", wait=30.0) == [(1, 1)]
+
+    run(main)
+
+
+def test_too_many_that_wait_are_refused_by_name(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "MAX_WAITING", 2)
+
+    async def main() -> None:
+        async with opened(max_messages=1) as (_, operations):
+            await publish(operations, b"a")
+            waiting = [asyncio.create_task(publish(operations, b"b", wait=30.0)) for _ in range(2)]
+            await asyncio.sleep(0)
+            with pytest.raises(LimitExceededError, match="2 requests wait to send to queue orders"):
+                await publish(operations, b"c", wait=30.0)
+            for each in waiting:
+                each.cancel()
+
+    run(main)
+
+
+def test_publishing_takes_the_right_to_write_and_makes_a_queue_only_where_it_may(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, _):
+            reader = broker._host().operations(Principal("bob", Right(0), Grants([Grant("*", Right.READ)])))
+            with pytest.raises(ForbiddenError, match="bob may not write 'orders'"):
+                await publish(reader, b"a")
+            with pytest.raises(Exception, match="there is no queue 'another'"):
+                broker._host().operations(ANYONE).publisher("http", "another", make=False)
+            assert "another" not in broker.queues
+
+    run(main)

@@ -1,0 +1,361 @@
+"""Sending by request, for gateways whose clients have no connection that could be granted anything.
+
+One sender for each queue and gateway asks for the room that requests need, and they use it in the order in which they come. A request waits
+for room as long as its client allows. The sender begins with the first request, and ends when nobody has sent for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from pykka import ActorDeadError
+
+from actors import InboxOverflowError, OfferBatch
+from actors.queue.message_publisher import MessagePublisher
+from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
+from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
+from transport.broker.served import SHUTTING_DOWN, RefusalError
+from transport.errors import LimitExceededError
+
+if TYPE_CHECKING:
+    from actors import LoopActorRef
+    from actors.batch import MessageBatch
+    from actors.queue.vocabulary.replies import Reply
+
+    Ref = LoopActorRef[Any]
+
+MAX_WAITING = 10_000
+"""Requests of one queue and gateway that may wait for room;"""
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""and bytes of what they want to send, but one in any case."""
+IDLE_SECONDS = 30.0
+"""After which a sender that nobody uses ends, and leaves the room that it was granted to others."""
+ANSWER_SECONDS = 30.0
+"""In which a queue answers for what it was sent, unless its disk stands still."""
+EXPLAIN_SECONDS = 1.0
+"""In which it says why there is no room."""
+
+
+class Publishers:
+    """All that send for gateways, by gateway and queue."""
+
+    def __init__(self) -> None:
+        self._publishers: dict[tuple[str, Ref], Publisher] = {}
+        self._draining = False
+
+    def of(self, gateway: str, queue: Ref, name: str) -> Publisher:
+        """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
+        publisher = self._publishers.get((gateway, queue))
+        if publisher is None:
+            gone = partial(self._publishers.pop, (gateway, queue), None)
+            publisher = self._publishers[gateway, queue] = Publisher(queue, name, gone)
+            if self._draining:
+                publisher.drain()
+        return publisher
+
+    def drain(self) -> None:
+        """The broker is about to end: who waits for room is answered. What was sent is still confirmed."""
+        self._draining = True
+        for publisher in list(self._publishers.values()):
+            publisher.drain()
+
+    def end(self) -> None:
+        """The broker ends."""
+        for publisher in list(self._publishers.values()):
+            publisher.refused(*SHUTTING_DOWN, close=True)
+
+
+class NoRoomInTimeError(RefusalError):
+    """There was no room in time for a request, or not for all of it.
+
+    Attributes:
+        stored: how many of its messages are stored; the others are not.
+    """
+
+    def __init__(self, text: str, stored: int) -> None:
+        super().__init__("queue-full", text)
+        self.stored = stored
+
+
+class _Asked:
+    """A request: what of it is still to be sent, and who waits for the numbers of its messages."""
+
+    __slots__ = ("delay", "done", "numbers", "rest", "sent", "ttl", "under_way")
+
+    def __init__(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        self.rest: MessageBatch | None = batch
+        self.delay, self.ttl = delay, ttl
+        # Parts that are sent and not confirmed; first number and count of those that are stored.
+        self.under_way = 0
+        self.numbers: list[tuple[int, int]] = []
+        self.sent: asyncio.Future[None] = loop.create_future()
+        self.done: asyncio.Future[None] = loop.create_future()
+
+    @property
+    def stored(self) -> int:
+        return sum(count for _, count in self.numbers)
+
+    def settle(self) -> None:
+        """Whoever asked is answered when nothing of it is under way, and nothing more is to be sent."""
+        if self.rest is None and not self.under_way and not self.done.done():
+            self.done.set_result(None)
+
+    def fail(self, code: str, text: str) -> None:
+        self.rest = None
+        for each in (self.sent, self.done):
+            if not each.done():
+                each.set_exception(RefusalError(code, text))
+
+    def forget(self) -> None:
+        """Nobody waits for it any more."""
+        self.rest = None
+        for each in (self.sent, self.done):
+            if not each.done():
+                each.cancel()
+            elif not each.cancelled():
+                each.exception()
+
+
+class Publisher:
+    """Sends to one queue for the requests of one gateway: the actor's port.
+
+    Args:
+        queue: the queue's actor.
+        name: the queue's name.
+        gone: told when nobody may ask this one any more.
+    """
+
+    def __init__(self, queue: Ref, name: str, gone: Callable[[], object]) -> None:
+        self.name = name
+        self._gone = gone
+        self._waiting: deque[_Asked] = deque()
+        self._waiting_bytes = 0
+        self._unconfirmed: deque[tuple[_Asked, MessageBatch]] = deque()
+        # What a rejecting queue refused because something before it was refused: it is sent again behind that.
+        self._again: list[tuple[_Asked, MessageBatch]] = []
+        self._rejected_at: int | None = None
+        self._sequence = 0
+        # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
+        self._messages = self._bytes = 0
+        self._spare_messages = self._spare_bytes = 0
+        self._draining = False
+        self._numbers = count(1)
+        self._explained: dict[int, asyncio.Future[str]] = {}
+        self._idle: asyncio.TimerHandle | None = None
+        self._actor = MessagePublisher.start(queue, self)
+
+    async def publish(
+        self, batch: MessageBatch, wait: float = 0.0, delay: float | None = None, ttl: float | None = None
+    ) -> list[tuple[int, int]]:
+        """Store a batch; first number and count of each part of it, once all are as durable as the broker makes it.
+
+        A queue that blocks may take it in parts. One that rejects takes all of it or nothing. Whoever is cancelled meanwhile does not know
+        what is stored.
+
+        Args:
+            batch: what to store.
+            wait: seconds to wait for room.
+            delay: as of ``OfferBatch``.
+            ttl: likewise.
+
+        Raises:
+            NoRoomInTimeError: there was no room in time, in the queue's own words.
+            RefusalError: the queue refuses it, is gone, or the broker ends.
+            LimitExceededError: too many wait already.
+        """
+        asked = self._begin(batch, delay, ttl)
+        why = ""
+        try:
+            if not asked.sent.done() and wait > 0:
+                await asyncio.wait([asked.sent], timeout=wait)
+            if not asked.sent.done():
+                # The queue answers this behind what it grants: it may have had room all the time.
+                why = await self._why()
+            missing = not asked.sent.done()
+            if missing:
+                self._withdraw(asked)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asked.done
+        except TimeoutError as error:
+            raise RefusalError("timeout", f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s") from error
+        finally:
+            self._withdraw(asked)
+            asked.forget()
+            self._settle()
+        if missing:
+            raise NoRoomInTimeError(why, asked.stored)
+        return asked.numbers
+
+    # Told by the actor
+
+    def tell(self, reply: Reply) -> None:
+        """Room, a confirmation, or why there is no room."""
+        if isinstance(reply, CapacityGranted):
+            self._messages += reply.messages
+            self._bytes += reply.bytes
+        elif isinstance(reply, SentMessages):
+            self._sent(reply)
+        elif isinstance(reply, WaitExplained):
+            waiting = self._explained.pop(reply.request, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(reply.text)
+        self._offer()
+
+    def caught_up(self) -> None:
+        """Nobody has asked."""
+
+    def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
+        """The queue is gone, or the broker ends: so does this."""
+        self._gone()
+        self._busy()
+        asked = [*(each for each, _ in (*self._unconfirmed, *self._again)), *self._waiting]
+        self._unconfirmed.clear()
+        self._again.clear()
+        self._waiting.clear()
+        for each in asked:
+            each.fail(code, text)
+        self._actor.stop_nowait()
+
+    def drain(self) -> None:
+        """Begin nothing more, and answer who waits for room."""
+        self._draining = True
+        for each in (*(one for one, _ in self._again), *self._waiting):
+            each.fail(*SHUTTING_DOWN)
+        self._again.clear()
+        self._waiting.clear()
+
+    # Inside
+
+    def _begin(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> _Asked:
+        """Have a request wait for its turn, and send what there is room for."""
+        if self._draining:
+            raise RefusalError(*SHUTTING_DOWN)
+        if len(self._waiting) >= MAX_WAITING:
+            raise LimitExceededError(f"{MAX_WAITING} requests wait to send to queue {self.name}: send fewer at a time")
+        if self._waiting and self._waiting_bytes + batch.nbytes > MAX_WAITING_BYTES:
+            raise LimitExceededError(
+                f"{MAX_WAITING_BYTES} bytes wait to be sent to queue {self.name}: send less at a time"
+            )
+        asked = _Asked(batch, delay, ttl)
+        self._busy()
+        self._waiting.append(asked)
+        self._waiting_bytes += batch.nbytes
+        self._ask_for_room(batch)
+        self._offer()
+        return asked
+
+    def _ask_for_room(self, batch: MessageBatch) -> None:
+        """Ask for what is not there to spare. A sender that has stopped is about to say so."""
+        messages, size = len(batch), batch.nbytes
+        spare_messages, spare_bytes = min(messages, self._spare_messages), min(size, self._spare_bytes)
+        self._spare_messages -= spare_messages
+        self._spare_bytes -= spare_bytes
+        self._say(RequestCapacity(messages - spare_messages, size - spare_bytes, self._actor))
+
+    def _offer(self) -> None:
+        """Send what there is room for, in the order in which it came."""
+        while self._waiting and self._rejected_at is None:
+            asked = self._waiting[0]
+            batch = asked.rest
+            assert batch is not None, "who waits has something to send"
+            fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
+            if fitting <= 0:
+                return
+            whole = fitting == len(batch)
+            piece = batch if whole else batch.slice(0, fitting)
+            self._waiting_bytes -= batch.nbytes
+            asked.rest = None if whole else batch.slice(fitting, len(batch))
+            if asked.rest is not None:
+                # In parts it is a little larger.
+                self._waiting_bytes += asked.rest.nbytes
+                self._say(RequestCapacity(0, piece.nbytes + asked.rest.nbytes - batch.nbytes, self._actor))
+            else:
+                self._waiting.popleft()
+                asked.sent.set_result(None)
+            self._messages -= fitting
+            self._bytes -= piece.nbytes
+            asked.under_way += 1
+            self._unconfirmed.append((asked, piece))
+            sequence, self._sequence = self._sequence, self._sequence + fitting
+            self._say(OfferBatch(sequence, piece, asked.delay, asked.ttl, self._actor))
+
+    def _sent(self, reply: SentMessages) -> None:
+        """What was sent first is dealt with."""
+        asked, piece = self._unconfirmed.popleft()
+        asked.under_way -= 1
+        if reply.rejected is None:
+            assert reply.first is not None, "a sender without a name sends nothing twice"
+            asked.numbers.append((reply.first, len(piece)))
+            asked.settle()
+        elif self._rejected_at is None:
+            self._rejected_at = reply.up_to - len(piece)
+            asked.fail("queue-full", reply.rejected)
+        else:
+            self._again.append((asked, piece))
+        if self._rejected_at is not None and not self._unconfirmed:
+            # What comes next has the number of the first that was rejected.
+            self._sequence, self._rejected_at = self._rejected_at, None
+            again, self._again = self._again, []
+            for asked, piece in reversed(again):
+                if not asked.done.done():
+                    asked.rest, asked.sent = piece, asyncio.get_running_loop().create_future()
+                    self._waiting.appendleft(asked)
+                    self._waiting_bytes += piece.nbytes
+                    self._ask_for_room(piece)
+
+    def _withdraw(self, asked: _Asked) -> None:
+        """Send no more of it; what was asked for it is there for others."""
+        rest = asked.rest
+        if rest is None:
+            return
+        asked.rest = None
+        self._waiting.remove(asked)
+        self._waiting_bytes -= rest.nbytes
+        self._spare_messages += len(rest)
+        self._spare_bytes += rest.nbytes
+        asked.settle()
+        self._offer()
+
+    async def _why(self) -> str:
+        """Why there is no room, in the queue's words."""
+        request = next(self._numbers)
+        waiting = self._explained[request] = asyncio.get_running_loop().create_future()
+        text = ""
+        try:
+            self._say(ExplainWait(request, self._actor))
+            async with asyncio.timeout(EXPLAIN_SECONDS):
+                text = await waiting
+        except TimeoutError:
+            pass
+        finally:
+            self._explained.pop(request, None)
+        return text or f"queue {self.name} has no room for this now"
+
+    def _say(self, command: Any) -> None:
+        """Tell the actor; one that takes nothing any more ends everything, and says so to whoever waits."""
+        try:
+            self._actor.deliver(command)
+        except (InboxOverflowError, ActorDeadError) as error:
+            asyncio.get_running_loop().call_soon(
+                self.refused, "internal-error", f"what sends to queue {self.name} takes nothing: {error}", True
+            )
+
+    def _busy(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _settle(self) -> None:
+        """Where nothing is under way, end after a while."""
+        if not self._unconfirmed and not self._waiting and not self._again and self._idle is None:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end)
+
+    def _end(self) -> None:
+        self._gone()
+        self._actor.stop_nowait()
