@@ -217,6 +217,12 @@ def test_what_cannot_be_a_receiver_is_refused_when_it_is_made() -> None:
         Receiver(queue="q", limit=0)
 
 
+@pytest.mark.parametrize("limit", ["max_in_flight", "max_in_flight_bytes"])
+def test_more_in_flight_than_a_frame_can_ask_for_is_refused_and_not_waited_for(limit: str) -> None:
+    with pytest.raises(LocalProtocolError, match="the most that can be asked for"):
+        Receiver(queue="orders", **{limit: 2**64})  # type: ignore[arg-type]  # of the two
+
+
 def test_a_broker_that_delivers_more_than_was_requested_is_not_believed(run: Any) -> None:
     async def overdeliver(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(4096)

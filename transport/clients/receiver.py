@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from transport.clients.tracing import Tracing
     from transport.clients.waiting import OnWait
 
+MOST_IN_FLIGHT = 2**62
+"""Of messages and of bytes: their totals over a connection go in 64 bits."""
+
 
 class Receiver(Source[Delivery, None]):
     """The messages of a queue, each until it is acknowledged.
@@ -96,6 +99,11 @@ class Receiver(Source[Delivery, None]):
         if max_in_flight < 1 or max_in_flight_bytes < 1 or (limit is not None and limit < 1):
             raise LocalProtocolError(
                 f"max_in_flight={max_in_flight}, max_in_flight_bytes={max_in_flight_bytes}, limit={limit}: each must be 1 or more"
+            )
+        if max(max_in_flight, max_in_flight_bytes) > MOST_IN_FLIGHT:
+            raise LocalProtocolError(
+                f"max_in_flight={max_in_flight}, max_in_flight_bytes={max_in_flight_bytes}: "
+                f"{MOST_IN_FLIGHT} are the most that can be asked for"
             )
         self.addresses = addresses
         self.queue_name = check_name(queue, "queue")

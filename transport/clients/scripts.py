@@ -57,7 +57,8 @@ def send(
         delay: seconds until they can be received, at most 12 hours; None for what the queue declares.
         ttl: seconds after which they are of no use, at most 366 days; None likewise.
         client_id: the producer's name, under which the broker recognizes what is sent again; random by default.
-        timeout: seconds for all of it; None to wait for a queue that is full for as long as that lasts.
+        timeout: seconds for all of it; None to wait for a queue that is full for as long as that lasts. An iterable that blocks cannot be
+            interrupted: it is waited for beyond that, until it has come back.
         access: who this is, and whether TLS is spoken; None for what the environment says.
         tracing: a `Tracing`, as of `Sender`.
 

@@ -33,6 +33,10 @@ async def awaited(
         while task is not None and task.cancelling():
             task.uncancel()  # the same task calls the handler for the next message
         raise TransportError("the handler was cancelled, by itself or by what it awaited") from error
+    except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit):
+        raise  # its own; or it ends the program, or the loop has ended
+    except BaseException as error:
+        raise TransportError(f"the handler has raised {text_of(error)}") from error
 
 
 def called(function: Callable[..., object], *arguments: Any) -> None:

@@ -366,7 +366,8 @@ class Consumer:
             self._told.set()
             ends = await asyncio.gather(*map(self._drained, self._runs, self._bindings), return_exceptions=True)
         except asyncio.CancelledError:
-            await asyncio.gather(*(run.stop() for run in self._runs))
+            for run in self._runs:  # before anything is awaited, for this may be cancelled again
+                run.abandon()
             raise
         finally:
             await asyncio.gather(*attended, return_exceptions=True)

@@ -355,3 +355,30 @@ def test_a_batch_that_fails_stops_the_consumer_where_it_is_to_stop(run: Any, ser
             assert (await row(broker, peers))["ready"] == 1
 
     run(main)
+
+
+def test_a_consumer_that_is_cancelled_and_cancelled_again_at_once_gives_back_what_it_has(
+    run: Any, serve: Any, peers: Any
+) -> None:
+    async def main() -> None:
+        async with serve() as broker:
+            await sent(broker, b"a", b"b")
+            begun, never = asyncio.Event(), asyncio.Event()
+            consumer = Consumer(broker.receive_address, queue="orders")
+
+            @consumer.handler
+            async def work(_payload: bytes) -> None:
+                begun.set()
+                await never.wait()
+
+            serving = asyncio.create_task(consumer.serve())
+            await begun.wait()
+            for _ in range(2):
+                serving.cancel()
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await serving
+            left = await row(broker, peers)
+            assert (left["ready"], left["in_flight"]) == (2, 0)
+
+    run(main)

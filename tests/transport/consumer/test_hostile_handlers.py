@@ -29,6 +29,10 @@ from transport import (
 RETRY = 0.01
 
 
+class OutcomeError(BaseException):
+    """No `Exception`, as those are with which a test is told to fail."""
+
+
 class UnspeakableError(Exception):
     def __str__(self) -> str:
         raise ZeroDivisionError("no text")
@@ -56,6 +60,8 @@ def raising(error: BaseException, *, kind: str) -> Any:
         (UnspeakableError(), "UnspeakableError"),
         (ExceptionGroup("two", [ValueError("a"), OSError("b")]), "two"),
         (StopIteration(), "StopIteration"),
+        (OutcomeError(), "OutcomeError"),
+        (BaseExceptionGroup("two", [OutcomeError()]), "two"),
     ],
 )
 def test_whatever_a_handler_raises_its_message_has_failed_and_the_consumer_goes_on(
