@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from actors.batch import MessageBatch
 from actors.queue.structures.ranges import Range
 from actors.queue.vocabulary.commands import DeadLettersMoved
 from actors.queue.vocabulary.moves import ParcelsStored
-from actors.queue.vocabulary.takes import MessagesTaken, NothingHeld, TakenSettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +160,36 @@ class FetchedRanges:
     request: int
     ranges: Sequence[FetchedMessages]
     rest: int | None = None
+
+
+class Lost(Enum):
+    """Why a message that was taken could not be settled."""
+
+    GONE = "gone"
+    """It is not in the queue any more: acknowledged, moved, or purged when its time was over."""
+    EXPIRED = "expired"
+    """It is in the queue, and not held by this delivery any more: its time was over, or it was returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesTaken:
+    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first."""
+
+    request: int
+    ranges: tuple[ReceivedMessages, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenSettled:
+    """The answer to a ``SettleTaken``: all were settled but these, by their number. What is named twice counts once."""
+
+    request: int
+    lost: tuple[tuple[int, Lost], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NothingHeld:
+    """The taker holds nothing, and no request of it waits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a queue is told and answers when messages are taken by request: so many, once, within a time; and settled by other requests.
+"""What a queue is told when messages are taken by request: so many, once, within a time; and settled by other requests.
 
 A receiver of the native protocol has a connection, and what it holds is the connection's. Who speaks HTTP has requests: one takes messages,
 another, on another connection, says what became of them. So one actor for each queue and gateway, a *taker*, holds what was taken for
@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from actors.queue.vocabulary.replies import ReceivedMessages
     from actors.runtime.loop_ref import LoopActorRef
 
     Ref: TypeAlias = LoopActorRef[Any]
@@ -121,36 +120,6 @@ class SettleTaken:
     failed: bool = True
     reason: str | None = None
     connection: Ref | None = None
-
-
-class Lost(Enum):
-    """Why a message that was taken could not be settled."""
-
-    GONE = "gone"
-    """It is not in the queue any more: acknowledged, moved, or purged when its time was over."""
-    EXPIRED = "expired"
-    """It is in the queue, and not held by this delivery any more: its time was over, or it was returned."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessagesTaken:
-    """The answer to a ``TakeMessages``: what there was, in order; nothing where its time was over first."""
-
-    request: int
-    ranges: tuple[ReceivedMessages, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TakenSettled:
-    """The answer to a ``SettleTaken``: all were settled but these, by their number. What is named twice counts once."""
-
-    request: int
-    lost: tuple[tuple[int, Lost], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NothingHeld:
-    """The taker holds nothing, and no request of it waits."""
 
 
 Takes: TypeAlias = AttachTaker | TakeMessages | CancelTake | TakenSeen | GiveBackUnseen | SettleTaken
