@@ -9,18 +9,8 @@ from typing import Any, Protocol
 
 from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import Left
-from actors.queue.vocabulary.replies import Refused
-from actors.queue.vocabulary.takes import (
-    AttachTaker,
-    CancelTake,
-    GiveBackUnseen,
-    MessagesTaken,
-    NothingHeld,
-    SettleTaken,
-    TakeMessages,
-    TakenSeen,
-    TakenSettled,
-)
+from actors.queue.vocabulary.replies import MessagesTaken, NothingHeld, Refused, TakenSettled
+from actors.queue.vocabulary.takes import AttachTaker, CancelTake, GiveBackUnseen, SettleTaken, TakeMessages, TakenSeen
 
 
 class TakerPort(Port, Protocol):

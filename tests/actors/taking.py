@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from actors.queue.vocabulary import takes
+from actors.queue.vocabulary import replies, takes
 from actors.queue.vocabulary.replies import Refused, Tell
 from tests.actors.driven import QueueState
 
@@ -22,7 +22,7 @@ class TakerState(QueueState):
 
     def take_effects(self) -> list[Any]:
         """The others; what takers are told is in ``told``."""
-        mine = (takes.MessagesTaken, takes.TakenSettled, takes.NothingHeld)
+        mine = (replies.MessagesTaken, replies.TakenSettled, replies.NothingHeld)
         others = []
         for effect in self.effects:
             if isinstance(effect, Tell) and isinstance(effect.reply, mine):
@@ -82,7 +82,7 @@ class TakerState(QueueState):
 
 def numbers(answer: Any) -> list[tuple[int, int]]:
     """The number of each message of a ``MessagesTaken``, and of its delivery."""
-    assert isinstance(answer, takes.MessagesTaken), answer
+    assert isinstance(answer, replies.MessagesTaken), answer
     return [(each.first + index, each.delivery_count) for each in answer.ranges for index in range(len(each.batch))]
 
 

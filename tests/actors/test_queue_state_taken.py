@@ -9,8 +9,9 @@ import pytest
 from actors.batch import MessageBatch
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.queue.vocabulary import takes
+from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld, TakenSettled
 from actors.queue.vocabulary.settings import QueueSettings
-from actors.queue.vocabulary.takes import Lost, MessagesTaken, NothingHeld, Settlement, TakenSettled
+from actors.queue.vocabulary.takes import Settlement
 from tests.actors.driven import Deliver
 from tests.actors.taking import LARGE, TakerState, numbers
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from actors.queue.state.log import QueueLog
-from actors.queue.vocabulary.takes import Lost, MessagesTaken, NothingHeld, Settlement, TakenSettled
+from actors.queue.vocabulary.replies import Lost, MessagesTaken, NothingHeld, TakenSettled
+from actors.queue.vocabulary.takes import Settlement
 from tests.actors.taking import TakerState
 from tests.actors.test_queue_state_model import (
     LARGE,

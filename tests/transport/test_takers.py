@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from actors.queue.vocabulary.takes import Lost, Settlement
+from actors.queue.vocabulary.replies import Lost
+from actors.queue.vocabulary.takes import Settlement
 from streams import Source
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig, Sender

@@ -17,22 +17,15 @@ from pykka import ActorDeadError
 from actors import InboxOverflowError
 from actors.queue.message_taker import MessageTaker
 from actors.queue.vocabulary.commands import Left
-from actors.queue.vocabulary.takes import (
-    CancelTake,
-    GiveBackUnseen,
-    MessagesTaken,
-    SettleTaken,
-    TakeMessages,
-    TakenSeen,
-    TakenSettled,
-)
+from actors.queue.vocabulary.replies import MessagesTaken, TakenSettled
+from actors.queue.vocabulary.takes import CancelTake, GiveBackUnseen, SettleTaken, TakeMessages, TakenSeen
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import LimitExceededError
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
-    from actors.queue.vocabulary.replies import ReceivedMessages, Reply
-    from actors.queue.vocabulary.takes import Lost, Settlement
+    from actors.queue.vocabulary.replies import Lost, ReceivedMessages, Reply
+    from actors.queue.vocabulary.takes import Settlement
 
     Ref = LoopActorRef[Any]
 

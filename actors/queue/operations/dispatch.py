@@ -15,9 +15,8 @@ from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import LedgerExtended, MessagesExpired, ReservedRange
-from actors.queue.vocabulary.replies import MessagesReserved, ReceivedMessages, Tell
+from actors.queue.vocabulary.replies import MessagesReserved, MessagesTaken, ReceivedMessages, Tell
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET, EXPIRY_BUDGET
-from actors.queue.vocabulary.takes import MessagesTaken
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch

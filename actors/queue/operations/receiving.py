@@ -19,7 +19,7 @@ from actors.queue.state.receivers import Receiver
 from actors.queue.structures.deadlines import each_due
 from actors.queue.structures.ranges import RangeSet, checked_ranges, merged
 from actors.queue.vocabulary.events import MessagesAcknowledged, MessagesReturned, QueuePurged
-from actors.queue.vocabulary.replies import ReceiverAttached
+from actors.queue.vocabulary.replies import NothingHeld, ReceiverAttached
 from actors.queue.vocabulary.settings import (
     MAX_DELAYED,
     MAX_EXPIRED_RANGES,
@@ -28,7 +28,6 @@ from actors.queue.vocabulary.settings import (
     REJECTED_FAILURES,
     TIMER_BUDGET,
 )
-from actors.queue.vocabulary.takes import NothingHeld
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

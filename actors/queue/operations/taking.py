@@ -11,16 +11,14 @@ from actors.queue.operations.receiving import give_back, is_new_receiver, tell_i
 from actors.queue.state.receivers import Receiver, Take
 from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import MessagesAcknowledged
+from actors.queue.vocabulary.replies import Lost, MessagesTaken, TakenSettled
 from actors.queue.vocabulary.settings import MAX_DELAYED
 from actors.queue.vocabulary.takes import (
     MAX_TAKE_MESSAGES,
     MAX_TAKE_WAIT_SECONDS,
     MAX_TAKEN_MESSAGES,
     MAX_TAKES,
-    Lost,
-    MessagesTaken,
     Settlement,
-    TakenSettled,
 )
 
 if TYPE_CHECKING:
