@@ -166,6 +166,15 @@ class Entrance:
             self.failed(peer, name)
         return found
 
+    async def of_token(self, token: str, peer: str) -> Principal | None:
+        """Whose token it is, which came as it is; None for nobody's. ``peer`` as of `authenticate`."""
+        if wait := self.wait(peer):
+            await _passed(wait)
+        found = None if self.users is None else self.users.of_token(token, self.now())
+        if found is None:
+            self.failed(peer, None)
+        return found
+
     def close(self) -> None:
         """Look at nothing any more."""
         if self._looking is not None:

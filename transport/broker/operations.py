@@ -272,7 +272,8 @@ class Operations:
             QueueNotFoundError: there is no such queue, and none is made.
         """
         self._need(Right.READ, check_name(queue), "receiver")
-        return self._services.takers.of(gateway, self._services.queues.get(queue), queue)
+        services = self._services
+        return services.takers.of(gateway, services.queues.get(queue), queue, services.id_prefix(queue))
 
     def publisher(self, gateway: str, queue: str, *, make: bool = True) -> Publisher:
         """What sends to ``queue`` by request, for the clients of a gateway together; ``make`` as of `sender`. As `taker`, not to be kept.

@@ -40,11 +40,13 @@ class Takers:
         self._takers: dict[tuple[str, Ref], Taker] = {}
         self._draining = False
 
-    def of(self, gateway: str, queue: Ref, name: str) -> Taker:
+    def of(self, gateway: str, queue: Ref, name: str, id_prefix: bytes) -> Taker:
         """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
         taker = self._takers.get((gateway, queue))
         if taker is None:
-            taker = self._takers[gateway, queue] = Taker(queue, name, partial(self._takers.pop, (gateway, queue), None))
+            taker = self._takers[gateway, queue] = Taker(
+                queue, name, id_prefix, partial(self._takers.pop, (gateway, queue), None)
+            )
             if self._draining:
                 taker.drain()
         return taker
@@ -67,11 +69,13 @@ class Taker:
     Args:
         queue: the queue's actor.
         name: the queue's name.
+        id_prefix: the first bytes of the ids generated for its messages: no other queue has them, nor one that is made anew.
         gone: told when nobody may ask this one any more.
     """
 
-    def __init__(self, queue: Ref, name: str, gone: Any) -> None:
+    def __init__(self, queue: Ref, name: str, id_prefix: bytes, gone: Any) -> None:
         self.name = name
+        self.id_prefix = id_prefix
         self._gone = gone
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[MessagesTaken | TakenSettled]] = {}

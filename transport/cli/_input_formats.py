@@ -13,7 +13,7 @@ from transport.clients.sender_batches import DEFAULT_BATCH_MESSAGES, MAX_BATCH_B
 from transport.wire.timing import NO_TIMING, Timed, Timing
 
 if TYPE_CHECKING:
-    from transport.cli._json_lines import Given
+    from transport.clients.json_messages import Given
 
 
 class Piece(NamedTuple):
@@ -202,7 +202,7 @@ def decoder_of(
     if name == "whole-file":
         return lambda: PlainDecoder(WholeFile(room), 0, key, headers)
     if name == "jsonl":
-        from transport.cli._json_lines import Given  # noqa: PLC0415 - as above
+        from transport.clients.json_messages import Given  # noqa: PLC0415 - as above
 
         given = Given(key, dict(headers or {}))
         return lambda: JsonDecoder(given)

@@ -1,0 +1,194 @@
+"""A message as a JSON object, both ways: what ``penstock receive --jsonl`` prints and ``send --jsonl`` takes, and the HTTP API likewise.
+
+Bytes are text where they are UTF-8, in ``payload`` and ``key``; else, or where the text would be much longer than they are, they are in
+``payload_base64`` and ``key_base64``. A header's value is a text, or an object ``{"base64": ...}``. An ``id`` has 32 hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from typing import Any, Final, NamedTuple
+
+from actors.batch import ID_BYTES, HeaderValue, Message, pack_headers, unpack_headers
+from actors.errors import BatchError
+from transport.clients.sender_batches import MAX_BATCH_BYTES
+from transport.config.units import parse_duration
+from transport.errors import ImpossibleTimeError
+from transport.wire.timing import NO_TIMING, Timing
+
+MUCH_LONGER: Final = 2
+"""A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
+TAKEN: Final = frozenset({"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl"})
+"""What a message is made of."""
+TOLD: Final = frozenset({"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt"})
+"""What is told of a delivery; it is of no meaning to who sends the message again."""
+
+
+class Given(NamedTuple):
+    """What every message has that says nothing of it."""
+
+    key: bytes | None = None
+    headers: dict[str, HeaderValue] = {}  # noqa: RUF012 - never changed
+
+
+def message_of(found: object, given: Given = Given()) -> tuple[Message, Timing]:  # noqa: B008 - immutable
+    """The message that a JSON value is, and its own timing.
+
+    Raises:
+        ValueError: it is none; the text says what is wrong with it.
+    """
+    if not isinstance(found, dict):
+        raise ValueError(f"it is no JSON object, but {kind_of(found)}")
+    unknown = sorted(found.keys() - TAKEN - TOLD)
+    if "headers_base64" in unknown:
+        raise ValueError("headers_base64 are headers that were no map of strings; write headers in their place")
+    if unknown:
+        raise ValueError(f"{unknown[0]!r:.60} is no field of a message; there are {', '.join(sorted(TAKEN))}")
+    payload = _bytes(found, "payload")
+    if payload is None:
+        raise ValueError("it has neither payload nor payload_base64")
+    key = _bytes(found, "key")
+    headers = given.headers | _headers(found.get("headers"))
+    message = Message(payload, given.key if key is None else key, headers or None, _id(found.get("id")))
+    try:
+        size = len(payload) + len(message.key or b"") + len(pack_headers(headers))
+    except (BatchError, UnicodeEncodeError) as error:
+        raise ValueError(str(error)) from None
+    if size > MAX_BATCH_BYTES:
+        raise ValueError(f"its message has {size} bytes, and the largest {MAX_BATCH_BYTES}; send a reference to it")
+    return message, _timing(found)
+
+
+def json_of(payload: bytes, key: bytes, packed_headers: bytes) -> dict[str, Any]:
+    """The fields of a message that has these. Headers that are no map of strings are in ``headers_base64``."""
+    said: dict[str, Any] = {}
+    _say(said, "payload", payload)
+    if key:
+        _say(said, "key", key)
+    if packed_headers:
+        try:
+            headers = unpack_headers(packed_headers) or {}
+        except BatchError:
+            said["headers_base64"] = _base64(packed_headers)
+        else:
+            said["headers"] = {name: _header(value) for name, value in headers.items()}
+    return said
+
+
+# --- reading
+
+
+def _bytes(found: dict[str, Any], name: str) -> bytes | None:
+    text, encoded = found.get(name), found.get(f"{name}_base64")
+    if text is not None and encoded is not None:
+        raise ValueError(f"it has both {name} and {name}_base64")
+    if encoded is not None:
+        return _from_base64(encoded, f"{name}_base64")
+    return None if text is None else _encoded(text, name)
+
+
+def _encoded(text: object, what: str) -> bytes:
+    if not isinstance(text, str):
+        raise ValueError(f"{what} is {kind_of(text)}, not a text; what is no text goes into base64")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} has half a character (\\ud800-\\udfff), which no text has") from None
+
+
+def _from_base64(encoded: object, what: str) -> bytes:
+    try:
+        if isinstance(encoded, str):
+            return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        pass
+    raise ValueError(f"{what} is no base64")
+
+
+def _headers(found: object) -> dict[str, HeaderValue]:
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ValueError(f"headers is {kind_of(found)}, not an object of texts")
+    headers: dict[str, HeaderValue] = {}
+    for name, value in found.items():
+        what = f"the header {name!r:.60}"
+        _encoded(name, f"the name of {what}")
+        if isinstance(value, dict) and value.keys() == {"base64"}:
+            headers[name] = _from_base64(value["base64"], what)
+        else:
+            _encoded(value, what)
+            headers[name] = value
+    return headers
+
+
+def _id(found: object) -> bytes | None:
+    if found is None:
+        return None
+    try:
+        if isinstance(found, str):
+            return uuid.UUID(found).bytes
+    except ValueError:
+        pass
+    raise ValueError(f"id is no id of {ID_BYTES} bytes: write {2 * ID_BYTES} hexadecimal digits")
+
+
+def _timing(found: dict[str, Any]) -> Timing:
+    if "delay" not in found and "ttl" not in found:
+        return NO_TIMING
+    try:
+        return Timing(_seconds(found.get("delay")), _seconds(found.get("ttl")))
+    except ImpossibleTimeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _seconds(value: Any) -> float | None:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def kind_of(value: object) -> str:
+    """What a JSON value is, in words."""
+    kinds = {
+        bool: "true or false",
+        int: "a number",
+        float: "a number",
+        str: "a text",
+        list: "a list",
+        dict: "an object",
+    }
+    return kinds.get(type(value), "null")
+
+
+# --- writing
+
+
+def _say(said: dict[str, Any], name: str, value: bytes) -> None:
+    text = _text(value)
+    if text is None:
+        said[f"{name}_base64"] = _base64(value)
+    else:
+        said[name] = text
+
+
+def _text(value: bytes) -> str | None:
+    """As a text; None where it is none, or one that is much longer when it is written."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    if text.isprintable():
+        # Quotes and backslashes take two bytes each, which is the most that is allowed.
+        return text
+    return text if len(json.dumps(text, ensure_ascii=False).encode()) <= MUCH_LONGER * len(value) + 64 else None
+
+
+def _header(value: HeaderValue) -> str | dict[str, str]:
+    if isinstance(value, bytes):
+        return {"base64": _base64(value)}
+    return value
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()

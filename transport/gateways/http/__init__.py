@@ -1,0 +1,1 @@
+"""HTTP: an API for programs in any language, over the same queues."""

@@ -1,0 +1,225 @@
+"""One connection that carries HTTP: what aiohttp's protocol does not bound by itself is bounded here.
+
+aiohttp parses and writes. It cuts heads that are too large. It waits for ever for the rest of a head, lets a peer send requests without end
+while one is answered, and waits for ever for a peer that reads nothing. Around it here: a head is there in time, what comes behind a
+request is bounded, and a peer that does not read is let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from transport.broker.served import RefusalError, Served
+from transport.errors import TransportError
+from transport.shell.loop_transport import peer_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from transport.broker.listener import Host
+    from transport.broker.operations import Operations
+    from transport.security.principal import Principal
+
+HEAD_SECONDS: Final = 10.0
+"""For a request's head, from its first byte or the connection's beginning."""
+UNREAD_SECONDS: Final = 60.0
+"""For a peer to take what waits for it."""
+PIPELINED_BYTES: Final = 64 * 1024
+"""Bytes of further requests that may come while one is answered."""
+ROLE: Final = "http"
+
+
+def plain_answer(status: str, text: str) -> bytes:
+    """An answer to a connection on which there is no request to answer, or that is about to end."""
+    body = f"{text}\n".encode()
+    head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    return head.encode() + body
+
+
+class HttpConnection(Served[Any]):
+    """A connection as the broker counts, lists and ends it.
+
+    Args:
+        host: what the broker gives.
+        inner: aiohttp's protocol.
+    """
+
+    opens_at_once = False
+
+    def __init__(self, host: Host, inner: asyncio.Protocol) -> None:
+        super().__init__(host.connections, host.loop.time(), ROLE)
+        self.wire = Wire(self, inner, host.loop)
+        self._doors: Callable[[Principal], Operations] = host.operations
+
+    def door(self, principal: Principal) -> Operations:
+        """The door for whoever asks on this connection."""
+        operations = self._doors(principal)
+        operations.peer, operations.number = self.wire.peer, self.number
+        # For the list of connections, and for who is let go when the users change.
+        self.operations = operations
+        self.opened()
+        return operations
+
+    def event_received(self, event: Any, work: int) -> None:
+        """Never told: aiohttp has the requests."""
+
+    def drain(self) -> None:
+        """As `Served.drain`: what is asked is answered first."""
+        self.wire.last_request()
+
+    def refused(self, code: str, text: str) -> None:
+        """End the connection; whoever waits for an answer gets none."""
+        self.wire.end(RefusalError(code, text))
+
+    def cut(self) -> None:
+        """As `Served.cut`."""
+        self.wire.abort()
+
+
+class Wire(asyncio.Protocol):
+    """The transport's protocol, around aiohttp's.
+
+    Attributes:
+        peer: the client's address.
+        bytes_in: so many have come.
+        bytes_out: so many were answered with, heads not counted.
+    """
+
+    def __init__(self, served: HttpConnection, inner: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
+        self.peer = "?"
+        self.bytes_in = self.bytes_out = 0
+        self._served = served
+        self._inner = inner
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._request: Any = None
+        self._behind = 0
+        self._last = False
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    # What aiohttp's requests say
+
+    def begins(self, request: Any) -> None:
+        """A request's head is there."""
+        self._request, self._behind = request, 0
+        self._cancel_head()
+
+    def ends(self, sent: int) -> None:
+        """It is answered, with a body of so many bytes."""
+        self.bytes_out += sent
+        self._request = None
+        if self._last:
+            self._close()
+        elif self._behind:
+            # Of the next one something is there already.
+            self._await_head()
+
+    def last_request(self) -> None:
+        """End behind the request that is being answered; at once where there is none."""
+        self._last = True
+        if self._request is None:
+            self._close()
+
+    # asyncio's
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Have aiohttp serve it, unless there are too many."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = peer_of(transport)
+        try:
+            self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks
+        except TransportError as error:
+            transport.write(plain_answer("503 Service Unavailable", str(error)))
+            transport.close()
+            return
+        self._inner.connection_made(transport)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand it on, if it may be there."""
+        self.bytes_in += len(data)
+        request = self._request
+        if request is None:
+            if self._head is None:
+                self._await_head()
+        elif request.content.at_eof():
+            self._behind += len(data)
+            if self._behind > PIPELINED_BYTES:
+                self.end(RefusalError("limit-exceeded", "too many requests came before one was answered"))
+                return
+        self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """The client says no more."""
+        return self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """The client takes less than it is answered with: it has so long to go on."""
+        self._inner.pause_writing()
+        if self._unread is None:
+            self._unread = self._loop.call_later(UNREAD_SECONDS, self.abort)
+
+    def resume_writing(self) -> None:
+        """It goes on."""
+        self._cancel_unread()
+        self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        transport, self._transport = self._transport, None
+        self._cancel_head()
+        self._cancel_unread()
+        if transport is not None:
+            self._inner.connection_lost(exc)
+        self._served.connection_closed(exc)
+        self._request = None
+
+    # As the broker sees a connection
+
+    def fail(self, error: Exception) -> None:
+        """As of a `Connection`."""
+        self.end(error)
+
+    def abort(self, error: Exception | None = None) -> None:  # noqa: ARG002 - as of a `Connection`
+        """End it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def end(self, error: Exception) -> None:
+        """End it; where nothing is being answered, with the reason."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._request is None:
+            transport.write(plain_answer("503 Service Unavailable", str(error)))
+        transport.close()
+
+    # Inside
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _await_head(self) -> None:
+        self._cancel_head()
+        self._head = self._loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._head = None
+        if self._transport is not None and not self._transport.is_closing():
+            text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
+            self._transport.write(plain_answer("408 Request Timeout", text))
+            self._transport.close()
+
+    def _cancel_head(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None

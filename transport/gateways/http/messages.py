@@ -1,0 +1,329 @@
+"""Messages over HTTP: publish, take, and say what became of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
+
+from actors import BatchError, MessageBatch
+from actors.batch import ID_BYTES, Message
+from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.replies import Lost
+from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
+from transport.broker.served import RefusalError
+from transport.clients.json_messages import TAKEN, json_of, kind_of, message_of
+from transport.errors import ImpossibleTimeError
+from transport.gateways import receipts as names
+from transport.gateways.http import requests
+from transport.gateways.http.problems import STATUSES, ProblemError
+from transport.gateways.http.routes import Answer, Call, Field, Route
+from transport.wire.timing import Timing
+
+if TYPE_CHECKING:
+    from actors.queue.vocabulary.replies import ReceivedMessages
+    from transport.broker.takers import Taker
+    from transport.gateways.receipts import Receipts
+
+GATEWAY: Final = "http"
+MAX_PUBLISH_WAIT: Final = 60.0
+"""Seconds that a request may wait for room."""
+MAX_PUBLISH_MESSAGES: Final = 10_000
+"""Of one request."""
+MAX_RECEIPTS: Final = 1_000
+"""Of one request, as many as one takes."""
+DEFAULT_TAKE_BYTES: Final = 4 * 1024 * 1024
+MAX_TAKE_BYTES: Final = 16 * 1024 * 1024
+"""Of the messages of one request: of their payloads, keys and headers."""
+OCTETS: Final = "application/octet-stream"
+RECEIPT, NUMBER, DELIVERIES, KEY = "Penstock-Receipt", "Penstock-Number", "Penstock-Deliveries", "Penstock-Key"
+"""Headers of an answer that is a message's bytes."""
+
+_LOST: Final = {
+    Lost.GONE: (names.GONE, "the message is not in the queue any more: it was acknowledged, moved or purged"),
+    Lost.EXPIRED: (names.EXPIRED, "the time of this delivery is over, or it was returned: the message comes again"),
+}
+
+
+class Messages:
+    """Sends and takes for the requests of one broker.
+
+    Args:
+        receipts: what names the messages that were taken.
+    """
+
+    def __init__(self, receipts: Receipts) -> None:
+        self._receipts = receipts
+
+    # --- publish
+
+    async def publish(self, call: Call) -> Answer:
+        """Store the messages of a request; answered when they are durable."""
+        query, queue = call.request.query, call.names["name"]
+        wait = requests.seconds(query.get("wait"), "wait", 0.0, MAX_PUBLISH_WAIT) or 0.0
+        parts: list[tuple[int, int]] = []
+        for timing, batch in await _batches(call):
+            publisher = call.operations.publisher(GATEWAY, queue)
+            try:
+                parts += await publisher.publish(batch, wait, timing.delay, timing.ttl)
+            except RefusalError as error:
+                stored = sum(count for _, count in parts) + getattr(error, "stored", 0)
+                raise ProblemError(error.code, str(error), {"stored": stored}) from None
+        return Answer({"numbers": [number for first, count in parts for number in range(first, first + count)]}, 201)
+
+    # --- take
+
+    async def take(self, call: Call) -> Answer:
+        """Take messages, within a time."""
+        asked = await requests.json_body(call.request, TAKE)
+        octets = OCTETS in call.request.headers.get("Accept", "")
+        messages = requests.whole(asked.get("messages"), "messages", 1, most=MAX_TAKE_MESSAGES) or 1
+        if octets and messages != 1:
+            raise ProblemError("protocol-error", f"an answer of {OCTETS} is one message: ask for no more")
+        size = requests.whole(asked.get("bytes"), "bytes", DEFAULT_TAKE_BYTES, most=MAX_TAKE_BYTES) or 1
+        wait = requests.seconds(asked.get("wait"), "wait", 0.0, MAX_TAKE_WAIT_SECONDS) or 0.0
+        visibility = requests.seconds(asked.get("visibility"), "visibility", None, MAX_VISIBILITY_SECONDS)
+        if visibility == 0:
+            raise ProblemError("protocol-error", "visibility is 0 s, and a message is held for more than that")
+        taker = call.operations.taker(GATEWAY, call.names["name"])
+        taken = await taker.take(messages, size, wait, visibility)
+        try:
+            answer = self._bytes(taker, taken) if octets else Answer({"messages": list(self._rows(taker, taken))})
+        except BaseException:
+            taker.unseen(taken)
+            raise
+        return Answer(
+            answer.body,
+            answer.status,
+            answer.headers,
+            answer.content_type,
+            lambda: taker.seen(taken),
+            lambda: taker.unseen(taken),
+        )
+
+    def _rows(self, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Iterable[dict[str, Any]]:
+        for each in taken:
+            batch = each.batch
+            at = datetime.fromtimestamp(each.enqueued_us // 1_000_000, UTC).replace(
+                microsecond=each.enqueued_us % 1_000_000
+            )
+            for index, payload in enumerate(batch.payloads.tolist()):
+                number = each.first + index
+                key = b"" if batch.keys is None else batch.keys[index]
+                row = json_of(payload, key, b"" if batch.headers is None else batch.headers[index])
+                row |= {
+                    "id": _id(taker, batch, number, index).hex(),
+                    "number": number,
+                    "deliveries": each.delivery_count,
+                    "possibly_replayed": each.possibly_replayed,
+                    "enqueued": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+                    "receipt": self._receipt(taker, number, each.delivery_count),
+                }
+                yield row
+
+    def _bytes(self, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Answer:
+        if not taken:
+            return Answer(None, 204)
+        (row,) = self._rows(taker, taken)
+        headers = {RECEIPT: row["receipt"], NUMBER: str(row["number"]), DELIVERIES: str(row["deliveries"])}
+        if isinstance(key := row.get("key"), str) and key.isascii() and key.isprintable():
+            headers[KEY] = key
+        return Answer(bytes(taken[0].batch.payloads[0]), 200, headers, OCTETS)
+
+    def _receipt(self, taker: Taker, number: int, delivery: int) -> str:
+        return self._receipts.make(_queue_of(taker), number, delivery)
+
+    # --- settle
+
+    async def acknowledge(self, call: Call) -> Answer:
+        """Messages are done with."""
+        asked = await requests.json_body(call.request, ACKNOWLEDGE)
+        return await self._settle(call, asked, Settlement.ACKNOWLEDGE)
+
+    async def give_back(self, call: Call) -> Answer:
+        """Messages come again, or are dead letters."""
+        asked = await requests.json_body(call.request, RETURN)
+        delay = requests.seconds(asked.get("delay"), "delay", 0.0, MAX_VISIBILITY_SECONDS) or 0.0
+        failed = requests.flag(asked.get("failed"), "failed", True)
+        return await self._settle(call, asked, Settlement.RETURN, seconds=delay, failed=failed)
+
+    async def extend(self, call: Call) -> Answer:
+        """Messages are held for longer."""
+        asked = await requests.json_body(call.request, EXTEND)
+        if asked.get("seconds") is None:
+            raise ProblemError(
+                "protocol-error", "the body has no seconds: for how long the messages are to be held, from now"
+            )
+        held = requests.seconds(asked["seconds"], "seconds", None, MAX_VISIBILITY_SECONDS)
+        return await self._settle(call, asked, Settlement.EXTEND, seconds=held or 0.0)
+
+    async def _settle(
+        self, call: Call, asked: dict[str, Any], how: Settlement, *, seconds: float = 0.0, failed: bool = True
+    ) -> Answer:
+        texts = _receipts_of(asked)
+        taker = call.operations.taker(GATEWAY, call.names["name"])
+        problems: list[dict[str, str]] = []
+        read: dict[str, names.Taken] = {}
+        for each in texts:
+            try:
+                read[each] = self._receipts.read(each, _queue_of(taker), taker.name)
+            except RefusalError as error:
+                problems.append({"receipt": each, "code": error.code, "detail": str(error)})
+        lost = await taker.settle(read.values(), how, seconds=seconds, failed=failed) if read else {}
+        for each, taken in read.items():
+            if taken.number in lost:
+                code, detail = _LOST[lost[taken.number]]
+                problems.append({"receipt": each, "code": code, "detail": detail})
+        if problems and len(texts) == 1:
+            raise ProblemError(problems[0]["code"], problems[0]["detail"])
+        return Answer({"settled": len(texts) - len(problems), "problems": problems})
+
+
+def _queue_of(taker: Taker) -> int:
+    """What stands for the queue in receipts: its ids begin with it, and those of no other."""
+    return int.from_bytes(taker.id_prefix, "big")
+
+
+def _id(taker: Taker, batch: MessageBatch, number: int, index: int) -> bytes:
+    if batch.ids is not None:
+        return bytes(batch.ids[index * ID_BYTES : (index + 1) * ID_BYTES])
+    return taker.id_prefix + number.to_bytes(8, "big")
+
+
+def _receipts_of(asked: dict[str, Any]) -> list[str]:
+    """The receipts of a body, each once."""
+    one, many = asked.get("receipt"), asked.get("receipts")
+    if (one is None) is (many is None):
+        raise ProblemError("protocol-error", "the body has a receipt, or receipts: one of both")
+    texts = [one] if many is None else many
+    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+        raise ProblemError("protocol-error", "receipts are texts, as a take gave them")
+    if not 1 <= len(texts) <= MAX_RECEIPTS:
+        raise ProblemError("protocol-error", f"{len(texts)} receipts: 1 to {MAX_RECEIPTS} are possible")
+    return list(dict.fromkeys(texts))
+
+
+async def _batches(call: Call) -> list[tuple[Timing, MessageBatch]]:
+    """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
+    request, query = call.request, call.request.query
+    body = await requests.body_of(request)
+    try:
+        timing = Timing(
+            requests.seconds(query.get("delay"), "delay", None, MAX_VISIBILITY_SECONDS),
+            requests.seconds(query.get("ttl"), "ttl", None, 2**40),
+        )
+        if request.content_type != requests.JSON:
+            key = query.get("key")
+            return [(timing, MessageBatch.from_messages([Message(body, None if key is None else key.encode())]))]
+        given = _messages_of(requests.parsed(body))
+        made = [message_of(each) for each in given]
+        alike = groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None))
+        return [(when, MessageBatch.from_messages([message for message, _ in some])) for (when, _), some in alike]
+    except (ValueError, BatchError, ImpossibleTimeError) as error:
+        raise ProblemError("protocol-error", str(error)) from None
+
+
+def _timing(own: Timing, of_request: Timing) -> Timing:
+    return Timing(of_request.delay if own.delay is None else own.delay, of_request.ttl if own.ttl is None else own.ttl)
+
+
+def _messages_of(found: Any) -> list[Any]:
+    """One message, or those in the field ``messages``."""
+    if not isinstance(found, dict):
+        raise ValueError(f"the body is no JSON object, but {kind_of(found)}")
+    if "messages" not in found:
+        return [found]
+    requests.check_fields(found, ("messages",), "a body with messages")
+    given = found["messages"]
+    if not isinstance(given, list) or not 1 <= len(given) <= MAX_PUBLISH_MESSAGES:
+        raise ValueError(f"messages is no list of 1 to {MAX_PUBLISH_MESSAGES} messages")
+    return given
+
+
+_DURATION = "duration"
+_RECEIPTS: Final = {
+    "receipt": Field("string", "what a take gave with the message"),
+    "receipts": Field("array", f"several of them, at most {MAX_RECEIPTS}"),
+}
+MESSAGE: Final = {
+    "payload": Field("string", "the payload, where it is text"),
+    "payload_base64": Field("string", "the payload, where it is any bytes"),
+    "key": Field("string", "its key, where that is text"),
+    "key_base64": Field("string", "its key, where that is any bytes"),
+    "headers": Field("object", 'texts by their names, or objects {"base64": ...}'),
+    "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
+    "delay": Field(_DURATION, "until it can be received"),
+    "ttl": Field(_DURATION, "after which it is of no use"),
+}
+assert MESSAGE.keys() == TAKEN, "what a message is made of"
+TAKE: Final = {
+    "messages": Field("integer", f"how many at most: 1, or up to {MAX_TAKE_MESSAGES}"),
+    "bytes": Field("integer", "of them together at most, but one message in any case"),
+    "wait": Field(_DURATION, f"for the first message; 0, or up to {MAX_TAKE_WAIT_SECONDS:g} s"),
+    "visibility": Field(_DURATION, "for which they are held; the queue's own by default"),
+}
+ACKNOWLEDGE: Final = _RECEIPTS
+RETURN: Final = _RECEIPTS | {
+    "delay": Field(_DURATION, "until they can be received again"),
+    "failed": Field("boolean", "whether that counts as a failure: true by default"),
+}
+EXTEND: Final = _RECEIPTS | {"seconds": Field(_DURATION, "from now, for which they are held", required=True)}
+PUBLISH_QUERY: Final = {
+    "wait": Field(_DURATION, f"for room in the queue; 0, or up to {MAX_PUBLISH_WAIT:g} s"),
+    "delay": Field(_DURATION, "of messages that have none of their own"),
+    "ttl": Field(_DURATION, "likewise"),
+    "key": Field("string", "of the message, where the body is its bytes"),
+}
+
+_OF_QUEUE: Final = "/api/v1/queues/{name}"
+ROUTES: Final = (
+    Route(
+        "POST",
+        f"{_OF_QUEUE}/messages",
+        "sender",
+        "Publish a message, or several in the field messages; answered when they are durable.",
+        lambda call: call.messages.publish(call),
+        MESSAGE | {"messages": Field("array", "several messages, in place of the fields of one")},
+        PUBLISH_QUERY,
+    ),
+    Route(
+        "POST",
+        f"{_OF_QUEUE}/take",
+        "receiver",
+        "Take messages; each comes with a receipt.",
+        lambda call: call.messages.take(call),
+        TAKE,
+    ),
+    Route(
+        "POST",
+        f"{_OF_QUEUE}/acknowledge",
+        "receiver",
+        "Messages are done with, and gone for good.",
+        lambda call: call.messages.acknowledge(call),
+        ACKNOWLEDGE,
+    ),
+    Route(
+        "POST",
+        f"{_OF_QUEUE}/return",
+        "receiver",
+        "Messages come again.",
+        lambda call: call.messages.give_back(call),
+        RETURN,
+    ),
+    Route(
+        "POST",
+        f"{_OF_QUEUE}/extend",
+        "receiver",
+        "Messages are held for longer.",
+        lambda call: call.messages.extend(call),
+        EXTEND,
+    ),
+)
+assert all(code in STATUSES for code, _ in _LOST.values()), "each code has a status"
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON as it is answered."""
+    return value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,109 @@
+"""Errors as RFC 9457 has them: a JSON object of the media type ``application/problem+json``, with the wire's codes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from actors import QueueError, StorageError
+from transport.errors import TransportError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STATUSES: Final[Mapping[str, int]] = {
+    "already-exists": 409,
+    "authentication-failed": 401,
+    "authentication-required": 401,
+    "demand-exceeded": 503,
+    "forbidden": 403,
+    "foreign-receipt": 409,
+    "frame-too-large": 413,
+    "internal-error": 500,
+    "invalid-name": 400,
+    "invalid-receipt": 400,
+    "journal-failed": 503,
+    "limit-exceeded": 429,
+    "method-not-allowed": 405,
+    "misdirected": 421,
+    "not-found": 404,
+    "protocol-error": 400,
+    "queue-deleted": 404,
+    "queue-full": 503,
+    "receipt-expired": 409,
+    "receipt-gone": 410,
+    "shutting-down": 503,
+    "stale-epoch": 409,
+    "stale-receipt": 410,
+    "subscription-owned": 409,
+    "timeout": 504,
+    "too-slow": 408,
+    "unsupported-media-type": 415,
+}
+"""The status of each code; of one that is not here 400."""
+RETRY_SECONDS: Final[Mapping[str, int]] = {
+    "queue-full": 1,
+    "limit-exceeded": 1,
+    "shutting-down": 5,
+    "journal-failed": 30,
+}
+"""Codes behind which the same request may succeed, and after how long to try it."""
+MEDIA_TYPE: Final = "application/problem+json"
+CHALLENGE: Final = 'Basic realm="penstock", charset="UTF-8", Bearer realm="penstock"'
+
+
+class ProblemError(TransportError):
+    """A request cannot be carried out, and is answered so.
+
+    Args:
+        code: the wire's, or one of HTTP's own.
+        text: why, and what to do.
+        more: what stands beside it in the answer.
+        headers: of the answer.
+    """
+
+    def __init__(
+        self, code: str, text: str, more: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(text)
+        self.code = code
+        self.more = more or {}
+        self.headers = headers or {}
+
+
+def known(error: Exception) -> ProblemError | None:
+    """What an error is to a client; None for a defect of ours."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, QueueError | TransportError):
+        return ProblemError(error.code, str(error))
+    if isinstance(error, StorageError):
+        return ProblemError("journal-failed", f"the broker can store nothing any more and stops: {error}")
+    if isinstance(error, TimeoutError):
+        return ProblemError("timeout", "the queue has not answered in time")
+    return None
+
+
+def answer(problem: ProblemError) -> web.Response:
+    """The answer that tells of it."""
+    status = STATUSES.get(problem.code, 400)
+    headers = dict(problem.headers)
+    if status == 401:
+        headers["WWW-Authenticate"] = CHALLENGE
+    if (seconds := RETRY_SECONDS.get(problem.code)) is not None:
+        headers.setdefault("Retry-After", str(seconds))
+    body = {
+        "type": "about:blank",
+        "title": problem.code,
+        "status": status,
+        "detail": str(problem),
+        "code": problem.code,
+    }
+    return web.Response(
+        status=status,
+        body=json.dumps(body | dict(problem.more)).encode(),
+        content_type=MEDIA_TYPE,
+        headers=headers,
+    )

@@ -1,0 +1,142 @@
+"""What a request says, read within bounds: its body, its query, and the JSON in it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from transport.clients.json_messages import kind_of
+from transport.config.units import parse_duration
+from transport.gateways.http.problems import ProblemError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from aiohttp import web
+
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+"""Of a request: what a frame of the native protocol may have."""
+LEAST_BYTES_A_SECOND: Final = 1024
+BODY_SECONDS: Final = 10.0
+"""A body comes at this rate at least, behind so many seconds."""
+JSON: Final = "application/json"
+
+
+async def body_of(request: web.BaseRequest) -> bytes:
+    """A request's body.
+
+    Raises:
+        ProblemError: it is too large, or comes too slowly.
+    """
+    announced = request.content_length
+    if announced is not None and announced > MAX_BODY_BYTES:
+        raise _too_large(announced)
+    loop = asyncio.get_running_loop()
+    parts: list[bytes] = []
+    began, size = loop.time(), 0
+    try:
+        while True:
+            async with asyncio.timeout_at(began + BODY_SECONDS + size / LEAST_BYTES_A_SECOND):
+                part = await request.content.readany()
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                raise _too_large(size)
+    except TimeoutError:
+        raise ProblemError(
+            "too-slow",
+            f"the body comes more slowly than {LEAST_BYTES_A_SECOND} bytes a second",
+            headers={"Connection": "close"},
+        ) from None
+
+
+def _too_large(size: int) -> ProblemError:
+    text = f"the body has {size} bytes or more, and the largest has {MAX_BODY_BYTES}: send less at a time"
+    return ProblemError("frame-too-large", text, headers={"Connection": "close"})
+
+
+async def json_body(request: web.BaseRequest, fields: Collection[str]) -> dict[str, Any]:
+    """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
+
+    Raises:
+        ProblemError: it is none.
+    """
+    body = await body_of(request)
+    if not body:
+        return {}
+    if request.content_type not in (JSON, "application/octet-stream") and not request.content_type.endswith("+json"):
+        raise ProblemError("unsupported-media-type", f"the body is {request.content_type:.60}, not {JSON}")
+    found = parsed(body)
+    if not isinstance(found, dict):
+        raise ProblemError("protocol-error", f"the body is no JSON object, but {kind_of(found)}")
+    check_fields(found, fields, "the body")
+    return found
+
+
+def parsed(body: bytes) -> Any:
+    """The JSON value that a body is; raises ProblemError where it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
+
+
+def check_fields(found: dict[str, Any], fields: Collection[str], what: str) -> None:
+    """Raise ProblemError for a field that is none of these: what it asks would not be done."""
+    unknown = sorted(found.keys() - set(fields))
+    if unknown:
+        there = f"there are {', '.join(sorted(fields))}" if fields else "there are none"
+        raise ProblemError("protocol-error", f"{unknown[0]!r:.60} is no field of {what}; {there}")
+
+
+def whole(found: Any, name: str, default: int | None, least: int = 1, most: int = 2**63 - 1) -> int | None:
+    """A whole number within bounds; ``default`` for None."""
+    if found is None:
+        return default
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 20:
+        found = int(found)
+    if type(found) is not int or not least <= found <= most:
+        raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not a whole number from {least} to {most}")
+    return found
+
+
+def seconds(found: Any, name: str, default: float | None, most: float) -> float | None:
+    """A time as a number of seconds, or as the command line writes it (``500ms``); ``default`` for None."""
+    if found is None:
+        return default
+    try:
+        value = parse_duration(found) if isinstance(found, str) else found
+    except ValueError as error:
+        raise ProblemError("protocol-error", f"{name}: {error}") from None
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value <= most
+        or not math.isfinite(value)
+    ):
+        raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not a time from 0 to {most:g} seconds")
+    return float(value)
+
+
+def flag(found: Any, name: str, default: bool) -> bool:
+    """True or false; ``default`` for None."""
+    if found is None:
+        return default
+    if found in ("true", "false"):
+        return bool(found == "true")
+    if type(found) is not bool:
+        raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not true or false")
+    return found
+
+
+def text(found: Any, name: str, default: str | None = None) -> str | None:
+    """A text; ``default`` for None."""
+    if found is None:
+        return default
+    if not isinstance(found, str):
+        raise ProblemError("protocol-error", f"{name} is {kind_of(found)}, not a text")
+    return found

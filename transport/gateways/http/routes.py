@@ -1,0 +1,150 @@
+"""The table of routes: method and path, the row of `OPERATIONS` that each needs, and what carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from transport.gateways.http.problems import ProblemError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from transport.broker.operations import Operations
+    from transport.gateways.http.messages import Messages
+
+PREFIX: Final = "/api/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request on its way to what carries it out.
+
+    Attributes:
+        request: as it came.
+        operations: the door, for whoever asks.
+        names: what stands in the path for each name in braces.
+        messages: sends and takes.
+    """
+
+    request: web.BaseRequest
+    operations: Operations
+    names: Mapping[str, str]
+    messages: Messages
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request is answered with.
+
+    Attributes:
+        body: JSON, as bytes or as what it stands for; None for no body.
+        status: of HTTP.
+        headers: of the answer.
+        content_type: of the body.
+        reached: called when the answer has been written; ``lost`` when it could not be.
+        lost: as above.
+    """
+
+    body: Any = None
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
+    reached: Callable[[], None] = lambda: None
+    lost: Callable[[], None] = lambda: None
+
+
+class Field(NamedTuple):
+    """A field of a body, or of a query.
+
+    Attributes:
+        kind: its JSON type, or ``duration``: a number of seconds, or a text such as ``500ms``.
+        text: what it means.
+        required: whether it must be there.
+    """
+
+    kind: str
+    text: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A row of the table.
+
+    Attributes:
+        method: of HTTP.
+        path: below `PREFIX`, with names in braces.
+        operation: the row of `OPERATIONS` whose right it takes; None where it takes none.
+        summary: what it does.
+        handler: what does it.
+        body: the fields of its body.
+        query: the fields of its query.
+        open: whether it is answered whoever asks.
+    """
+
+    method: str
+    path: str
+    operation: str | None
+    summary: str
+    handler: Callable[[Call], Awaitable[Answer]]
+    body: Mapping[str, Field] = field(default_factory=dict)
+    query: Mapping[str, Field] = field(default_factory=dict)
+    open: bool = False
+
+
+class Table:
+    """Finds the route of a request.
+
+    Args:
+        routes: all there are; no two have a method and a path of the same shape.
+    """
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        self.routes = routes
+        self._by_shape: dict[tuple[str | None, ...], dict[str, Route]] = {}
+        for route in routes:
+            methods = self._by_shape.setdefault(_shape(route.path), {})
+            assert route.method not in methods, f"{route.method} {route.path} is there twice"
+            methods[route.method] = route
+
+    def find(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
+        """The route of a method and a path as it came, with percent signs; and the names in it.
+
+        Raises:
+            ProblemError: there is none.
+        """
+        try:
+            parts = tuple(unquote(part, errors="strict") for part in raw_path.split("/")[1:])
+        except UnicodeDecodeError:
+            raise ProblemError("invalid-name", "the path has a name that is not UTF-8") from None
+        for shape in _shapes(parts):
+            methods = self._by_shape.get(shape)
+            if methods is None:
+                continue
+            route = methods.get(method) or (methods.get("GET") if method == "HEAD" else None)
+            if route is None:
+                allowed = ", ".join(sorted(methods))
+                text = f"{method:.20} is not possible there; {allowed} is"
+                raise ProblemError("method-not-allowed", text, headers={"Allow": allowed})
+            named = route.path.split("/")[1:]
+            names = {name[1:-1]: part for name, part in zip(named, parts, strict=True) if name.startswith("{")}
+            return route, names
+        raise ProblemError("not-found", f"there is nothing at this path: {PREFIX}/openapi.json says what there is")
+
+
+def _shape(path: str) -> tuple[str | None, ...]:
+    """A path's parts, with None for a name."""
+    return tuple(None if part.startswith("{") else part for part in path.split("/")[1:])
+
+
+def _shapes(parts: tuple[str, ...]) -> Iterator[tuple[str | None, ...]]:
+    """What shapes a path may have: some of its parts, from the third on, may be names."""
+    few = parts[:8]
+    if len(parts) > len(few):
+        return
+    free = range(min(3, len(few)), len(few))
+    for bits in range(1 << len(free)):
+        yield tuple(None if index in free and bits >> (index - 3) & 1 else part for index, part in enumerate(few))
