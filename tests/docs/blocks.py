@@ -172,7 +172,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     },
     "docs/testing.md": {
         "penstock_durable_broker.kill": "tests/transport/testing/test_testing_documented.py::"
-        "test_the_examples_run_and_who_uses_no_broker_loads_none"
+        "test_the_examples_run_and_who_uses_no_broker_loads_none",
+        "make_consumer": "tests/transport/testing/test_testing_documented.py::test_the_example_of_a_consumer_runs",
     },
     "docs/tracing.md": {
         "from opentelemetry import trace": TRACING,
