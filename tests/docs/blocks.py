@@ -98,11 +98,13 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock user add alice": REACHED,
     },
     "docs/consumer.md": {
-        "async def handle": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
+        "async def handle(order": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
         "processes=4": "tests/examples/test_consumer_program.py::test_the_program_with_processes_counts_words",
         "penstock queue create orders": CONSUMER,
         "2 x tea": CONSUMER,
-        "batch_handler": PYTHON + "test_the_batch_handler_of_the_consumers_page_stores_what_it_is_given",
+        "batch_handler": "tests/examples/test_consumer_program.py::test_the_program_with_batches_stores_what_was_sent",
+        "raise DeadLetterError": "tests/examples/test_consumer_program.py::"
+        "test_the_program_that_gives_up_an_order_at_once_keeps_the_reason",
         "readinessProbe": Excuse.KUBERNETES,
     },
     "docs/delivery.md": {"[python]": CLIENTS, "[text]": CLIENTS},

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,19 +36,6 @@ def test_the_program_of_the_command_lines_page_prints_the_queue() -> None:
     (program,) = python_blocks((DOCS / "cli.md").read_text("utf-8"))
     with HostedBroker() as broker:
         assert printed(program, broker) == "orders 0 ready, 0 in flight\n"
-
-
-def test_the_batch_handler_of_the_consumers_page_stores_what_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    program = python_blocks((DOCS / "consumer.md").read_text("utf-8"))[1]
-    exec(compile(program, "consumer.md", "exec", dont_inherit=True), names)
-    names["store"](["tea", "soup"])
-    with sqlite3.connect("orders.db") as database:
-        assert database.execute("SELECT text FROM orders").fetchall() == [("tea",), ("soup",)]
-    database.close()
 
 
 def parse(line: bytes) -> int:
