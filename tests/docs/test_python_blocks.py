@@ -24,9 +24,7 @@ def test_the_program_of_the_readme_prints_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text("utf-8")
-    ports = 'send_address="127.0.0.1:0", receive_address="127.0.0.1:0"'
-    program = python_blocks(readme)[0].replace('directory="data"', f'directory="data", {ports}')
-    exec(compile(program, "README.md", "exec", dont_inherit=True), {"__name__": "__main__"})
+    exec(compile(python_blocks(readme)[0], "README.md", "exec", dont_inherit=True), {"__name__": "__main__"})
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["order 1", "order 2", "order 3"]
     assert "It prints " + ", ".join(f"`{line}`" for line in lines[:2]) + f" and `{lines[2]}`" in readme
