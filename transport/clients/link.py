@@ -27,7 +27,6 @@ from transport.wire.address import parse_address
 from transport.wire.frame_protocol import FrameProtocol
 from transport.wire.messages import EXPLAINS, Auth, Because, Frame, Hello, Welcome
 from transport.wire.protocol import Protocol, Side
-from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
     from transport.clients.proving import Proving
@@ -355,6 +354,8 @@ class BrokerLink:
         self._trouble_told = True
         if self._warned:
             return
+        from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - only where there is no broker
+
         queue = self._hello().queue
         of = "" if not queue else f"queue {queue}: "
         logger.warning("%s%s", of, shown(self.trouble(), MAX_LINE_BYTES))

@@ -44,6 +44,7 @@ def test_a_block_that_is_over_at_once_ends_it_too() -> None:
         for _ in range(3):
             with running(consumer):
                 pass
+            assert not [each for each in threading.enumerate() if each.name.startswith("penstock-consumer")]
 
 
 def test_what_it_has_failed_with_is_raised_at_the_end_of_the_block() -> None:
