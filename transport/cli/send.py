@@ -151,7 +151,9 @@ async def send(
             show(window.confirmed_bytes, total, _count(window.confirmed_messages))
 
         began = time.monotonic()
-        running = Source.from_async_iterable(messages.batches).via(sender).to(Sink.foreach(confirmed)).run()
+        # The end of an input is seen by whoever asks for more: without a place for one read ahead, nobody would where the queue is full.
+        source = Source.from_async_iterable(messages.batches).buffer(1)
+        running = source.via(sender).to(Sink.foreach(confirmed)).run()
 
         def stop(number: Signals) -> None:
             stopped_by.append(number)
