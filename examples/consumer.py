@@ -1,11 +1,13 @@
-"""A consumer: handles orders, 8 at a time, until Ctrl-C or SIGTERM. `python examples/consumer.py [ADDRESS]`."""
+"""A consumer: handles orders, 8 at a time, until Ctrl-C or SIGTERM. `python examples/consumer.py`."""
 
-import sys
+import argparse
 from typing import Any
 
 from transport import DEFAULT_RECEIVE_ADDRESS, Consumer
 
-consumer = Consumer(sys.argv[1] if sys.argv[1:] else DEFAULT_RECEIVE_ADDRESS, queue="orders", concurrency=8)
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--address", default=DEFAULT_RECEIVE_ADDRESS)
+consumer = Consumer(parser.parse_args().address, queue="orders", concurrency=8)
 
 
 @consumer.handler

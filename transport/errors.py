@@ -237,6 +237,10 @@ class UnreadError(TransportError, ConnectionError):
     code = "timeout"
 
 
+ADVICE = "; is the broker running there? (penstock broker)"
+"""What the error of a client ends with that has found no broker for as long as it may seek one."""
+
+
 class ConnectionLostError(TransportError, ConnectionError):
     """The connection ended before the work on it did, and may be tried again."""
 

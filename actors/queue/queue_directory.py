@@ -16,6 +16,7 @@ from actors.queue.state.log import QueueLog
 from actors.queue.structures.deadlines import US_PER_SECOND
 from actors.queue.transactions import TransactionDirectory
 from actors.queue.vocabulary.commands import AlterQueue, PauseSenders
+from actors.queue.vocabulary.differences import differences
 from actors.queue.vocabulary.settings import (
     DEFAULT_MAX_QUEUES,
     DEFAULT_TRANSACTION_TIMEOUT,
@@ -171,8 +172,7 @@ class QueueDirectory:
             self._check_room(name)
         elif self.settings_of(name) != settings:
             raise QueueExistsError(
-                f"queue {name!r} exists with other settings; declare it as it is, "
-                f"or alter it (penstock queue alter {name} ..., or Administration.alter_queue)"
+                f"queue {name!r} exists with other settings: {differences(name, self.settings_of(name), settings)}"
             )
 
     @property

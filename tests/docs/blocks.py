@@ -98,11 +98,13 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "penstock user add alice": REACHED,
     },
     "docs/consumer.md": {
-        "async def handle": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
+        "async def handle(order": "tests/examples/test_consumer_program.py::test_the_program_of_the_guide_is_the_example",
         "processes=4": "tests/examples/test_consumer_program.py::test_the_program_with_processes_counts_words",
         "penstock queue create orders": CONSUMER,
         "2 x tea": CONSUMER,
-        "batch_handler": PYTHON + "test_the_batch_handler_of_the_consumers_page_stores_what_it_is_given",
+        "batch_handler": "tests/examples/test_consumer_program.py::test_the_program_with_batches_stores_what_was_sent",
+        "raise DeadLetterError": "tests/examples/test_consumer_program.py::"
+        "test_the_program_that_gives_up_an_order_at_once_keeps_the_reason",
         "readinessProbe": Excuse.KUBERNETES,
     },
     "docs/delivery.md": {"[python]": CLIENTS, "[text]": CLIENTS},
@@ -172,7 +174,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     },
     "docs/testing.md": {
         "penstock_durable_broker.kill": "tests/transport/testing/test_testing_documented.py::"
-        "test_the_examples_run_and_who_uses_no_broker_loads_none"
+        "test_the_examples_run_and_who_uses_no_broker_loads_none",
+        "make_consumer": "tests/transport/testing/test_testing_documented.py::test_the_example_of_a_consumer_runs",
     },
     "docs/tracing.md": {
         "from opentelemetry import trace": TRACING,

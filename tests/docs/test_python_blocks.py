@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import sqlite3
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,9 +24,7 @@ def test_the_program_of_the_readme_prints_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text("utf-8")
-    ports = 'send_address="127.0.0.1:0", receive_address="127.0.0.1:0"'
-    program = python_blocks(readme)[0].replace('directory="data"', f'directory="data", {ports}')
-    exec(compile(program, "README.md", "exec", dont_inherit=True), {"__name__": "__main__"})
+    exec(compile(python_blocks(readme)[0], "README.md", "exec", dont_inherit=True), {"__name__": "__main__"})
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["order 1", "order 2", "order 3"]
     assert "It prints " + ", ".join(f"`{line}`" for line in lines[:2]) + f" and `{lines[2]}`" in readme
@@ -38,19 +34,6 @@ def test_the_program_of_the_command_lines_page_prints_the_queue() -> None:
     (program,) = python_blocks((DOCS / "cli.md").read_text("utf-8"))
     with HostedBroker() as broker:
         assert printed(program, broker) == "orders 0 ready, 0 in flight\n"
-
-
-def test_the_batch_handler_of_the_consumers_page_stores_what_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    program = python_blocks((DOCS / "consumer.md").read_text("utf-8"))[1]
-    exec(compile(program, "consumer.md", "exec", dont_inherit=True), names)
-    names["store"](["tea", "soup"])
-    with sqlite3.connect("orders.db") as database:
-        assert database.execute("SELECT text FROM orders").fetchall() == [("tea",), ("soup",)]
-    database.close()
 
 
 def parse(line: bytes) -> int:

@@ -65,7 +65,7 @@ def test_a_check_beside_a_broker_says_what_the_page_shows(shell: Shell) -> None:
 def test_the_consumers_shell_prints_what_the_page_shows(shell: Shell) -> None:
     script = block("docs/consumer.md", "penstock broker &")
     receive = shell.addresses["127.0.0.1:9183"]
-    with shell.start(script.replace("examples/consumer.py", f"examples/consumer.py {receive}")) as process:
+    with shell.start(script.replace("examples/consumer.py", f"examples/consumer.py --address {receive}")) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None

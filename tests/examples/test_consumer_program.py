@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from streams import Source
 from transport import Administration, Sender
+from transport.testing import HostedBroker
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60.0
@@ -45,10 +49,10 @@ async def _queues(address: str) -> dict[str, Any]:
         return {queue["name"]: queue for queue in await admin.queues()}
 
 
-def _started(environment: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+def _started(environment: dict[str, str], *arguments: str, folder: Path = ROOT) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
     return subprocess.Popen(
-        [sys.executable, *arguments], cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        [sys.executable, *arguments], cwd=folder, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
     )
 
 
@@ -59,7 +63,7 @@ def test_the_program_of_the_guide_prints_what_the_guide_says_and_ends_on_a_signa
     shown = re.findall(r"^```\w*\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     order, warning = shown[2].splitlines()
     asyncio.run(_prepared(example_broker.send_address, b"no JSON", b'{"item": "tea", "quantity": 2}'))
-    with _started(environment, "examples/consumer.py", example_broker.receive_address) as program:
+    with _started(environment, "examples/consumer.py", "--address", example_broker.receive_address) as program:
         try:
             assert program.stdout is not None
             assert program.stdout.readline() == f"{order}\n"
@@ -83,25 +87,60 @@ def test_the_program_of_the_guide_is_the_example() -> None:
             assert line in lines
 
 
-def test_the_program_with_processes_counts_words(
-    example_broker: Any, environment: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_example_explains_its_address_as_the_others_do(environment: dict[str, str]) -> None:
+    with _started(environment, "examples/consumer.py", "--help") as program:
+        output, errors = program.communicate(timeout=SECONDS)
+    assert (program.returncode, errors) == (0, "")
+    assert "--address" in output
+
+
+@contextmanager
+def _typed(words: str, address: str, environment: dict[str, str], folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """The program of the guide that has ``words`` in it, at a broker; it is told to end, and ends well."""
     guide = (ROOT / "docs" / "consumer.md").read_text("utf-8")
-    (text,) = [
-        each for each in re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL) if "processes=4" in each
-    ]
-    path = tmp_path / "count.py"
-    path.write_text(text.replace("Consumer(", f'Consumer("{example_broker.receive_address}", '))
-    asyncio.run(_prepared(example_broker.send_address, b"one two three", queue="documents"))
-    with _started(environment | {"PYTHONPATH": str(ROOT)}, str(path)) as program:
+    (text,) = [each for each in re.findall(r"^```python\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL) if words in each]
+    path = folder / "program.py"
+    path.write_text(text.replace("Consumer(queue", f'Consumer("{address}", queue'))
+    with _started(environment | {"PYTHONPATH": str(ROOT)}, str(path), folder=folder) as program:
         try:
-            assert program.stdout is not None
-            assert program.stdout.readline() == "3 words\n"
+            yield program
             program.send_signal(signal.SIGTERM)
             program.communicate(timeout=SECONDS)
         finally:
             program.kill()
     assert program.returncode == 0
+
+
+def test_the_program_with_processes_counts_words(
+    example_broker: Any, environment: dict[str, str], tmp_path: Path
+) -> None:
+    asyncio.run(_prepared(example_broker.send_address, b"one two three", queue="documents"))
+    with _typed("processes=4", example_broker.receive_address, environment, tmp_path) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "3 words\n"
+
+
+def test_the_program_with_batches_stores_what_was_sent(environment: dict[str, str], tmp_path: Path) -> None:
+    with HostedBroker(max_receives=1) as broker:
+        broker.send("orders", [b"tea", b"soup"])
+        with _typed("batch_handler", broker.receive_address, environment, tmp_path):
+            broker.wait_until("orders", total_acknowledged=2)
+    with sqlite3.connect(tmp_path / "orders.db") as database:
+        assert database.execute("SELECT text FROM orders").fetchall() == [("tea",), ("soup",)]
+    database.close()
+
+
+def test_the_program_that_gives_up_an_order_at_once_keeps_the_reason(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    with HostedBroker(max_receives=5) as broker:
+        broker.send("orders", [b'{"customer": "bob", "item": "tea"}', b'{"customer": "ann", "item": "soup"}'])
+        with _typed("raise DeadLetterError", broker.receive_address, environment, tmp_path) as program:
+            assert program.stdout is not None
+            assert program.stdout.readline() == "soup to Rose Lane 3\n"
+            broker.wait_until("orders.dead", ready=1)
+        (dead,) = broker.contents("orders.dead")
+        assert "no such customer" in str(dead.headers)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

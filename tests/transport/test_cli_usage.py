@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -313,6 +314,31 @@ def test_no_broker_in_time_exits_with_1_and_says_where_it_was_looked_for(
     assert nobody in last
     assert "is the broker running there?" in last
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_that_is_not_there_yet_is_told_once_by_each_command_and_not_with_quiet(nobody: str) -> None:
+    where = ("--address", nobody, "--connect-timeout", "60")
+    quiet, *telling = (
+        subprocess.Popen(
+            [sys.executable, "-m", "transport.cli", *words, *where], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+        for words in (["receive", "--queue", "q", "--quiet"], ["receive", "--queue", "q"], ["queue", "list"])
+    )
+    said = []
+    try:
+        for each in telling:
+            assert each.stderr is not None
+            said.append(each.stderr.readline())
+        for each in (quiet, *telling):
+            each.send_signal(signal.SIGINT)
+        rests = [each.communicate(timeout=30)[1] for each in (quiet, *telling)]
+    finally:
+        for each in (quiet, *telling):
+            each.kill()
+            each.wait()
+    yet = f"no broker at {nobody} yet: connection refused; trying for"
+    assert [line.partition(yet)[:2] for line in said] == [("penstock receive: ", yet), ("penstock queue list: ", yet)]
+    assert [rest for rest in rests if "no broker" in rest] == []
 
 
 def test_a_refusal_that_the_command_line_can_mend_says_how() -> None:

@@ -297,6 +297,7 @@ def test_it_gives_up_after_the_time_it_was_given_and_says_why(run: Any) -> None:
         await user.told("failed")
         assert isinstance(user.error, ConnectionLostError)
         assert "given up after" in str(user.error)
+        assert str(user.error).endswith("; is the broker running there? (penstock broker)")
         assert address in str(user.error)
 
     run(main)

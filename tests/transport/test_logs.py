@@ -235,8 +235,13 @@ def test_whatever_changes_something_is_logged_with_all_that_it_is_about_and_a_lo
                 await command(admin, "queue.move", **{"from": "orders", "to": "other", "create": True})
                 await command(admin, "queue.purge", name="orders")
                 await command(admin, "queue.peek", name="orders", count=1)
-                admin.send(Command(2, "subscription.release", {"queue": "orders", "name": "report"}))
-                await admin.expect(Error)
+                for what, arguments in (
+                    ("subscription.release", {"queue": "orders", "name": "report"}),
+                    ("connection.close", {"id": 9999, "reason": "why not"}),
+                    ("transaction.abort", {"writer": "w", "version": 3}),
+                ):
+                    admin.send(Command(2, what, arguments))
+                    await admin.frame()
         said = [json.loads(line)["message"] for line in lines(written) if "penstock.audit" in line]
         assert [each.split(", from")[0] for each in said] == [
             "anyone: queue.create orders",
@@ -245,6 +250,9 @@ def test_whatever_changes_something_is_logged_with_all_that_it_is_about_and_a_lo
             "anyone: queue.purge orders",
             "anyone: subscription.release report of orders",
             "anyone: subscription.release report of orders",
+            "anyone: connection.close 9999",
+            "anyone: connection.close 9999",
+            "anyone: transaction.abort w 3",
         ]
 
     run(main)

@@ -83,6 +83,11 @@ def test_messages_with_keys_and_headers_of_an_iterator_that_blocks(broker: Serve
     assert (second.payload, second.key, second.headers) == (b"b", None, {})
 
 
+def test_the_end_of_an_iterator_is_seen_where_it_took_the_last_place_of_its_queue() -> None:
+    with ServedBroker(max_queue_messages=1) as broker:
+        assert send(broker.send_address, "orders", iter([b"a"]), timeout=SECONDS).messages == 1
+
+
 def test_a_loop_that_is_left_gives_back_the_message_at_hand_as_failed_and_the_others_as_unseen(
     broker: ServedBroker,
 ) -> None:

@@ -203,6 +203,19 @@ def test_whoever_finds_an_address_taken_is_told_each_option_that_says_another(tm
     assert "in use; choose others with --send-address, --receive-address and --smq-sink" in result.stderr
 
 
+def test_a_program_that_finds_an_address_taken_is_told_the_settings_that_say_another(run: Any) -> None:
+    async def main() -> None:
+        async with Broker(BrokerConfig(**HERE)) as broker:
+            taken = BrokerConfig(broker.send_address, "127.0.0.1:0")
+            with pytest.raises(OSError, match="in use") as raised:
+                await Broker(taken).__aenter__()
+            assert raised.value.errno == errno.EADDRINUSE
+            text = f"{broker.send_address}: Address already in use; choose others with BrokerConfig(send_address=..., receive_address=...)"
+            assert text in str(raised.value)
+
+    run(main)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from streams import Sink, Source
-from streams.testkit import elapse, run_in_virtual_time
+from streams.testkit import elapse, run_in_virtual_time, settle
 from transport import Administration, Backoff, ConnectionLostError, Receiver, Sender, Wait
 from transport.clients.administration import HELLO
 from transport.clients.link import BrokerLink
@@ -127,6 +127,7 @@ def test_who_finds_no_broker_says_how_long_it_tries_on_and_the_log_says_it_too(
     async def main() -> None:
         told = Told()
         patience = Tried(minimum=1000, maximum=1000, jitter=0, give_up_after=3000)
+        patience.failed.clear()
         sender = Sender("127.0.0.1:1", queue="orders", reconnect=patience, on_wait=told)
         running = Source.single(b"x").to(sender).run()
         await until(patience.failed.is_set)
@@ -160,6 +161,89 @@ def test_what_is_no_error_of_the_system_is_told_in_its_own_words(run: Any, error
         assert link.trouble().startswith(f"no broker at 127.0.0.1:1 yet: {words}; ")
 
     run(main)
+
+
+@pytest.mark.parametrize("role", ["sender", "receiver"])
+@pytest.mark.parametrize("level", [logging.WARNING, logging.INFO])
+def test_a_program_that_asks_for_nothing_is_warned_once_of_a_broker_that_is_not_there(
+    run: Any, jump: Any, until: Any, caplog: pytest.LogCaptureFixture, role: str, level: int
+) -> None:
+    caplog.set_level(level)
+
+    async def main() -> None:
+        patience = Tried(minimum=1000, maximum=1000, jitter=0, give_up_after=3000)
+        patience.failed.clear()
+        client: Any = (
+            Source.single(b"x").to(Sender("127.0.0.1:1", queue="orders", reconnect=patience))
+            if role == "sender"
+            else Receiver("127.0.0.1:1", queue="orders", reconnect=patience).to(Sink.ignore())
+        )
+        running = client.run()
+        await until(patience.failed.is_set)
+        assert caplog.messages == []
+        jump(PATIENCE)
+        await until(lambda: bool(caplog.messages))
+        jump(5 * PATIENCE)
+        await settle(0.01)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    run(main)
+    (said,) = [each for each in caplog.records if "no broker" in each.getMessage()]
+    assert (said.name, said.levelno) == ("penstock.transport", logging.WARNING)
+    told = "queue orders: no broker at 127.0.0.1:1 yet: connection refused; trying for 2998 s more"
+    assert said.getMessage() == told
+
+
+def test_who_listens_is_told_and_the_log_warns_of_nothing(
+    run: Any, jump: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        told = Told()
+        running = Source.single(b"x").to(Sender("127.0.0.1:1", queue="q", reconnect=LONG, on_wait=told)).run()
+        await asyncio.sleep(0)
+        jump(PATIENCE)
+        assert await told.next() is not None
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    run(main)
+    assert caplog.messages == []
+
+
+def test_each_outage_is_warned_of_and_a_short_one_is_not(
+    run: Any, serve: Any, jump: Any, until: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A connection that was of use ends a wait; the next one is another."""
+
+    async def main() -> None:
+        again = Backoff(minimum=1000, maximum=1000, jitter=0, give_up_after=None)
+        async with serve() as broker:
+            receiver = Receiver(broker.receive_address, queue="orders", reconnect=again)
+            running = receiver.to(Sink.foreach(_done)).run()
+            async with Administration(broker.send_address) as administration:
+                await until(lambda: receiver.connected)
+                await Source.single(b"x").to(Sender(broker.send_address, queue="orders")).run()
+
+                async def handled() -> bool:
+                    return bool([row for row in await administration.queues() if row["total_acknowledged"] == 1])
+
+                await until(handled)
+            jump(PATIENCE)
+            await settle(0.01)
+            assert caplog.messages == []
+        await until(lambda: not receiver.connected)
+        jump(PATIENCE)
+        await until(lambda: bool(caplog.messages))
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+    run(main)
+    assert [each for each in caplog.messages if each.endswith("; trying on")] == caplog.messages
+    assert len(caplog.messages) == 1
 
 
 def _done(delivery: Any) -> None:

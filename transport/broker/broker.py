@@ -143,7 +143,7 @@ class Broker:
         Raises:
             LocalProtocolError: the users or the certificates cannot be read, or strangers could reach a listener and use it.
             StorageError: what is stored cannot be opened.
-            OSError: an address is taken.
+            OSError: an address is taken; the text names the settings that say another.
             LimitExceededError: this process may have too few files open.
         """
         self._loop = asyncio.get_running_loop()
@@ -187,7 +187,10 @@ class Broker:
             undo.callback(self._close_listeners)
             host = self._host()
             for listener in self._listeners:
-                await listener.start(host)
+                try:
+                    await listener.start(host)
+                except OSError as error:
+                    raise _unbound(error, self.config) from error
             self._look_who_can_reach()
             undo.pop_all()
         return self
@@ -419,6 +422,13 @@ def epoch_at(now: float) -> int:
     It grows from one start to the next but where it begins anew: in 2037, and at the beginning of 2020 for a clock that was set before.
     """
     return int((now - EPOCH_START) * EPOCHS_A_SECOND) % EPOCHS
+
+
+def _unbound(error: OSError, config: BrokerConfig) -> OSError:
+    """An error of the same number that says how a program has the broker listen elsewhere; its cause is ``error``."""
+    settings = ", ".join(f"{name}=..." for name in config.addresses())
+    advice = f"choose others with BrokerConfig({settings}); port 0 takes any that is free"
+    return OSError(error.errno, f"{error.strerror or error}; {advice}")
 
 
 def _open_storage(config: BrokerConfig, directory: str) -> Storage:

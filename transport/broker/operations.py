@@ -85,7 +85,7 @@ class Operation(NamedTuple):
         told: whether the log of who did what is told, where it changes something.
         takes: the arguments of a command that changes something: another one is refused, for what it asks would not be done. None where
             the handler judges them, and where a command only looks: what a later version asks besides is passed over.
-        part: the argument that names what it is about within the resource, for the log of who did what.
+        about: the arguments that name what it is about within the resource, for the log of who did what.
     """
 
     right: Right | None
@@ -96,7 +96,7 @@ class Operation(NamedTuple):
     of_asker: bool = False
     told: bool = True
     takes: tuple[str, ...] | None = None
-    part: str | None = None
+    about: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -152,17 +152,24 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
     "subscription.release": Operation(
-        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name"), part="name"
+        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name"), about=("name",)
     ),
     "subscription.delete": Operation(
-        Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name"), part="name"
+        Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name"), about=("name",)
     ),
     "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
     # It discards what others have written, to whatever queue.
-    "transaction.abort": Operation(Right.ADMINISTER, None, Commands.transaction_abort, takes=("writer", "version")),
+    "transaction.abort": Operation(
+        Right.ADMINISTER, None, Commands.transaction_abort, takes=("writer", "version"), about=("writer", "version")
+    ),
     "connection.list": Operation(Right.MONITOR, None, lists(connection_rows, int), long=True),
     "connection.close": Operation(
-        Right.ADMINISTER, None, Commands.connection_close, of_asker=True, takes=("id", "user", "reason")
+        Right.ADMINISTER,
+        None,
+        Commands.connection_close,
+        of_asker=True,
+        takes=("id", "user", "reason"),
+        about=("id", "user"),
     ),
     # A copy of everything that is stored: what it takes to begin one, it takes to go on.
     "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),
@@ -321,7 +328,8 @@ class Operations:
                 audit.allowed(self.principal.name, MADE_BY, of, self.peer, MAKES.format(name))
         # What is only judged changes nothing, and a move that goes on was told of; a refusal is logged all the same.
         told = operation.changes and arguments.get(CHECK) is not True and arguments.get("after") is None
-        said = name if operation.part is None else f"{name} {string_of(arguments, operation.part)} of"
+        about = " ".join(str(arguments[each]) for each in operation.about if arguments.get(each) is not None)
+        said = f"{name} {about}" + (" of" if resource else "") if about else name
         if told:
             audit.allowed(self.principal.name, name, resource, self.peer, said)
         handler = partial(operation.handler, asker=self) if operation.of_asker else operation.handler

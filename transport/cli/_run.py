@@ -14,7 +14,7 @@ import typer
 
 from actors.errors import BackupFailedError, NoStorageError, StorageError
 from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
-from transport.errors import BrokerError, ConnectionLostError, TransportError
+from transport.errors import ADVICE, BrokerError, ConnectionLostError, TransportError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -47,12 +47,12 @@ OPTIONS = {
 
 
 def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:
-    """Run ``main`` to its end and exit with the code it returns; what fails is told in one line."""
+    """Run ``main`` to its end and exit with the code it returns; what fails is told in one line, and so is what connections warn of."""
     import asyncio  # noqa: PLC0415 - not needed for --help
 
     factory = _uvloop_factory() if uvloop else None
     try:
-        with asyncio.Runner(loop_factory=factory) as runner:
+        with warnings_told(verb), asyncio.Runner(loop_factory=factory) as runner:
             code = runner.run(main())
     except failures() as error:
         fail(verb, error)
@@ -151,13 +151,36 @@ def wait_teller(verb: str, unsaid: frozenset[str] = frozenset()) -> OnWait:
     return told
 
 
+def untold(_: Wait | None) -> None:
+    """What is called in the place of a teller where nothing is to be told."""
+
+
+@contextmanager
+def warnings_told(verb: str) -> Iterator[None]:
+    """Tell what connections warn of, such as a broker that is not there yet; a process with a log of its own has it there."""
+    import logging  # noqa: PLC0415 - not needed for --help
+
+    class Telling(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if not logging.getLogger().handlers:
+                tell(verb, record.getMessage())
+
+    handler = Telling(logging.WARNING)
+    logger = logging.getLogger("penstock.transport")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 def explain(error: Exception) -> str:
     """What went wrong, and where it can be said what to do about it."""
-    text = str(error) or type(error).__name__
+    text = (str(error) or type(error).__name__).removesuffix(ADVICE)
     if options := list(dict.fromkeys(option for words, option in OPTIONS.items() if words in text)):
         text = f"{text} ({' or '.join(options)})"
     if isinstance(error, ConnectionLostError):
-        return f"{text}; is the broker running there? (penstock broker)"
+        return f"{text}{ADVICE}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
         return f"{text}; {HINTS[error.code]}"

@@ -108,9 +108,11 @@ async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:
         return await stack.enter_async_context(Broker(config, listeners=configured_listeners(config)))
     except OSError as error:
         asked = config.addresses()
+        # What the broker says of it is for programs; the command has options.
+        reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
         options = [f"--{name.replace('_', '-')}" for name in asked]
         raise ListenError(
-            f"cannot listen on {_and(asked.values())}: {error.strerror or error}; choose others with {_and(options)}"
+            f"cannot listen on {_and(asked.values())}: {reason.strerror or reason}; choose others with {_and(options)}"
         ) from error
 
 

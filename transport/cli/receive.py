@@ -22,7 +22,7 @@ from transport.cli._options import (
     time_option,
     verb_command,
 )
-from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, wait_teller
+from transport.cli._run import QUIETLY_EMPTY, TOLD_AT_ONCE, on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import EXIT_DONE, EXIT_FEWER, SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.wire.address import DEFAULT_RECEIVE_ADDRESS
@@ -74,7 +74,7 @@ async def receive(
 
     # That a queue is empty is news to who looks on, and is what a script with --idle-exit waits for.
     looked_at = idle_exit is None and sys.stderr.isatty()
-    on_wait = None if quiet else wait_teller(VERB, TOLD_AT_ONCE if looked_at else TOLD_AT_ONCE | QUIETLY_EMPTY)
+    on_wait = untold if quiet else wait_teller(VERB, TOLD_AT_ONCE if looked_at else TOLD_AT_ONCE | QUIETLY_EMPTY)
     receiver = Receiver(
         address,
         queue=queue,

@@ -25,7 +25,7 @@ from transport.cli._options import (
     format_of,
     verb_command,
 )
-from transport.cli._run import on_signal, tell, wait_teller
+from transport.cli._run import on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.errors import ImpossibleTimeError, TransportError
@@ -137,7 +137,7 @@ async def send(
             delay=_seconds(delay),
             ttl=_seconds(ttl),
             create=not no_create,
-            on_wait=None if quiet else wait_teller(VERB),
+            on_wait=untold if quiet else wait_teller(VERB),
         )
     except ImpossibleTimeError as error:
         raise typer.BadParameter(str(error)) from None
@@ -151,7 +151,9 @@ async def send(
             show(window.confirmed_bytes, total, _count(window.confirmed_messages))
 
         began = time.monotonic()
-        running = Source.from_async_iterable(messages.batches).via(sender).to(Sink.foreach(confirmed)).run()
+        # The end of an input is seen by whoever asks for more: without a place for one read ahead, nobody would where the queue is full.
+        source = Source.from_async_iterable(messages.batches).buffer(1)
+        running = source.via(sender).to(Sink.foreach(confirmed)).run()
 
         def stop(number: Signals) -> None:
             stopped_by.append(number)

@@ -13,6 +13,7 @@ from transport.clients.link import BrokerLink, reason_of
 from transport.clients.message_commands import Facts as Facts  # noqa: PLC0414 - given here too
 from transport.clients.message_commands import MessageCommands, count_of
 from transport.errors import (
+    ADVICE,
     AuthenticationError,
     BrokerError,
     ConnectionLostError,
@@ -315,7 +316,7 @@ class Administration(MessageCommands):
         if isinstance(error, BrokerError | AuthenticationError):
             return error
         within = f"within {self._connect_timeout:g} s: {reason_of(error) if str(error) else 'no answer'}"
-        lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}")
+        lost = ConnectionLostError(f"no connection to the broker at {self.address} {within}{ADVICE}")
         lost.__cause__ = error
         return lost
 

@@ -371,5 +371,5 @@ def no_dead_letters(queue: str, what: str) -> str:
     """The text of the error of a program that counts on dead letters where there are none."""
     return (
         f"queue {queue} keeps no dead letters, which {what} needs: declare it with max_receives (penstock queue alter {queue} "
-        "--max-receives 5; --address says at which broker), and see that the broker is not older than this client"
+        "--max-receives 5; --address takes the sending address of its broker), and see that the broker is not older than this client"
     )

@@ -18,6 +18,7 @@ from typing import Protocol as TypingProtocol
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.errors import (
+    ADVICE,
     ConnectionLostError,
     LocalProtocolError,
 )
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
 """What asyncio says of an address that does not answer."""
 FrameConnection: TypeAlias = Connection[Frame]
+logger = logging.getLogger("penstock.transport")
+UNTOLD = 2.0
+"""Seconds that a wait lasts before anybody is told of it: a broker's restart, or the start of both at once, is often over by then."""
 LEAST_STANDING = 1.0
 """Seconds, or a heartbeat where that is longer, for which a connection must stand before it counts as one, with nothing to do on it."""
 
@@ -90,6 +94,9 @@ class BrokerLink:
     Patience and back-off begin anew behind a connection that was of use, as `Backoff` says. WELCOME alone is no use: a broker that
     says it and closes, or falls silent, would otherwise be tried again for ever.
 
+    Once in a wait for a broker that has lasted `UNTOLD` seconds, the log has a warning of it; not with ``warns=False``, where the program
+    is told in another way.
+
     Attributes:
         reconnects: how often a connection was made again.
         writable: whether the broker takes what is written. Where not, its user holds back: a broker may grant demand and read nothing.
@@ -106,6 +113,8 @@ class BrokerLink:
         backoff: Backoff,
         chance: Callable[[], float] = random.random,
         credentials: Credentials = NO_CREDENTIALS,
+        *,
+        warns: bool = True,
     ) -> None:
         texts = [addresses] if isinstance(addresses, str) else list(addresses)
         self._addresses = [parse_address(text) for text in texts]
@@ -131,6 +140,9 @@ class BrokerLink:
         self._error: Exception | None = None
         # Whether it was said already that the connections of this run of failures come to nothing.
         self._warned = False
+        self._warns = warns
+        self._trouble_told = False
+        self._untold: asyncio.TimerHandle | None = None
         self.reconnects = 0
         self.writable = True
         self.explains = False
@@ -158,6 +170,7 @@ class BrokerLink:
     def start(self) -> None:
         """Begin to connect; patience counts from here."""
         self._down_since = self._loop.time()
+        self._tell_later()
         self._try()
 
     def _try(self) -> None:
@@ -221,6 +234,7 @@ class BrokerLink:
             self.explains = event.options.get(EXPLAINS) is True
             self._warned = False
             self._of_use = False
+            self._tell_no_more()
             self._opened_at = self._loop.time()
             self._stands_from = self._opened_at + max(heartbeat, LEAST_STANDING)
             self._user.link_opened(event)
@@ -267,10 +281,12 @@ class BrokerLink:
         if self._of_use or (self._connection is not None and self._connection.heard >= self._stands_from):
             self._attempt = 0
             self._down_since = now
+            self._trouble_told = False
         else:
             # While it stood nothing was missing: that does not count, and what went before does.
             self._down_since += now - self._opened_at
         self.reconnects += 1
+        self._tell_later()
         self._user.link_lost(error)
 
     def _explained(self, error: Exception) -> Exception:
@@ -315,7 +331,7 @@ class BrokerLink:
         delay = self._backoff.delay(self._attempt, self._chance())
         down = self._loop.time() - self._down_since
         if patience is not None and down + delay > patience:
-            self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}", error))
+            self._fail(_caused(f"given up after {down:.1f} s without a connection: {error}{ADVICE}", error))
             return
         self._warn_once(error)
         self._attempt += 1
@@ -328,6 +344,28 @@ class BrokerLink:
 
             self._warned = warn_of_silence(error, self.address)
 
+    def _tell_later(self) -> None:
+        """A wait for a broker has begun, or goes on."""
+        if self._warns and not self._ended and not self._trouble_told:
+            self._untold = self._loop.call_at(self._down_since + UNTOLD, self._tell)
+
+    def _tell(self) -> None:
+        """Who starts a program without its broker is to see why nothing happens, long before it gives up."""
+        self._untold = None
+        self._trouble_told = True
+        if self._warned:
+            return
+        from transport.wire.shown import MAX_LINE_BYTES, shown  # noqa: PLC0415 - only where there is no broker
+
+        queue = self._hello().queue
+        of = "" if not queue else f"queue {queue}: "
+        logger.warning("%s%s", of, shown(self.trouble(), MAX_LINE_BYTES))
+
+    def _tell_no_more(self) -> None:
+        if self._untold is not None:
+            self._untold.cancel()
+            self._untold = None
+
     def _fail(self, error: Exception) -> None:
         if not self._ended:
             self._stop_trying()
@@ -337,6 +375,7 @@ class BrokerLink:
 
     def _stop_trying(self) -> None:
         self._ended = True
+        self._tell_no_more()
         if self._retry is not None:
             self._retry.cancel()
         if self._connecting is not None and self._connection is None:

@@ -80,7 +80,12 @@ class ReceiverStage(OneSubscriber[T], Generic[T]):
             receiver.handler_failures,
         )
         self.link = BrokerLink(
-            receiver.addresses, self._hello, self, receiver.reconnect, credentials=receiver.credentials
+            receiver.addresses,
+            self._hello,
+            self,
+            receiver.reconnect,
+            credentials=receiver.credentials,
+            warns=receiver.on_wait is None,
         )
         self._started = False
         self._waiting: deque[DeliveredBatch] = deque()

@@ -72,7 +72,8 @@ def send(
         raise LocalProtocolError(f"send: messages is one {type(messages).__name__}; give a list of them: [message]")
     sender = Sender(addresses, queue=queue, delay=delay, ttl=ttl, client_id=client_id, access=access, tracing=tracing)
     at_hand = isinstance(messages, list | tuple)
-    source = Source.from_iterable(messages) if at_hand else Source.from_blocking_iterable(messages)
+    # Whether there are more is seen by asking: one that blocks is asked one ahead, or its end would not be seen where the queue is full.
+    source = Source.from_iterable(messages) if at_hand else Source.from_blocking_iterable(messages).buffer(1)
 
     async def sent() -> SendSummary:
         try:

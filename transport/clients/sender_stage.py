@@ -98,7 +98,14 @@ class SenderStage(Subscriber[Sendable]):
         self._demand = CumulativeDemand()
         self._epoch: int | None = None
         self.held_back = False
-        self.link = BrokerLink(sender.addresses, self._hello, self, sender.reconnect, credentials=sender.credentials)
+        self.link = BrokerLink(
+            sender.addresses,
+            self._hello,
+            self,
+            sender.reconnect,
+            credentials=sender.credentials,
+            warns=sender.on_wait is None,
+        )
         self._waiting = UNHEARD
         if somebody_listens(sender.on_wait, logger):
             from transport.clients.waiting import SenderWaiting  # noqa: PLC0415 - where somebody listens

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from transport.clients.link import Waits, somebody_listens
+from transport.clients.link import UNTOLD, Waits, somebody_listens
 from transport.wire.messages import Because, Why
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transport.clients.receiver_session import ReceiverSession
     from transport.clients.sender_session import SenderSession
 
-PATIENCE: Final = 2.0
+PATIENCE: Final = UNTOLD
 """Seconds without anything moving after which it is said why."""
 MOST_PATIENCE: Final = 60.0
 """Between two looks at what still waits: each is twice as far from the last, so that idle receivers ask their broker little."""
@@ -61,7 +61,7 @@ class Waiting(Waits, ABC):
     Args:
         on_wait: told of each wait, if anybody is.
         failed: told of what ``on_wait`` raises.
-        logger: says the same at INFO.
+        logger: says the same at INFO, but for what the link warns of: that there is no broker, where ``on_wait`` is None.
         who: whose waits, for the log.
     """
 
@@ -154,7 +154,8 @@ class Waiting(Waits, ABC):
             if reason == wait.reason and now - at < SAME_AGAIN:
                 return
         self._told, self._last = wait, (wait.reason, now)
-        self._logger.info("%s: %s", self._who, wait.text)
+        if wait.reason != NO_BROKER or self._on_wait is not None:
+            self._logger.info("%s: %s", self._who, wait.text)  # of the others the link warns by itself
         self._call(wait)
 
     def _end(self) -> None:

@@ -196,6 +196,7 @@ def test_a_queue_is_created_with_every_setting_and_they_are_listed(broker: Broke
     code, _, err = broker.run("queue create", queue, *arguments)
     assert code == 1
     assert "already-exists" in err
+    assert "exclusive is true there, false was asked for" in err
 
 
 def test_a_brokers_settings_come_from_file_environment_and_command_line(

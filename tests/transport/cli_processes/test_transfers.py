@@ -42,6 +42,17 @@ def test_a_file_sent_and_received_is_the_same_file(
     assert (figures["ready"], figures["in_flight"], figures["total_acknowledged"]) == (0, 0, len(real_lines))
 
 
+@pytest.mark.parametrize("places", [1, 3])
+def test_an_input_that_takes_the_last_place_of_a_queue_is_sent_and_the_command_ends(
+    broker: BrokerProcess, queue: str, places: int, tmp_path: Path
+) -> None:
+    assert broker.run("queue create", queue, "--max-messages", str(places))[0] == 0
+    for _ in range(places):
+        code, _, err = broker.run("send", "--queue", queue, stdin=b"x\n")
+        assert (code, err.split(" confirmed")[0]) == (0, "penstock send: 1 message")
+    assert broker.statistics(queue)["ready"] == places
+
+
 def test_two_receivers_together_get_the_whole_file_and_nothing_twice(
     broker: BrokerProcess, queue: str, real_lines: list[bytes]
 ) -> None:

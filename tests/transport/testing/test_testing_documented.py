@@ -10,7 +10,7 @@ from transport.testing import HostedBroker
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "testing.md").read_text("utf-8")
-EXAMPLE = PAGE.split("```python\n")[1].split("```")[0]
+EXAMPLE, CONSUMER = (each.split("```")[0] for each in PAGE.split("```python\n")[1:])
 NO_BROKER = """
 def test_nothing_of_a_broker_is_loaded():
     import sys
@@ -56,6 +56,11 @@ def test_the_examples_run_and_who_uses_no_broker_loads_none(tmp_path: Path) -> N
     # Alone, for pytest loads what any of the tests' files names.
     assert "1 passed" in run(tmp_path, "-q", none.name)
     assert "4 passed" in run(tmp_path, "-q", "-W", "error", "test_documented.py", "test_settings.py")
+
+
+def test_the_example_of_a_consumer_runs(tmp_path: Path) -> None:
+    (tmp_path / "test_consumer.py").write_text(CONSUMER, "utf-8")
+    assert "2 passed" in run(tmp_path, "-q", "-W", "error", "test_consumer.py")
 
 
 def test_each_fixture_has_its_line(tmp_path: Path) -> None:

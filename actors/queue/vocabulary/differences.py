@@ -1,0 +1,49 @@
+"""In what two settings of a queue differ, in words, and the command that makes one of the other."""
+
+from __future__ import annotations
+
+import shlex
+
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS, QueueSettings, Setting, Unit
+
+NEVER = 0
+"""What is said, of a setting, where None means never."""
+
+
+def differences(queue: str, there: QueueSettings, asked: QueueSettings) -> str:
+    """In what a queue that is there differs from what is asked for, and what to do about it."""
+    differing = [each for each in QUEUE_SETTINGS if getattr(there, each.name) != getattr(asked, each.name)]
+    told = ", ".join(
+        f"{each.name} is {_words(each, getattr(there, each.name))} there, {_words(each, getattr(asked, each.name))} was asked for"
+        for each in differing
+    )
+    if any(each.name == "exclusive" for each in differing):
+        return f"{told}; declare it as it is, or delete it first, for exclusive cannot be altered"
+    written = [_option(each, getattr(asked, each.name)) for each in differing]
+    if None in written:
+        return f"{told}; declare it as it is, or delete it first"
+    command = " ".join(["penstock queue alter", shlex.quote(queue), *filter(None, written)])
+    return f"{told}; declare it as it is, or alter it ({command}, or Administration.alter_queue)"
+
+
+def _words(setting: Setting, value: object) -> str:
+    if value is None:
+        return "never" if setting.none == NEVER else "its own"
+    text = _text(value)
+    return f"{text} s" if setting.unit is Unit.SECONDS else text
+
+
+def _option(setting: Setting, value: object) -> str | None:
+    """As the command line takes it; None for what cannot be said there."""
+    flag = f"--{setting.name.replace('_', '-')}"
+    if value is not None:
+        return f"{flag} {shlex.quote(_text(value))}"
+    if setting.none is None:
+        return None
+    return f"{flag} never" if setting.none == NEVER else f"{flag} ''"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.6f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
