@@ -35,6 +35,7 @@ ROOMS = (
     "transport.consumer",
     "transport.broker",
     "transport.gateways.smq",
+    "transport.gateways.http",
     "transport.gateways",
     "transport.testing",
     "transport.cli",

@@ -102,7 +102,7 @@ class Broker:
         self._queue_directory = queue_directory
         self.config = config or BrokerConfig()
         config = self.config
-        if listeners is None and (config.smq_source or config.smq_sink):
+        if listeners is None and (config.http or config.smq_source or config.smq_sink):
             raise LocalProtocolError(
                 "the options ask for a gateway: give the broker listeners=configured_listeners(config), of transport.gateways.listeners"
             )
@@ -395,6 +395,8 @@ class Broker:
             self._greet,
             self._entrance,
             lambda: self._certificates.context,
+            self.memory,
+            self.epoch,
         )
 
     def _look_later(self) -> None:

@@ -31,6 +31,8 @@ from transport.wire.carried import CarriedProtocol
 if TYPE_CHECKING:
     import ssl
 
+    from actors.storage import DurableMap
+
 E = TypeVar("E")
 P = TypeVar("P", bound=CarriedProtocol[Any])
 
@@ -51,6 +53,8 @@ class Host:
         greeting: makes WELCOME of what a role is told: every role is told more.
         entrance: who may come in.
         tls: gives what connections under TLS are made with; None where there is no TLS.
+        memory: what gateways have to remember.
+        epoch: the number of the broker's life.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -64,6 +68,8 @@ class Host:
     greeting: Greeting
     entrance: Entrance
     tls: Callable[[], ssl.SSLContext | None]
+    memory: DurableMap
+    epoch: int
 
     def accept(self, protocol: CarriedProtocol[E], handler: Served[E]) -> Connection[E]:
         """The shell of a connection that has come, within what all may take together."""

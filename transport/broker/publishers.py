@@ -189,6 +189,8 @@ class Publisher:
             asked.forget()
             self._settle()
         if missing:
+            # What was sent of it may have filled the queue since.
+            why = why or await self._why() or f"queue {self.name} has no room for this now"
             raise NoRoomInTimeError(why, asked.stored)
         return asked.numbers
 
@@ -323,7 +325,7 @@ class Publisher:
         self._offer()
 
     async def _why(self) -> str:
-        """Why there is no room, in the queue's words."""
+        """Why there is no room, in the queue's words; nothing where it knows of no reason."""
         request = next(self._numbers)
         waiting = self._explained[request] = asyncio.get_running_loop().create_future()
         text = ""
@@ -335,7 +337,7 @@ class Publisher:
             pass
         finally:
             self._explained.pop(request, None)
-        return text or f"queue {self.name} has no room for this now"
+        return text
 
     def _say(self, command: Any) -> None:
         """Tell the actor; one that takes nothing any more ends everything, and says so to whoever waits."""

@@ -114,6 +114,7 @@ class BrokerConfig:
         log_level: the least that is logged, one of ``LOG_LEVELS``.
         log_format: one of ``LOG_FORMATS``.
         users_file: who may come in (`penstock user`); None lets everybody in.
+        http: where HTTP is spoken, ``host:port``; None for nowhere (docs/http.md). It takes the extra ``http``.
         smq_source: where sources of the simple message queue connect, ``host:port``; None for nowhere (docs/smq.md).
         smq_sink: where its sinks connect, likewise. With them the queue is exclusive.
         smq_queue: the queue that both use.
@@ -164,6 +165,7 @@ class BrokerConfig:
     drain: float = DEFAULT_DRAIN
     log_level: str = LOG_LEVELS[2]
     log_format: str = LOG_FORMATS[0]
+    http: str | None = None
     smq_source: str | None = None
     smq_sink: str | None = None
     smq_queue: str = DEFAULT_SMQ_QUEUE
@@ -199,7 +201,8 @@ class BrokerConfig:
 
     def addresses(self) -> dict[str, str]:
         """Where the broker is to listen, by the name of the setting that says so."""
-        asked = {name: getattr(self, name) for name in ("send_address", "receive_address", "smq_source", "smq_sink")}
+        names = ("send_address", "receive_address", "http", "smq_source", "smq_sink")
+        asked = {name: getattr(self, name) for name in names}
         return {name: address for name, address in asked.items() if address is not None}
 
     def queue_settings(self) -> QueueSettings:

@@ -198,6 +198,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("security", "tls_key", FILE, "Its key, where the certificate's file does not have it."),
     _option("security", "tls_client_ca", FILE, "What signs the certificates of clients; none to ask for none."),
     _option("security", "tls_client_certificates", CLIENTS, "Whether each client has to show a certificate."),
+    _option("http", "address", ADDRESS_OR_NONE, "Where HTTP is spoken; nowhere by default.", name="http"),
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from transport.broker.broker_connection import native_listeners
+from transport.gateways.http.listener import HttpListener
 from transport.gateways.smq.connections import Place
 
 if TYPE_CHECKING:
@@ -13,9 +14,14 @@ if TYPE_CHECKING:
 
 
 def configured_listeners(config: BrokerConfig) -> list[Listener[Any]]:
-    """For Penstock's own clients, and for those of each gateway with an address: ``Broker(config, listeners=...)``."""
+    """For Penstock's own clients, and for those of each gateway with an address: ``Broker(config, listeners=...)``.
+
+    Raises:
+        LocalProtocolError: one needs an extra that is not installed.
+    """
     smq = Place(config.smq_queue, config.declared_queues().get(config.smq_queue))
     return [
         *native_listeners(config.send_address, config.receive_address),
+        *([HttpListener(config.http)] if config.http else []),
         *smq.listeners(config.smq_source, config.smq_sink),
     ]

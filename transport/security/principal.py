@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, Flag, auto
 from typing import Any, Final
@@ -86,6 +86,11 @@ class Grants:
             kept, name = (self._of_beginning, grant.pattern[:-1]) if beginning else (self._of_name, grant.pattern)
             kept[name] = kept.get(name, Right.NONE) | grant.rights
         self._lengths = sorted({len(beginning) for beginning in self._of_beginning})
+
+    def __iter__(self) -> Iterator[Grant]:
+        """One of each pattern, by pattern."""
+        patterns = {**self._of_name, **{f"{beginning}*": rights for beginning, rights in self._of_beginning.items()}}
+        return iter([Grant(pattern, patterns[pattern]) for pattern in sorted(patterns)])
 
     def on(self, name: str) -> Right:
         """The rights on the resource of this name."""

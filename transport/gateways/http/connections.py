@@ -43,12 +43,14 @@ class HttpConnection(Served[Any]):
     Args:
         host: what the broker gives.
         inner: aiohttp's protocol.
+        gone: told when it is over.
     """
 
     opens_at_once = False
 
-    def __init__(self, host: Host, inner: asyncio.Protocol) -> None:
+    def __init__(self, host: Host, inner: asyncio.Protocol, gone: Callable[[], object]) -> None:
         super().__init__(host.connections, host.loop.time(), ROLE)
+        self._over = gone
         self.wire = Wire(self, inner, host.loop)
         self._doors: Callable[[Principal], Operations] = host.operations
 
@@ -71,6 +73,11 @@ class HttpConnection(Served[Any]):
     def refused(self, code: str, text: str) -> None:
         """End the connection; whoever waits for an answer gets none."""
         self.wire.end(RefusalError(code, text))
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_closed(error)
+        self._over()
 
     def cut(self) -> None:
         """As `Served.cut`."""
@@ -115,6 +122,11 @@ class Wire(asyncio.Protocol):
         elif self._behind:
             # Of the next one something is there already.
             self._await_head()
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection ends behind the request that is being answered."""
+        return self._last
 
     def last_request(self) -> None:
         """End behind the request that is being answered; at once where there is none."""

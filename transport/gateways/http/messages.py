@@ -16,7 +16,7 @@ from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECON
 from transport.broker.served import RefusalError
 from transport.clients.json_messages import TAKEN, json_of, kind_of, message_of
 from transport.errors import ImpossibleTimeError
-from transport.gateways import receipts as names
+from transport.gateways.http import receipts as names
 from transport.gateways.http import requests
 from transport.gateways.http.problems import STATUSES, ProblemError
 from transport.gateways.http.routes import Answer, Call, Field, Route
@@ -25,7 +25,7 @@ from transport.wire.timing import Timing
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import ReceivedMessages
     from transport.broker.takers import Taker
-    from transport.gateways.receipts import Receipts
+    from transport.gateways.http.receipts import Receipts
 
 GATEWAY: Final = "http"
 MAX_PUBLISH_WAIT: Final = 60.0

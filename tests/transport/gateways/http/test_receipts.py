@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from actors.storage.durable_map import MemoryMap
 from transport import Broker, BrokerConfig
 from transport.broker.served import RefusalError
-from transport.gateways.receipts import FOREIGN, INVALID, STALE, TEXT_CHARACTERS, Receipts, Taken
+from transport.gateways.http.receipts import FOREIGN, INVALID, STALE, TEXT_CHARACTERS, Receipts, Taken
 
 ALPHABET = ascii_letters + digits + "-_"
 RECEIPTS = Receipts(bytes(range(32)), 7)

@@ -1,0 +1,258 @@
+"""Administration over HTTP: each route is a command of docs/protocol.md, section "Administration", with its arguments as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Unit
+from transport.gateways.http import requests
+from transport.gateways.http.problems import ProblemError
+from transport.gateways.http.routes import PREFIX, Answer, Call, Field, Route
+from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of
+from transport.wire.arguments import argument_of
+
+MOST_ROWS: Final = 1000
+DEFAULT_ROWS: Final = 100
+"""Of a page."""
+MAX_FILTER: Final = 255
+PAGE: Final = {
+    "limit": Field("integer", f"rows of a page: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
+    "after": Field("string", "what the page before gave as next"),
+}
+_TYPES: Final = {Unit.COUNT: "integer", Unit.BYTES: "integer", Unit.SECONDS: "integer", Unit.FLAG: "boolean"}
+SETTINGS: Final = {argument_of(each): Field(_TYPES.get(each.unit, "string"), each.help) for each in QUEUE_SETTINGS}
+
+
+def _command(
+    operation: str,
+    *,
+    body: Mapping[str, Field] | None = None,
+    path: Mapping[str, str] | None = None,
+    query: Mapping[str, Field] | None = None,
+    status: int = 200,
+    fixed: Mapping[str, Any] | None = None,
+) -> Callable[[Call], Awaitable[Answer]]:
+    """What runs a command: its arguments are those of the body and the query, and names of the path under the command's own."""
+
+    async def run(call: Call) -> Answer:
+        asked: dict[str, Any] = dict(fixed or {})
+        if body is not None:
+            asked |= await requests.json_body(call.request, body)
+        for name, each in (query or {}).items():
+            value = call.request.query.get(name)
+            if value is not None:
+                asked[name] = _typed(name, value, each)
+        for name, argument in (path or {}).items():
+            asked[argument] = call.names[name]
+        return Answer(await call.operations.command(operation, asked), status)
+
+    return run
+
+
+def _typed(name: str, value: str, field: Field) -> Any:
+    if field.kind == "integer":
+        return requests.whole(value, name, None, least=0)
+    if field.kind == "boolean":
+        return requests.flag(value, name, False)
+    return value
+
+
+async def list_queues(call: Call) -> Answer:
+    """A page of the queues; with ``contains`` of those whose name has it."""
+    query = call.request.query
+    limit = requests.whole(query.get("limit"), "limit", DEFAULT_ROWS, most=MOST_ROWS) or DEFAULT_ROWS
+    contains, after = query.get("contains", ""), query.get("after")
+    if len(contains) > MAX_FILTER:
+        raise ProblemError("protocol-error", f"contains has {len(contains)} characters, {MAX_FILTER} are the most")
+    rows: list[Any] = []
+    while True:
+        arguments: dict[str, Any] = {"limit": limit}
+        if after is not None:
+            arguments["after"] = after
+        page = json.loads(await call.operations.command("queue.list", arguments))
+        for row in page["rows"]:
+            if contains in row["name"]:
+                if len(rows) == limit:
+                    return Answer({"rows": rows, "next": json.dumps([rows[-1]["name"]], ensure_ascii=False)})
+                rows.append(row)
+        after = page["next"]
+        if after is None or (not contains and rows):
+            return Answer({"rows": rows, "next": after})
+
+
+async def show_queue(call: Call) -> Answer:
+    """One queue."""
+    (row,) = json.loads(await call.operations.command("queue.list", {"name": call.names["name"]})) or (None,)
+    if row is None:
+        raise ProblemError("not-found", f"there is no queue {call.names['name']!r}")
+    return Answer(row)
+
+
+async def show_journal(call: Call) -> Answer:
+    """The journal's figures; null for a broker in memory."""
+    found = json.loads(await call.operations.command("stats", {}))
+    return Answer({"journal": found.get("storage")})
+
+
+async def close_connection(call: Call) -> Answer:
+    """End a connection."""
+    asked = await requests.json_body(call.request, CLOSE)
+    asked["id"] = requests.whole(call.names["id"], "the connection's number", None, least=0)
+    return Answer(await call.operations.command("connection.close", asked))
+
+
+async def abort_transaction(call: Call) -> Answer:
+    """Discard a transaction."""
+    version = requests.whole(call.names["version"], "the version", None, least=0)
+    arguments = {"writer": call.names["writer"], "version": version}
+    return Answer(await call.operations.command("transaction.abort", arguments))
+
+
+async def who_am_i(call: Call) -> Answer:
+    """Who asks, and which rights of the broker they have."""
+    principal = call.operations.principal
+    return Answer(
+        {
+            "user": principal.name,
+            "proof": principal.proof.name.lower(),
+            "broker": [name_of(right) for right in BROKER_RIGHTS if principal.may(right)],
+            "grants": [
+                {"on": grant.pattern, "rights": [name_of(right) for right in RESOURCE_RIGHTS if right in grant.rights]}
+                for grant in principal.grants
+            ],
+        }
+    )
+
+
+BROWSE: Final = {
+    "count": Field("integer", "how many; 10 unless told"),
+    "start": Field("integer", "the number to begin with"),
+    "newest": Field("boolean", "the newest, in place of the oldest"),
+    "bytes": Field("integer", "of each payload and key"),
+}
+MOVE: Final = {
+    "to": Field("string", "the other queue", required=True),
+    "count": Field("integer", "how many at most; all that is ready unless told"),
+    "create": Field("boolean", "make the other queue where there is none"),
+    "after": Field("string", "what the answer before gave as next"),
+}
+CLOSE: Final = {"reason": Field("string", "what the other side is told")}
+_QUEUE: Final = f"{PREFIX}/queues/{{name}}"
+_NAME: Final = {"name": "name"}
+
+ROUTES: Final = (
+    Route(
+        "GET",
+        f"{PREFIX}/queues",
+        "queue.list",
+        "A page of the queues, by name.",
+        list_queues,
+        query=PAGE | {"contains": Field("string", "only queues whose name has this in it")},
+    ),
+    Route(
+        "POST",
+        f"{PREFIX}/queues",
+        "queue.create",
+        "Make a queue; one that is there must have the same settings.",
+        _command(
+            "queue.create", body=(create := {"name": Field("string", "its name", required=True)} | SETTINGS), status=201
+        ),
+        create,
+    ),
+    Route("GET", _QUEUE, "queue.list", "One queue, with its settings and figures.", show_queue),
+    Route(
+        "PATCH",
+        _QUEUE,
+        "queue.alter",
+        "Give a queue other settings; those that are not given stay.",
+        _command("queue.alter", body=SETTINGS, path=_NAME),
+        SETTINGS,
+    ),
+    Route(
+        "DELETE",
+        _QUEUE,
+        "queue.delete",
+        "Delete a queue with all it holds, and end its connections.",
+        _command("queue.delete", path=_NAME),
+    ),
+    Route(
+        "POST",
+        f"{_QUEUE}/purge",
+        "queue.purge",
+        "Drop the messages that wait; what is held stays.",
+        _command("queue.purge", path=_NAME),
+    ),
+    Route(
+        "GET",
+        f"{_QUEUE}/browse",
+        "queue.peek",
+        "Look at messages; nothing comes of it.",
+        _command("queue.peek", path=_NAME, query=BROWSE, fixed={"count": 10}),
+        query=BROWSE,
+    ),
+    Route(
+        "POST",
+        f"{_QUEUE}/move",
+        "queue.move",
+        "Move messages to another queue; ask again with what the answer gives as next.",
+        _command("queue.move", body=MOVE, path={"name": "from"}),
+        MOVE,
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/connections",
+        "connection.list",
+        "A page of the connections, by number.",
+        _command("connection.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        query=PAGE,
+    ),
+    Route(
+        "DELETE",
+        f"{PREFIX}/connections/{{id}}",
+        "connection.close",
+        "End a connection; the other side is told why.",
+        close_connection,
+        CLOSE,
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/subscriptions",
+        "subscription.list",
+        "A page of the subscriptions, by queue and name.",
+        _command("subscription.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        query=PAGE,
+    ),
+    Route(
+        "POST",
+        f"{PREFIX}/subscriptions/{{queue}}/{{subscription}}/release",
+        "subscription.release",
+        "Make receivable again what a subscription has reserved.",
+        _command("subscription.release", path={"queue": "queue", "subscription": "name"}),
+    ),
+    Route(
+        "DELETE",
+        f"{PREFIX}/subscriptions/{{queue}}/{{subscription}}",
+        "subscription.delete",
+        "Forget a subscription.",
+        _command("subscription.delete", path={"queue": "queue", "subscription": "name"}),
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/transactions",
+        "transaction.list",
+        "A page of the open transactions, by writer and version.",
+        _command("transaction.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        query=PAGE,
+    ),
+    Route(
+        "DELETE",
+        f"{PREFIX}/transactions/{{writer}}/{{version}}",
+        "transaction.abort",
+        "Discard what a transaction has staged.",
+        abort_transaction,
+    ),
+    Route("GET", f"{PREFIX}/journal", "stats", "The figures of the journal.", show_journal),
+    Route("GET", f"{PREFIX}/whoami", None, "Who asks, and what they may do.", who_am_i),
+)

@@ -1,0 +1,195 @@
+"""What answers a request: who asks, whether that page may ask, which route it is, and how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import ipaddress
+import logging
+import socket
+from base64 import b64decode
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from transport.broker.served import SHUTTING_DOWN
+from transport.gateways.http import administration, messages, openapi
+from transport.gateways.http.problems import ProblemError, answer, known
+from transport.gateways.http.routes import PREFIX, Answer, Call, Route, Table
+from transport.security.principal import ANYONE, Principal
+from transport.wire.shown import shown
+
+if TYPE_CHECKING:
+    from transport.broker.listener import Host
+    from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.receipts import Receipts
+
+FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
+REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
+ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+"""Headers of every answer: it is what it says, nobody keeps it, and no page is told where it was."""
+
+logger = logging.getLogger("penstock.http")
+
+
+async def _alive(_call: Call) -> Answer:
+    return Answer({"status": "alive"})
+
+
+async def _described(_call: Call) -> Answer:
+    return Answer(openapi.document(ROUTES))
+
+
+ROUTES: Final = (
+    *administration.ROUTES,
+    *messages.ROUTES,
+    Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
+    Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
+)
+"""All there are."""
+TABLE: Final = Table(ROUTES)
+
+
+class Gateway:
+    """Answers the requests of one listener.
+
+    Args:
+        host: what the broker gives.
+        receipts: of this life of the broker.
+        name: under which it is reached, beside its addresses and ``localhost``.
+    """
+
+    def __init__(self, host: Host, receipts: Receipts, name: str) -> None:
+        self._host = host
+        self._messages = messages.Messages(receipts)
+        self._names = {"localhost", name.lower(), socket.gethostname().lower(), socket.getfqdn(name).lower()}
+
+    async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
+        """Answer a request, and have it written."""
+        wire = connection.wire
+        wire.begins(request)
+        sent = 0
+        try:
+            said = await self._carried_out(request, connection)
+            response = said if isinstance(said, web.Response) else _response(said)
+            response.headers.extend(ALWAYS)
+            if wire.is_last:
+                response.force_close()
+            try:
+                await response.prepare(request)
+                await response.write_eof()
+            except BaseException:
+                if isinstance(said, Answer):
+                    said.lost()
+                raise
+            if isinstance(said, Answer):
+                said.reached()
+            sent = response.body_length
+            return response
+        finally:
+            wire.ends(sent)
+
+    async def _carried_out(self, request: web.BaseRequest, connection: HttpConnection) -> Answer | web.Response:
+        try:
+            if self._host.connections.ending:
+                raise ProblemError(*SHUTTING_DOWN)
+            self._check_origin(request)
+            route, names = TABLE.find(request.method, request.rel_url.raw_path)
+            principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
+            operations = connection.door(principal)
+            return await route.handler(Call(request, operations, names, self._messages))
+        except Exception as error:
+            problem = known(error)
+            if problem is None:
+                logger.error(
+                    "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
+                )
+                problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+            return answer(problem)
+
+    # --- which page asks
+
+    def _check_origin(self, request: web.BaseRequest) -> None:
+        """Refuse what a browser sends for another page: it may be open beside, and is nobody's business.
+
+        A name that resolves to this address by somebody else's will (DNS rebinding) is none of ours. An address is itself.
+        """
+        host = request.headers.get("Host", "")
+        name = urlsplit(f"//{host}").hostname or ""
+        if (
+            not self._is_ours(name)
+            and request.transport is not None
+            and request.transport.get_extra_info("sslcontext") is None
+        ):
+            raise ProblemError(
+                "misdirected", f"{host!r:.80} is no name of this broker: use its address, or localhost on its machine"
+            )
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+            raise ProblemError(
+                "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
+            )
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
+
+    def _is_ours(self, name: str) -> bool:
+        with suppress(ValueError):
+            ipaddress.ip_address(name)
+            return True
+        return name.lower() in self._names
+
+    # --- who asks
+
+    async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
+        entrance = self._host.entrance
+        if entrance.users is None:
+            return ANYONE
+        scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
+        found: Principal | None
+        if scheme.lower() == "bearer":
+            found = await entrance.of_token(shown_as.strip(), peer)
+        elif scheme.lower() == "basic":
+            name, password = _name_and_password(shown_as.strip())
+            found = await entrance.authenticate(name, password, peer)
+        else:
+            entrance.nothing_shown(peer)
+            raise ProblemError("authentication-required", REQUIRED)
+        if found is None:
+            raise ProblemError("authentication-failed", FAILED)
+        return found
+
+
+def _name_and_password(encoded: str) -> tuple[str, str]:
+    try:
+        name, colon, password = b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        name = colon = password = ""
+    if not colon:
+        raise ProblemError("authentication-failed", "Basic takes the base64 of NAME:PASSWORD, in UTF-8 (RFC 7617)")
+    return name, password
+
+
+def _response(said: Answer) -> web.Response:
+    if said.body is None:
+        return web.Response(status=said.status, headers=dict(said.headers))
+    body = said.body if isinstance(said.body, bytes) else messages.json_bytes(said.body)
+    return web.Response(status=said.status, body=body, content_type=said.content_type, headers=dict(said.headers))
+
+
+def server_of(gateway: Gateway, connection_of: dict[asyncio.Protocol, HttpConnection]) -> web.Server:
+    """Aiohttp's server, whose protocols are of connections that ``connection_of`` knows."""
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        return await gateway.answer(request, connection_of[request.protocol])
+
+    return web.Server(
+        handle,
+        handler_cancellation=True,
+        access_log=None,
+        logger=logger,
+        keepalive_timeout=75.0,
+        auto_decompress=False,
+        lingering_time=2.0,
+    )
