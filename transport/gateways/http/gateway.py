@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
 REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
-ALWAYS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+ALWAYS: Final = {
+    "Server": "penstock",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+}
 """Headers of every answer: it is what it says, nobody keeps it, and no page is told where it was."""
 
 logger = logging.getLogger("penstock.http")

@@ -25,7 +25,7 @@ def test_a_message_comes_back_as_it_was_sent(run: Any, api: Any, stored: dict[st
 
     async def main() -> None:
         async with api(**stored) as http:
-            sent = [
+            sent: list[dict[str, Any]] = [
                 {"payload": "tea", "key": "ann", "headers": {"table": "7", "raw": {"base64": "/w=="}}},
                 {"payload_base64": base64.b64encode(binary).decode(), "id": "0" * 31 + "1"},
                 {"payload": ""},
