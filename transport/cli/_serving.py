@@ -20,6 +20,7 @@ from transport.cli._supervisor import Supervisor
 from transport.cli.exit_codes import EXIT_USAGE
 from transport.config.settings_file import SettingsError
 from transport.errors import LocalProtocolError, TransportError
+from transport.gateways.http.listener import LISTENER
 from transport.gateways.listeners import configured_listeners
 from transport.gateways.smq.connections import SINK, SOURCE
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
-GATEWAYS = {SOURCE: "SMQ sources", SINK: "SMQ sinks"}
+GATEWAYS = {LISTENER: "HTTP", SOURCE: "SMQ sources", SINK: "SMQ sinks"}
 """Listeners that options ask for, and what is said of them."""
 
 logger = logging.getLogger("penstock.broker")

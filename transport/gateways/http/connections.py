@@ -8,7 +8,7 @@ request is bounded, and a peer that does not read is let go.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from transport.broker.served import RefusalError, Served
 from transport.errors import TransportError
@@ -138,8 +138,8 @@ class Wire(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Have aiohttp serve it, unless there are too many."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is no subclass of it.
+        self._transport = transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
         try:
             self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks

@@ -68,8 +68,11 @@ async def json_body(request: web.BaseRequest, fields: Collection[str]) -> dict[s
     body = await body_of(request)
     if not body:
         return {}
-    if request.content_type not in (JSON, "application/octet-stream") and not request.content_type.endswith("+json"):
-        raise ProblemError("unsupported-media-type", f"the body is {request.content_type:.60}, not {JSON}")
+    if request.content_type != JSON and not request.content_type.endswith("+json"):
+        # A form of another page would be sent without asking; it is no JSON.
+        raise ProblemError(
+            "unsupported-media-type", f"the body is {request.content_type:.60}, not {JSON} (curl --json)"
+        )
     found = parsed(body)
     if not isinstance(found, dict):
         raise ProblemError("protocol-error", f"the body is no JSON object, but {kind_of(found)}")

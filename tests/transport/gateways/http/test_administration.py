@@ -24,6 +24,8 @@ from transport.security.verifier import LEAST_ITERATIONS, Verifier
 
 DESCRIPTION = Path(__file__).parents[4] / "docs" / "openapi.json"
 
+pytestmark = pytest.mark.event_loop
+
 
 def test_queues_are_made_altered_shown_listed_purged_and_deleted(run: Any, api: Any) -> None:
     async def main() -> None:

@@ -15,6 +15,8 @@ from transport.gateways.http import connections, requests
 
 Q = "/api/v1/queues/orders"
 
+pytestmark = pytest.mark.event_loop
+
 
 @asynccontextmanager
 async def connected(http: Any) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -154,7 +156,7 @@ def test_what_comes_behind_a_request_that_is_being_answered_is_bounded(run: Any,
             await http.ask("POST", "/api/v1/queues", {"name": "orders"})
             body = b'{"wait": 60}'
             writer.write(
-                b"POST %s/take HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                b"POST %s/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                 % (Q.encode(), len(body), body)
             )
             while not (await http.queue())["demand_waiting"]:
@@ -193,7 +195,7 @@ def test_a_peer_that_reads_nothing_is_let_go_and_what_it_took_comes_again(
                 writer.transport.pause_reading()  # type: ignore[attr-defined]
                 body = b'{"bytes": 16000000}'
                 writer.write(
-                    b"POST %s/take HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                    b"POST %s/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                     % (Q.encode(), len(body), body)
                 )
                 await turns_until(

@@ -14,6 +14,8 @@ from transport import Receiver, Sender
 
 Q = "/api/v1/queues/orders"
 
+pytestmark = pytest.mark.event_loop
+
 
 @pytest.fixture(params=["in memory", "on disk"])
 def stored(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
