@@ -20,8 +20,10 @@ BEHIND_IT = {DOOR, "transport.broker.broker", "transport.broker.commands", "tran
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}
-GATEWAYS_SEE = {DOOR, "transport.broker.listener", "transport.broker.served", "transport.broker.attached"}
-"""What a gateway may import of the broker: the door, and what a connection of whatever protocol is made of."""
+GATEWAYS_SEE = {DOOR, "transport.broker.takers", "transport.broker.publishers"} | {
+    f"transport.broker.{name}" for name in ("listener", "served", "attached", "strangers")
+}
+"""What a gateway may import of the broker: the door and what it gives, and what a connection of whatever protocol is made of."""
 BROKERS = "transport.broker."
 GATEWAYS = "transport.gateways."
 NO_GATEWAY = "transport.gateways.listeners"

@@ -68,7 +68,7 @@ class Gateway:
 
     def __init__(self, host: Host, receipts: Receipts, name: str) -> None:
         self._host = host
-        self._messages = messages.Messages(receipts)
+        self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower(), socket.getfqdn(name).lower()}
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
@@ -104,7 +104,7 @@ class Gateway:
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
             operations = connection.door(principal)
-            return await route.handler(Call(request, operations, names, self._messages))
+            return await route.handler(Call(request, operations, names, self._receipts))
         except Exception as error:
             problem = known(error)
             if problem is None:

@@ -47,138 +47,139 @@ _LOST: Final = {
 }
 
 
-class Messages:
-    """Sends and takes for the requests of one broker.
+# --- publish
 
-    Args:
-        receipts: what names the messages that were taken.
-    """
 
-    def __init__(self, receipts: Receipts) -> None:
-        self._receipts = receipts
-
-    # --- publish
-
-    async def publish(self, call: Call) -> Answer:
-        """Store the messages of a request; answered when they are durable."""
-        query, queue = call.request.query, call.names["name"]
-        wait = requests.seconds(query.get("wait"), "wait", 0.0, MAX_PUBLISH_WAIT) or 0.0
-        parts: list[tuple[int, int]] = []
-        for timing, batch in await _batches(call):
-            publisher = call.operations.publisher(GATEWAY, queue)
-            try:
-                parts += await publisher.publish(batch, wait, timing.delay, timing.ttl)
-            except RefusalError as error:
-                stored = sum(count for _, count in parts) + getattr(error, "stored", 0)
-                raise ProblemError(error.code, str(error), {"stored": stored}) from None
-        return Answer({"numbers": [number for first, count in parts for number in range(first, first + count)]}, 201)
-
-    # --- take
-
-    async def take(self, call: Call) -> Answer:
-        """Take messages, within a time."""
-        asked = await requests.json_body(call.request, TAKE)
-        octets = OCTETS in call.request.headers.get("Accept", "")
-        messages = requests.whole(asked.get("messages"), "messages", 1, most=MAX_TAKE_MESSAGES) or 1
-        if octets and messages != 1:
-            raise ProblemError("protocol-error", f"an answer of {OCTETS} is one message: ask for no more")
-        size = requests.whole(asked.get("bytes"), "bytes", DEFAULT_TAKE_BYTES, most=MAX_TAKE_BYTES) or 1
-        wait = requests.seconds(asked.get("wait"), "wait", 0.0, MAX_TAKE_WAIT_SECONDS) or 0.0
-        visibility = requests.seconds(asked.get("visibility"), "visibility", None, MAX_VISIBILITY_SECONDS)
-        if visibility == 0:
-            raise ProblemError("protocol-error", "visibility is 0 s, and a message is held for more than that")
-        taker = call.operations.taker(GATEWAY, call.names["name"])
-        taken = await taker.take(messages, size, wait, visibility)
+async def publish(call: Call) -> Answer:
+    """Store the messages of a request; answered when they are durable."""
+    query, queue = call.request.query, call.names["name"]
+    wait = requests.seconds(query.get("wait"), "wait", 0.0, MAX_PUBLISH_WAIT) or 0.0
+    parts: list[tuple[int, int]] = []
+    for timing, batch in await _batches(call):
+        publisher = call.operations.publisher(GATEWAY, queue)
         try:
-            answer = self._bytes(taker, taken) if octets else Answer({"messages": list(self._rows(taker, taken))})
-        except BaseException:
-            taker.unseen(taken)
-            raise
-        return Answer(
-            answer.body,
-            answer.status,
-            answer.headers,
-            answer.content_type,
-            lambda: taker.seen(taken),
-            lambda: taker.unseen(taken),
+            parts += await publisher.publish(batch, wait, timing.delay, timing.ttl)
+        except RefusalError as error:
+            stored = sum(count for _, count in parts) + getattr(error, "stored", 0)
+            raise ProblemError(error.code, str(error), {"stored": stored}) from None
+    return Answer({"numbers": [number for first, count in parts for number in range(first, first + count)]}, 201)
+
+
+# --- take
+
+
+async def take(call: Call) -> Answer:
+    """Take messages, within a time."""
+    asked = await requests.json_body(call.request, TAKE)
+    octets = OCTETS in call.request.headers.get("Accept", "")
+    messages = requests.whole(asked.get("messages"), "messages", 1, most=MAX_TAKE_MESSAGES) or 1
+    if octets and messages != 1:
+        raise ProblemError("protocol-error", f"an answer of {OCTETS} is one message: ask for no more")
+    size = requests.whole(asked.get("bytes"), "bytes", DEFAULT_TAKE_BYTES, most=MAX_TAKE_BYTES) or 1
+    wait = requests.seconds(asked.get("wait"), "wait", 0.0, MAX_TAKE_WAIT_SECONDS) or 0.0
+    visibility = requests.seconds(asked.get("visibility"), "visibility", None, MAX_VISIBILITY_SECONDS)
+    if visibility == 0:
+        raise ProblemError("protocol-error", "visibility is 0 s, and a message is held for more than that")
+    taker = call.operations.taker(GATEWAY, call.names["name"])
+    taken = await taker.take(messages, size, wait, visibility)
+    try:
+        answer = (
+            _bytes(call.receipts, taker, taken)
+            if octets
+            else Answer({"messages": list(_rows(call.receipts, taker, taken))})
         )
+    except BaseException:
+        taker.unseen(taken)
+        raise
+    return Answer(
+        answer.body,
+        answer.status,
+        answer.headers,
+        answer.content_type,
+        lambda: taker.seen(taken),
+        lambda: taker.unseen(taken),
+    )
 
-    def _rows(self, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Iterable[dict[str, Any]]:
-        for each in taken:
-            batch = each.batch
-            at = datetime.fromtimestamp(each.enqueued_us // 1_000_000, UTC).replace(
-                microsecond=each.enqueued_us % 1_000_000
-            )
-            for index, payload in enumerate(batch.payloads.tolist()):
-                number = each.first + index
-                key = b"" if batch.keys is None else batch.keys[index]
-                row = json_of(payload, key, b"" if batch.headers is None else batch.headers[index])
-                row |= {
-                    "id": _id(taker, batch, number, index).hex(),
-                    "number": number,
-                    "deliveries": each.delivery_count,
-                    "possibly_replayed": each.possibly_replayed,
-                    "enqueued": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
-                    "receipt": self._receipt(taker, number, each.delivery_count),
-                }
-                yield row
 
-    def _bytes(self, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Answer:
-        if not taken:
-            return Answer(None, 204)
-        (row,) = self._rows(taker, taken)
-        headers = {RECEIPT: row["receipt"], NUMBER: str(row["number"]), DELIVERIES: str(row["deliveries"])}
-        if isinstance(key := row.get("key"), str) and key.isascii() and key.isprintable():
-            headers[KEY] = key
-        return Answer(bytes(taken[0].batch.payloads[0]), 200, headers, OCTETS)
+def _rows(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Iterable[dict[str, Any]]:
+    for each in taken:
+        batch = each.batch
+        at = datetime.fromtimestamp(each.enqueued_us // 1_000_000, UTC).replace(
+            microsecond=each.enqueued_us % 1_000_000
+        )
+        for index, payload in enumerate(batch.payloads.tolist()):
+            number = each.first + index
+            key = b"" if batch.keys is None else batch.keys[index]
+            row = json_of(payload, key, b"" if batch.headers is None else batch.headers[index])
+            row |= {
+                "id": _id(taker, batch, number, index).hex(),
+                "number": number,
+                "deliveries": each.delivery_count,
+                "possibly_replayed": each.possibly_replayed,
+                "enqueued": at.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+                "receipt": receipts.make(_queue_of(taker), number, each.delivery_count),
+            }
+            yield row
 
-    def _receipt(self, taker: Taker, number: int, delivery: int) -> str:
-        return self._receipts.make(_queue_of(taker), number, delivery)
 
-    # --- settle
+def _bytes(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...]) -> Answer:
+    if not taken:
+        return Answer(None, 204)
+    (row,) = _rows(receipts, taker, taken)
+    headers = {RECEIPT: row["receipt"], NUMBER: str(row["number"]), DELIVERIES: str(row["deliveries"])}
+    if isinstance(key := row.get("key"), str) and key.isascii() and key.isprintable():
+        headers[KEY] = key
+    return Answer(bytes(taken[0].batch.payloads[0]), 200, headers, OCTETS)
 
-    async def acknowledge(self, call: Call) -> Answer:
-        """Messages are done with."""
-        asked = await requests.json_body(call.request, ACKNOWLEDGE)
-        return await self._settle(call, asked, Settlement.ACKNOWLEDGE)
 
-    async def give_back(self, call: Call) -> Answer:
-        """Messages come again, or are dead letters."""
-        asked = await requests.json_body(call.request, RETURN)
-        delay = requests.seconds(asked.get("delay"), "delay", 0.0, MAX_VISIBILITY_SECONDS) or 0.0
-        failed = requests.flag(asked.get("failed"), "failed", True)
-        return await self._settle(call, asked, Settlement.RETURN, seconds=delay, failed=failed)
+# --- settle
 
-    async def extend(self, call: Call) -> Answer:
-        """Messages are held for longer."""
-        asked = await requests.json_body(call.request, EXTEND)
-        if asked.get("seconds") is None:
-            raise ProblemError(
-                "protocol-error", "the body has no seconds: for how long the messages are to be held, from now"
-            )
-        held = requests.seconds(asked["seconds"], "seconds", None, MAX_VISIBILITY_SECONDS)
-        return await self._settle(call, asked, Settlement.EXTEND, seconds=held or 0.0)
 
-    async def _settle(
-        self, call: Call, asked: dict[str, Any], how: Settlement, *, seconds: float = 0.0, failed: bool = True
-    ) -> Answer:
-        texts = _receipts_of(asked)
-        taker = call.operations.taker(GATEWAY, call.names["name"])
-        problems: list[dict[str, str]] = []
-        read: dict[str, names.Taken] = {}
-        for each in texts:
-            try:
-                read[each] = self._receipts.read(each, _queue_of(taker), taker.name)
-            except RefusalError as error:
-                problems.append({"receipt": each, "code": error.code, "detail": str(error)})
-        lost = await taker.settle(read.values(), how, seconds=seconds, failed=failed) if read else {}
-        for each, taken in read.items():
-            if taken.number in lost:
-                code, detail = _LOST[lost[taken.number]]
-                problems.append({"receipt": each, "code": code, "detail": detail})
-        if problems and len(texts) == 1:
-            raise ProblemError(problems[0]["code"], problems[0]["detail"])
-        return Answer({"settled": len(texts) - len(problems), "problems": problems})
+async def acknowledge(call: Call) -> Answer:
+    """Messages are done with."""
+    asked = await requests.json_body(call.request, ACKNOWLEDGE)
+    return await _settle(call, asked, Settlement.ACKNOWLEDGE)
+
+
+async def give_back(call: Call) -> Answer:
+    """Messages come again, or are dead letters."""
+    asked = await requests.json_body(call.request, RETURN)
+    delay = requests.seconds(asked.get("delay"), "delay", 0.0, MAX_VISIBILITY_SECONDS) or 0.0
+    failed = requests.flag(asked.get("failed"), "failed", True)
+    return await _settle(call, asked, Settlement.RETURN, seconds=delay, failed=failed)
+
+
+async def extend(call: Call) -> Answer:
+    """Messages are held for longer."""
+    asked = await requests.json_body(call.request, EXTEND)
+    if asked.get("seconds") is None:
+        raise ProblemError(
+            "protocol-error", "the body has no seconds: for how long the messages are to be held, from now"
+        )
+    held = requests.seconds(asked["seconds"], "seconds", None, MAX_VISIBILITY_SECONDS)
+    return await _settle(call, asked, Settlement.EXTEND, seconds=held or 0.0)
+
+
+async def _settle(
+    call: Call, asked: dict[str, Any], how: Settlement, *, seconds: float = 0.0, failed: bool = True
+) -> Answer:
+    texts = _receipts_of(asked)
+    taker = call.operations.taker(GATEWAY, call.names["name"])
+    problems: list[dict[str, str]] = []
+    read: dict[str, names.Taken] = {}
+    for each in texts:
+        try:
+            read[each] = call.receipts.read(each, _queue_of(taker), taker.name)
+        except RefusalError as error:
+            problems.append({"receipt": each, "code": error.code, "detail": str(error)})
+    lost = await taker.settle(read.values(), how, seconds=seconds, failed=failed) if read else {}
+    for each, taken in read.items():
+        if taken.number in lost:
+            code, detail = _LOST[lost[taken.number]]
+            problems.append({"receipt": each, "code": code, "detail": detail})
+    if problems and len(texts) == 1:
+        raise ProblemError(problems[0]["code"], problems[0]["detail"])
+    return Answer({"settled": len(texts) - len(problems), "problems": problems})
 
 
 def _queue_of(taker: Taker) -> int:
@@ -284,7 +285,7 @@ ROUTES: Final = (
         f"{_OF_QUEUE}/messages",
         "sender",
         "Publish a message, or several in the field messages; answered when they are durable.",
-        lambda call: call.messages.publish(call),
+        publish,
         MESSAGE | {"messages": Field("array", "several messages, in place of the fields of one")},
         PUBLISH_QUERY,
     ),
@@ -293,7 +294,7 @@ ROUTES: Final = (
         f"{_OF_QUEUE}/take",
         "receiver",
         "Take messages; each comes with a receipt.",
-        lambda call: call.messages.take(call),
+        take,
         TAKE,
     ),
     Route(
@@ -301,7 +302,7 @@ ROUTES: Final = (
         f"{_OF_QUEUE}/acknowledge",
         "receiver",
         "Messages are done with, and gone for good.",
-        lambda call: call.messages.acknowledge(call),
+        acknowledge,
         ACKNOWLEDGE,
     ),
     Route(
@@ -309,7 +310,7 @@ ROUTES: Final = (
         f"{_OF_QUEUE}/return",
         "receiver",
         "Messages come again.",
-        lambda call: call.messages.give_back(call),
+        give_back,
         RETURN,
     ),
     Route(
@@ -317,7 +318,7 @@ ROUTES: Final = (
         f"{_OF_QUEUE}/extend",
         "receiver",
         "Messages are held for longer.",
-        lambda call: call.messages.extend(call),
+        extend,
         EXTEND,
     ),
 )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from transport.broker.operations import Operations
-    from transport.gateways.http.messages import Messages
+    from transport.gateways.http.receipts import Receipts
 
 PREFIX: Final = "/api/v1"
 
@@ -26,13 +26,13 @@ class Call:
         request: as it came.
         operations: the door, for whoever asks.
         names: what stands in the path for each name in braces.
-        messages: sends and takes.
+        receipts: what names messages that are taken.
     """
 
     request: web.BaseRequest
     operations: Operations
     names: Mapping[str, str]
-    messages: Messages
+    receipts: Receipts
 
 
 @dataclass(frozen=True, slots=True)
