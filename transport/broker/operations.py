@@ -138,7 +138,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ),
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
-    "subscription.release": Operation(Right.READ, "queue", Commands.subscription_release, takes=("queue", "name")),
+    "subscription.release": Operation(
+        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name", "force")
+    ),
     "subscription.delete": Operation(Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name")),
     "transaction.list": Operation(Right.MONITOR, None, lists(transaction_rows, str, int), long=True),
     # It discards what others have written, to whatever queue.

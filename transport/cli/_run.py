@@ -41,8 +41,9 @@ OPTIONS = {
     "this address speaks it": "--tls",
     "want a certificate of this client's": "--tls-certificate FILE",
     "without a certificate that it trusts": "--tls-certificate FILE",
+    "With force it is released all the same": "--force",
 }
-"""Words of errors of TLS, which programs read too, and the option that does what they say."""
+"""Words of errors that programs read too, most of them of TLS, and the option that does what they say."""
 
 
 def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:

@@ -41,6 +41,14 @@ WIDE: tuple[Column, ...] = (
 
 SubscriptionArgument = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)]
 
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Release it while its query lives. That query fails, and what it has read is read again by others.",
+    ),
+]
+
 
 @app.command("list")
 @admin_command("subscription list")
@@ -74,10 +82,10 @@ def subscription_lines(found: Sequence[Facts], columns: Sequence[Column], width:
 @app.command("release")
 @admin_command("subscription release")
 async def release_subscription(
-    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument
+    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument, force: Force = False
 ) -> None:
-    """Return what a subscription has reserved to its queue; a query that still runs on it will fail."""
-    released = await administration.release_subscription(queue, subscription)
+    """Return what a subscription has reserved to its queue, for a query that never comes back."""
+    released = await administration.release_subscription(queue, subscription, force)
     typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
 
 

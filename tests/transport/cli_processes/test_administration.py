@@ -108,6 +108,11 @@ def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_th
         assert row[-5:] == ["now", "host/7", "1", "0", "2"]
         code, _, err = broker.run("subscription delete", queue, "query")
         assert (code, "host/7" in err) == (1, True)
+        code, _, err = broker.run("subscription release", queue, "query")
+        assert (code, "host/7" in err, "--force" in err) == (1, True, True)
+        told = broker.run("subscription release", queue, "query", "--force")
+        assert told == (0, f"subscription query of queue {queue} released, 2 messages returned\n".encode(), "")
+        assert owner.reserve(2, 2, 1000).end == 4
     while b"now" in broker.run("subscription list")[1]:
         pass  # the broker has not seen the end of the connection yet; the test's deadline is this wait's
     told = broker.run("subscription delete", queue, "query")
