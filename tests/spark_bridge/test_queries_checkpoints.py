@@ -21,7 +21,7 @@ from tests.spark_bridge.queries import (
     source,
     start,
 )
-from tests.spark_bridge.recorded_source import logged
+from tests.spark_bridge.recorded_source import entries, logged
 
 pytestmark = MARKS
 
@@ -130,6 +130,24 @@ def stop_in_batch_1(spark: Any, broker: Any, folder: Path) -> Batches:
     del batches.rows[1]
     batches.then = None
     return batches
+
+
+def test_a_first_batch_that_failed_is_done_again_without_a_word_of_a_missing_checkpoint(
+    spark: Any, durable_broker: Any, tmp_path: Path
+) -> None:
+    """The checkpoint has offsets/0 and no commit: Spark asks where to begin, as of a query that has none."""
+    durable_broker.send("q", numbers(0, 50))
+    diary = tmp_path / "diary"
+
+    def fail(_number: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    assert "the sink is full" in failure(start(source(spark, durable_broker).load(), tmp_path, Batches(fail)))
+    batches = Batches()
+    finish(start(recorded(spark, durable_broker, diary).load(), tmp_path, batches))
+    assert batches.values == numbers(0, 50)
+    assert entries(diary, "initial"), "it was asked"
+    assert logged(diary) == ""
 
 
 def test_a_checkpoint_that_is_pointed_at_another_queue_ends_the_query_and_loses_nothing(
