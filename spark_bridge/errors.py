@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
+
+RECEIVING_PORT = parse_address(DEFAULT_RECEIVE_ADDRESS).port
+
 
 class SparkBridgeError(Exception):
     """Root of this package's errors."""
@@ -98,10 +102,10 @@ class OtherQueueError(DataLossError):
 class BrokerUnreachableError(SparkBridgeError):
     """A broker that the query cannot do without could not be reached in time."""
 
-    def __init__(self, broker: str, queue: str, why: object, hint: str = "") -> None:
+    def __init__(self, broker: str, queue: str, why: str, hint: str = "") -> None:
         super().__init__(
-            f"broker {broker} of queue {queue!r} cannot be reached: {why}. {hint}"
-            "Nothing is lost: start the broker and then the query again, which goes on where it was"
+            f"no broker answers at {broker} ({why}): is option brokers right (the receiving address, {RECEIVING_PORT}), and is it running? "
+            f"{hint}Nothing is lost: the query goes on where it was when it is started again"
         )
         self.broker = broker
         self.queue = queue

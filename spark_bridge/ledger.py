@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
 from transport.clients.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
+from transport.errors import UnreachableError
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
@@ -40,6 +42,8 @@ NO_SUBSCRIPTION = "no subscription "
 """In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
+
+_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 
 logger = logging.getLogger("penstock.spark")
 
@@ -95,10 +99,19 @@ def explained(options: SourceOptions, broker: str, position: int | None = None) 
     except BrokerError as error:
         _explain(error, options, broker, position)
     except (ConnectionLostError, OSError) as error:
-        raise BrokerUnreachableError(broker, options.queue, error) from error
+        raise BrokerUnreachableError(broker, options.queue, _why(error, broker)) from error
     except TransportError as error:
         error.add_note(f"broker {broker} of queue {options.queue!r}")
         raise
+
+
+def _why(error: Exception, broker: str) -> str:
+    """Why a broker cannot be reached, in a few words: whoever tells it names the broker."""
+    text = _ERRNO.sub(
+        "", (error.last if isinstance(error, UnreachableError) else str(error)).removeprefix(f"{broker}: ")
+    )
+    text = text[:1].lower() + text[1:]
+    return f"{text}, {error.seconds:.0f} s" if isinstance(error, UnreachableError) else text
 
 
 def _explain(error: BrokerError, options: SourceOptions, broker: str, position: int | None) -> NoReturn:

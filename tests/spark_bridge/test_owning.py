@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_bridge import (
+    BrokerUnreachableError,
     PenstockDataSource,
     QueueMissingError,
     SubscriptionInUseError,
@@ -23,7 +25,7 @@ from spark_bridge import (
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
 from tests.spark_bridge.places import Place
-from transport import BrokerError
+from transport import Backoff, BrokerError
 from transport.clients.subscription_client import OWNER_WAIT
 
 Make = Callable[..., PenstockStreamReader]
@@ -262,3 +264,25 @@ def test_a_queue_that_does_not_exist_ends_the_query_where_it_is_told_to(broker: 
     broker.send("orders", [b"1"])
     reader = make_reader(queue="orders", missingQueue="fail")
     assert reader.latestOffset(reader.initialOffset(), MANY) == Place(1)
+
+
+def test_an_address_at_which_nobody_answers_is_told_after_seconds_and_then_ends_the_query_with_what_to_look_at(
+    make_reader: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setattr("transport.clients.blocking_link.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr("spark_bridge.ledger.RETRY", Backoff(minimum=0.01, maximum=0.05, give_up_after=0.6))
+    with (
+        caplog.at_level(logging.WARNING, "penstock"),
+        pytest.raises(
+            BrokerUnreachableError,
+            match=rf"^no broker answers at {nobody} \(connection refused, 1 s\): is option brokers right \(the receiving address, 9183\), "
+            r"and is it running\? Nothing is lost: the query goes on where it was when it is started again$",
+        ),
+    ):
+        make_reader(brokers=nobody).initialOffset()
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("queue 'q': no broker answers for 0 s now")
+    assert "Connection refused" in told
+    assert told.endswith("it is tried again, and is given up after 0.6 s")
