@@ -417,7 +417,7 @@ class DataLossError(QueueError):
 
     def __init__(self, subscription: str, start: int, stop: int, base: int, high: int) -> None:
         super().__init__(
-            f"positions {start} to {stop} of subscription {subscription!r} are asked for, it holds {base} to {high}: "
+            f"ledger positions {start} to {stop} of subscription {subscription!r} are asked for, it holds {base} to {high}: "
             "what is missing was acknowledged or released, or was lost with a broker that held it in memory"
         )
         self.subscription = subscription

@@ -56,22 +56,20 @@ class SubscriptionInUseError(SparkBridgeError):
         self.broker = broker
 
 
-CAUSES = (
-    "Commonest causes: the subscription was released, deleted or forgotten (penstock subscription release or delete, ownerTimeout, the "
-    "queue's subscription_expiry); the queue was deleted and made anew, or its broker was started without its data directory; the "
-    "checkpoint was put back to an older state; another query of this subscription acknowledged, with a checkpoint of its own. "
-)
-"""Of positions that are gone, in the order in which to look for them."""
-
-
 class DataLossError(SparkBridgeError):
-    """Positions that the query needs are acknowledged, released, or were lost with the broker."""
+    """Positions that the query needs are acknowledged, released, or were lost with the broker.
 
-    def __init__(self, subscription: str, queue: str, what: str, hint: str = "") -> None:
-        super().__init__(
-            f"subscription {subscription!r} of queue {queue!r} no longer holds what the query's checkpoint refers to: {what}. "
-            f"{CAUSES}{hint}To go on without it set failOnDataLoss to false."
-        )
+    Args:
+        subscription: its name.
+        queue: its queue's.
+        what: what is not there, behind the two names.
+        cause: a sentence, or nothing.
+        allowed: whether the query goes on without it, so that it needs no advice.
+    """
+
+    def __init__(self, subscription: str, queue: str, what: str, cause: str = "", *, allowed: bool = False) -> None:
+        advice = "" if allowed else "find out why, then set failOnDataLoss=false to go on without what is gone: "
+        super().__init__(f"{advice}subscription {subscription!r} of queue {queue!r} {what}. {cause}".strip())
         self.subscription = subscription
         self.queue = queue
 
@@ -84,14 +82,32 @@ class OtherQueueError(DataLossError):
         found: the queue that is there.
     """
 
-    def __init__(self, subscription: str, queue: str, broker: str, expected: str, found: str) -> None:
+    def __init__(
+        self,
+        subscription: str,
+        queue: str,
+        broker: str,
+        expected: str,
+        found: str,
+        *,
+        made_anew: bool,
+        allowed: bool = False,
+    ) -> None:
+        if made_anew:
+            cause = (
+                "The queue was deleted and made anew, or its broker was started without its data (with --memory it keeps none): take a "
+                "new checkpoint location"
+            )
+        else:
+            cause = "Option queue names another queue than before: put it back, or take a new checkpoint location for the new one"
+        begins = (
+            ""
+            if allowed
+            else ". Or set failOnDataLoss=false: the query then begins anew where the subscription stands there"
+        )
         SparkBridgeError.__init__(
             self,
-            f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. Either option "
-            "queue names another queue than before: put it back, or take a new checkpoint location for the new one. Or the queue was "
-            "deleted and made anew, or its broker was started without the journal that it had (with --memory there is none): take a new "
-            "checkpoint location. Or set "
-            "failOnDataLoss to false, and the query begins anew where the subscription stands there",
+            f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. {cause}{begins}",
         )
         self.subscription = subscription
         self.queue = queue

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from spark_bridge import clients
+from spark_bridge.data_loss import NO_SUBSCRIPTION, lost
 from spark_bridge.errors import (
     SHARED,
     BrokerUnreachableError,
@@ -38,8 +39,6 @@ RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
 MIN_BEAT_SECONDS = 0.02
 """Between two beats, whatever heartbeat a broker asks for."""
-NO_SUBSCRIPTION = "no subscription "
-"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
@@ -128,19 +127,7 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
             f"with penstock queue create {options.queue}"
         ) from error
     if error.code in ("data-loss", "not-found"):
-        hint = ""
-        if options.ack_on == "poll":
-            hint = (
-                "Less common: ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
-                "use ackOn=commit there. "
-            )
-        else:
-            hint = (
-                "Less common: with asynchronous progress tracking a queue that is full is acknowledged before Spark's log is durable: "
-                "give it room for more than the query reads between two entries of that log. "
-            )
-        what = error.text if position is None else f"position {position} ({error.text})"
-        raise DataLossError(options.subscription, options.queue, f"broker {broker}: {what}", hint) from error
+        raise lost(options, broker, error.text, position) from error
     if error.code == "unknown-role":
         raise OptionError(
             f"{broker} serves no subscriptions: option brokers of a source takes receiving addresses, {DEFAULT_RECEIVE_ADDRESS} "
@@ -153,7 +140,15 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
 def check_origin(options: SourceOptions, broker: str, origin: Origin, made: bytes) -> None:
     """Raise OtherQueueError if positions of ``origin`` are none of the queue with id ``made``."""
     if origin.is_other(options.queue, made):
-        raise OtherQueueError(options.subscription, options.queue, broker, str(origin), described(options.queue, made))
+        raise OtherQueueError(
+            options.subscription,
+            options.queue,
+            broker,
+            str(origin),
+            described(options.queue, made),
+            made_anew=origin.queue in (None, options.queue),
+            allowed=not options.fail_on_data_loss,
+        )
 
 
 class Ledger:
@@ -370,6 +365,9 @@ class Ledger:
             self._client.close()
         state = self._open()
         logger.warning(
-            "going on at position %d of subscription %s at %s", state.base, self._options.subscription, self.broker
+            "going on at ledger position %d of subscription %s at %s",
+            state.base,
+            self._options.subscription,
+            self.broker,
         )
         return state

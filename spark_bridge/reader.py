@@ -144,7 +144,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             first, last = starts.at[broker], ends.at[broker]
             if last < first and self._options.fail_on_data_loss:
-                what = f"the batch goes back from position {first} to {last} of broker {broker}"
+                what = f"goes back: the batch is from ledger position {first} to {last} of broker {broker}"
                 raise DataLossError(self._options.subscription, self._options.queue, what)
             if first < last and (state := self._state_for(broker, ends.origin(broker))) is not None:
                 ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix, planned_on(broker)))
@@ -282,7 +282,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         decoded = self._format.decode(offset)
         for broker in decoded.at.keys() - set(self._options.brokers):
             what = (
-                f"the checkpoint stands at position {decoded.at[broker]} of broker {broker}, which option brokers no longer names: "
+                f"the checkpoint stands at ledger position {decoded.at[broker]} of broker {broker}, which option brokers no longer names: "
                 "what is in its queue would not be read"
             )
             if self._options.fail_on_data_loss:
@@ -330,7 +330,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = max(start, min(partition.stop, state.high))
         if stop - start != partition.stop - partition.start:
             logger.warning(
-                "positions %d-%d of subscription %s at %s: only %d-%d are still there, the rest is skipped",
+                "ledger positions %d-%d of subscription %s at %s: only %d-%d are still there, the rest is skipped",
                 partition.start,
                 partition.stop,
                 self._options.subscription,
