@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
 
 RECEIVING_PORT = parse_address(DEFAULT_RECEIVE_ADDRESS).port
+_WORKER = re.compile(r"spark@(.+)/([0-9]+)/[0-9a-f]{8}")
+"""What the owner of a streaming query calls itself."""
 
 
 class SparkBridgeError(Exception):
@@ -24,8 +28,8 @@ class CheckpointError(SparkBridgeError):
 
 
 SHARED = (
-    "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both (copies for each are not there yet). "
-    "So another name for one of two queries that are to read everything is no way out"
+    "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both. Two queries that both need every message "
+    "need two queues"
 )
 """What people who know other brokers expect otherwise; said wherever a second name might look like the remedy."""
 
@@ -36,24 +40,37 @@ class SubscriptionTakenError(SparkBridgeError):
     def __init__(self, subscription: str, queue: str) -> None:
         super().__init__(
             f"another query has taken over subscription {subscription!r} of queue {queue!r}, with takeOver=true or while this one's "
-            f"connection was away; this one can neither read nor acknowledge any more. A subscription has one query. {SHARED}"
+            f"connection was away; this one can neither read nor acknowledge any more. A subscription has one query"
         )
         self.subscription = subscription
         self.queue = queue
 
 
 class SubscriptionInUseError(SparkBridgeError):
-    """Another query reads the subscription, and lives."""
+    """Another query reads the subscription, and lives.
 
-    def __init__(self, subscription: str, queue: str, broker: str, why: str, seconds: float) -> None:
+    Attributes:
+        owner: what that one calls itself; empty where it does not say.
+    """
+
+    def __init__(self, subscription: str, queue: str, broker: str, owner: str, seconds: float) -> None:
         super().__init__(
             f"another query reads subscription {subscription!r} of queue {queue!r} at broker {broker}, and did not leave within "
-            f"{seconds:g} s ({why}). If it is this query, still running elsewhere, or another source of this query: end it. If it is to "
-            f"make room at once: start this one with takeOver=true, which ends it. A subscription has one query. {SHARED}"
+            f"{seconds:g} s{_named(owner)}. If it is this query, still running elsewhere, or another source of this query: end it. If it "
+            f"is to make room at once: start this one with takeOver=true, which ends it. A subscription has one query. {SHARED}"
         )
         self.subscription = subscription
         self.queue = queue
         self.broker = broker
+        self.owner = owner
+
+
+def _named(owner: str) -> str:
+    """An owner in an error's text: the process is one that Spark starts, and no program that anybody has started."""
+    worker = _WORKER.fullmatch(owner)
+    if worker is not None:
+        return f": it is a Python worker of the driver on {worker[1]}, pid {worker[2]}"
+    return f": it is {owner}" if owner else ""
 
 
 class DataLossError(SparkBridgeError):

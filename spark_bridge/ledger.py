@@ -42,6 +42,8 @@ MIN_BEAT_SECONDS = 0.02
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
+_OWNER = re.compile(r"is connected \((.*)\): ")
+"""In the text of ``subscription-owned``."""
 _ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 
 logger = logging.getLogger("penstock.spark")
@@ -117,8 +119,9 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
     if error.code == "stale-epoch":
         raise SubscriptionTakenError(options.subscription, options.queue) from error
     if error.code == "subscription-owned":
+        owner = _OWNER.search(error.text)
         raise SubscriptionInUseError(
-            options.subscription, options.queue, broker, error.text, options.owner_wait_ms / 1000
+            options.subscription, options.queue, broker, owner[1] if owner else "", options.owner_wait_ms / 1000
         ) from error
     queue_missing = error.code == "not-found" and position is None and NO_SUBSCRIPTION not in error.text
     if queue_missing and options.missing_queue == "fail":

@@ -189,7 +189,7 @@ class Ledgers:
         Raises:
             OptionError: it is that.
         """
-        if f"({self._client_id})" in str(error):
+        if error.owner == self._client_id:
             raise OptionError(
                 f"option brokers names {refused.broker} and another address of the same broker; list each once"
             ) from None

@@ -30,7 +30,7 @@ STEP_RANGES = 128
 STEP_BYTES = 2**20
 """Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
 have to be read from the disk in the queue's turn."""
-TO_OPEN = "end that one, or take the subscription over (take_over)"
+TO_OPEN = "end that one, or take the subscription over"
 TO_DELETE = "end that one first"
 TO_RELEASE = (
     "end that one first. It is a query that lives: what it has read and not acknowledged would go to others too, and be there twice. "
