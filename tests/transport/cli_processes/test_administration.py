@@ -91,7 +91,7 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     assert "not-found" in err
 
 
-def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_that_is_gone(
+def test_a_subscription_is_listed_with_what_is_ready_and_reserved_and_its_owner_and_deleted_when_that_is_gone(
     broker: BrokerProcess, queue: str
 ) -> None:
     broker.fill(queue, [b"a", b"b", b"c"])
@@ -104,7 +104,7 @@ def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_th
             for line in broker.run("subscription list", "--wide")[1].decode().splitlines()
             if "query" in line
         ]
-        assert row[:4] == [queue, "query", "3", "2"]
+        assert row[:4] == [queue, "query", "1", "2"]
         assert row[-5:] == ["now", "host/7", "1", "0", "2"]
         code, _, err = broker.run("subscription delete", queue, "query")
         assert (code, "host/7" in err) == (1, True)
