@@ -89,6 +89,12 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     code, _, err = broker.run("subscription release", queue, "query")
     assert code == 1
     assert "not-found" in err
+    assert "`penstock subscription list` shows" in err
+    code, _, err = broker.run("queue move", "orders.daed", queue)
+    assert code == 1
+    assert err.strip().endswith(
+        "there is no queue 'orders.daed'; nothing was moved; `penstock queue list` shows what there is"
+    )
 
 
 def test_a_subscription_is_listed_with_what_is_ready_and_reserved_and_its_owner_and_deleted_when_that_is_gone(
