@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_bridge.clients import connect
+from spark_bridge.data_loss import NO_SUBSCRIPTION
 from spark_bridge.errors import PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
@@ -174,4 +175,7 @@ def of_each_broker(options: SourceOptions, ask: Callable[[str, Backoff], T], pur
     if down is not None:
         raise down
     assert missing is not None, "there is a broker, and it said something"
-    raise QueueMissingError(f"{missing.text} (brokers {', '.join(options.brokers)})") from missing
+    hint = ""
+    if NO_SUBSCRIPTION not in missing.text:
+        hint = f". Correct option queue: `penstock queue list` shows what there is; this {purpose} makes none"
+    raise QueueMissingError(f"{missing.text} (brokers {', '.join(options.brokers)}){hint}") from missing
