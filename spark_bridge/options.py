@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
@@ -153,10 +153,10 @@ class SourceOptions:
         return self
 
 
-def _explained(option: str) -> str:
+def _explained(unknown: Sequence[str]) -> Sequence[str]:
     from spark_bridge.foreign_options import SINKS, refused  # noqa: PLC0415 - only for an error's words
 
-    return refused(option, _OPTIONS, SINKS, "sink (writeStream, df.write)")
+    return refused(unknown, _OPTIONS, SINKS, "sink (writeStream, df.write)")
 
 
 def _refuse_several_queues(given: Mapping[str, str]) -> None:
