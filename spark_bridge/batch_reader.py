@@ -8,7 +8,6 @@ subscription over, and the tasks of the one before are refused.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +21,7 @@ from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
+from spark_bridge.worker_log import spark_logger
 from transport import Backoff, BrokerError, ConnectionLostError
 from transport.clients.subscription_client import DEFAULT_RETRY, Mode
 
@@ -36,7 +36,7 @@ BRIEF_RETRY = Backoff(minimum=0.05, maximum=1.0, give_up_after=5.0)
 """How long the plan seeks a broker that it may leave out (``brokerDown`` is ``continue``): a short interruption, no restart."""
 
 T = TypeVar("T")
-logger = logging.getLogger("penstock.spark")
+logger = spark_logger()
 
 
 class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark has no type information

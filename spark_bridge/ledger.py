@@ -6,7 +6,6 @@ collected when it is there; until then the ledger is *busy*.
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import threading
@@ -31,6 +30,7 @@ from spark_bridge.errors import (
 )
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
+from spark_bridge.worker_log import spark_logger
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
 from transport.clients.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
 from transport.errors import UnreachableError
@@ -46,7 +46,7 @@ _OWNER = re.compile(r"is connected \((.*)\): ")
 """In the text of ``subscription-owned``."""
 _ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 
-logger = logging.getLogger("penstock.spark")
+logger = spark_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,9 @@ class Ledger:
         before, live = self.facts.get("live_subscriptions", 1), facts.get("live_subscriptions", 1)
         if live > max(1, before):
             logger.warning(
-                "queue %r at broker %s is read by %d subscriptions that live (penstock subscription list names them). %s",
+                "subscription %r is not alone: queue %r at broker %s is read by %d subscriptions that live (penstock subscription list "
+                "names them). %s",
+                self._options.subscription,
                 self._options.queue,
                 self.broker,
                 live,

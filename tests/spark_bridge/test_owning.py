@@ -230,10 +230,16 @@ def test_two_live_subscriptions_of_a_queue_are_told_that_they_share_it(
         assert "SHARE" not in caplog.text
         broker.send("q", [b"1", b"2"])
         second.latestOffset(second.initialOffset(), MANY)
-        assert "is read by 2 subscriptions that live" in caplog.text
+        [told] = [record.getMessage() for record in caplog.records if "SHARE" in record.getMessage()]
+        assert told.startswith(
+            f"subscription 't' is not alone: queue 'q' at broker {broker.receiving} is read by 2 subscriptions"
+        )
         caplog.clear()
         first.latestOffset(start, MANY)
-    assert "Two subscriptions of one queue SHARE it: each message goes to one of them" in caplog.text
+        first.latestOffset(start, MANY)
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("subscription 's' is not alone: ")
+    assert "Two subscriptions of one queue SHARE it: each message goes to one of them" in told
     for reader in (first, second):
         report = reader.reportLatestOffset()
         assert report is not None
