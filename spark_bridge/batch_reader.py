@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_bridge.clients import connect
-from spark_bridge.data_loss import NO_SUBSCRIPTION
-from spark_bridge.errors import PlanOutdatedError, QueueMissingError
+from spark_bridge.errors import NO_SUBSCRIPTION, PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on

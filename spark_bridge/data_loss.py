@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-from spark_bridge.errors import DataLossError
+from spark_bridge.errors import NO_SUBSCRIPTION, DataLossError
 from spark_bridge.options import SourceOptions
 
 _HELD = re.compile(r"positions ([0-9]+) to ([0-9]+) of subscription .* are asked for, it holds ([0-9]+) to ([0-9]+)")
 """In the text of ``data-loss``. Where a broker says it otherwise its own words are told."""
 
-NO_SUBSCRIPTION = "no subscription "
-"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 FORGOTTEN = "Most likely the subscription was deleted (penstock subscription delete), or forgotten by the queue's subscription_expiry"
 MADE_ANEW = f"{FORGOTTEN}, and made anew since"
 LOST = "Most likely the broker was started without its data directory, or with an older copy of it (with --memory it keeps nothing)"

@@ -7,6 +7,8 @@ import re
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
 
 RECEIVING_PORT = parse_address(DEFAULT_RECEIVE_ADDRESS).port
+NO_SUBSCRIPTION = "no subscription "
+"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 _WORKER = re.compile(r"spark@(.+)/([0-9]+)/[0-9a-f]{8}")
 """What the owner of a streaming query calls itself."""
 

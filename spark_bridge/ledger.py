@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from spark_bridge import clients
-from spark_bridge.data_loss import NO_SUBSCRIPTION, lost
 from spark_bridge.errors import (
+    NO_SUBSCRIPTION,
     SHARED,
     BrokerUnreachableError,
     DataLossError,
@@ -130,6 +130,8 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
             f"with penstock queue create {options.queue}"
         ) from error
     if error.code in ("data-loss", "not-found"):
+        from spark_bridge.data_loss import lost  # noqa: PLC0415 - only for an error's words
+
         raise lost(options, broker, error.text, position) from error
     if error.code == "unknown-role":
         raise OptionError(
