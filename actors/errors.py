@@ -360,6 +360,11 @@ class SubscriptionNotFoundError(QueueError):
 class SubscriptionOwnedError(QueueError):
     """Another owner has the subscription, and lives: its connection is open, and was heard within its heartbeats.
 
+    Args:
+        subscription: its name.
+        owner: what the owner calls itself; empty where it does not say.
+        remedy: what whoever asks may do.
+
     Attributes:
         subscription: its name.
         owner: what the owner calls itself; empty where it does not say.
@@ -367,11 +372,9 @@ class SubscriptionOwnedError(QueueError):
 
     code = "subscription-owned"
 
-    def __init__(self, subscription: str, owner: str) -> None:
+    def __init__(self, subscription: str, owner: str, remedy: str) -> None:
         by = f" ({owner})" if owner else ""
-        super().__init__(
-            f"subscription {subscription!r} has an owner that is connected{by}: end that one, or take the subscription over (take_over)"
-        )
+        super().__init__(f"subscription {subscription!r} has an owner that is connected{by}: {remedy}")
         self.subscription = subscription
         self.owner = owner
 
@@ -414,7 +417,7 @@ class DataLossError(QueueError):
 
     def __init__(self, subscription: str, start: int, stop: int, base: int, high: int) -> None:
         super().__init__(
-            f"positions {start} to {stop} of subscription {subscription!r} are asked for, it holds {base} to {high}: "
+            f"ledger positions {start} to {stop} of subscription {subscription!r} are asked for, it holds {base} to {high}: "
             "what is missing was acknowledged or released, or was lost with a broker that held it in memory"
         )
         self.subscription = subscription

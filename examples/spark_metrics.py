@@ -1,5 +1,6 @@
-"""What a query leaves behind, after each batch: backlog, age, rates. `python examples/spark_metrics.py [ADDRESS]`."""
+"""What a query leaves behind, after each batch: backlog, age, rates. `python examples/spark_metrics.py`."""
 
+import argparse
 import contextlib
 import os
 import sys
@@ -17,11 +18,14 @@ def show(queue: QueueProgress) -> None:
     print(f"batch {queue.batch_id}: {rate}; {behind}; senders may send {queue.sender_demand}", flush=True)
 
 
-address = sys.argv[1] if len(sys.argv) > 1 else DEFAULT_RECEIVE_ADDRESS
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--address", default=DEFAULT_RECEIVE_ADDRESS)
+options = parser.parse_args()
+
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # for the Python processes that Spark starts
 spark = SparkSession.builder.getOrCreate()
 spark.streams.addListener(QueueListener(show))
-source = spark.readStream.format("penstock").option("brokers", address).option("queue", "orders")
+source = spark.readStream.format("penstock").option("brokers", options.address).option("queue", "orders")
 orders = source.option("subscription", "metrics").option("maxRowsPerBatch", 1000).option("ackOn", "poll").load()
 with contextlib.suppress(KeyboardInterrupt):
     orders.writeStream.format("noop").trigger(processingTime="1 second").start().awaitTermination()

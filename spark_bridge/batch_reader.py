@@ -8,7 +8,6 @@ subscription over, and the tasks of the one before are refused.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -16,11 +15,12 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_bridge.clients import connect
-from spark_bridge.errors import PlanOutdatedError, QueueMissingError
+from spark_bridge.errors import NO_SUBSCRIPTION, PlanOutdatedError, QueueMissingError
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
+from spark_bridge.worker_log import spark_logger
 from transport import Backoff, BrokerError, ConnectionLostError
 from transport.clients.subscription_client import DEFAULT_RETRY, Mode
 
@@ -35,7 +35,7 @@ BRIEF_RETRY = Backoff(minimum=0.05, maximum=1.0, give_up_after=5.0)
 """How long the plan seeks a broker that it may leave out (``brokerDown`` is ``continue``): a short interruption, no restart."""
 
 T = TypeVar("T")
-logger = logging.getLogger("penstock.spark")
+logger = spark_logger()
 
 
 class PenstockBatchReader(DataSourceReader):  # type: ignore[misc]  # PySpark has no type information
@@ -174,4 +174,7 @@ def of_each_broker(options: SourceOptions, ask: Callable[[str, Backoff], T], pur
     if down is not None:
         raise down
     assert missing is not None, "there is a broker, and it said something"
-    raise QueueMissingError(f"{missing.text} (brokers {', '.join(options.brokers)})") from missing
+    hint = ""
+    if NO_SUBSCRIPTION not in missing.text:
+        hint = f". Correct option queue: `penstock queue list` shows what there is; this {purpose} makes none"
+    raise QueueMissingError(f"{missing.text} (brokers {', '.join(options.brokers)}){hint}") from missing

@@ -29,7 +29,7 @@ def connect(
     client_id: str | None = None,
 ) -> SubscriptionClient:
     """A client of one of the queue's brokers; of no subscription in mode ``browse``."""
-    return SubscriptionClient(
+    client = SubscriptionClient(
         broker,
         queue=options.queue,
         subscription=options.subscription,
@@ -44,3 +44,6 @@ def connect(
         access=access_here(options.access),
         retry=retry,
     )
+    if options.broker_down == "continue":
+        client.tell_nobody()
+    return client

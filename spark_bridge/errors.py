@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
+
+RECEIVING_PORT = parse_address(DEFAULT_RECEIVE_ADDRESS).port
+NO_SUBSCRIPTION = "no subscription "
+"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
+_WORKER = re.compile(r"spark@(.+)/([0-9]+)/[0-9a-f]{8}")
+"""What the owner of a streaming query calls itself."""
+
 
 class SparkBridgeError(Exception):
     """Root of this package's errors."""
@@ -20,8 +30,8 @@ class CheckpointError(SparkBridgeError):
 
 
 SHARED = (
-    "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both (copies for each are not there yet). "
-    "So another name for one of two queries that are to read everything is no way out"
+    "Two subscriptions of one queue SHARE it: each message goes to one of them, none to both. Two queries that both need every message "
+    "need two queues"
 )
 """What people who know other brokers expect otherwise; said wherever a second name might look like the remedy."""
 
@@ -32,42 +42,53 @@ class SubscriptionTakenError(SparkBridgeError):
     def __init__(self, subscription: str, queue: str) -> None:
         super().__init__(
             f"another query has taken over subscription {subscription!r} of queue {queue!r}, with takeOver=true or while this one's "
-            f"connection was away; this one can neither read nor acknowledge any more. A subscription has one query. {SHARED}"
+            f"connection was away; this one can neither read nor acknowledge any more. A subscription has one query"
         )
         self.subscription = subscription
         self.queue = queue
 
 
 class SubscriptionInUseError(SparkBridgeError):
-    """Another query reads the subscription, and lives."""
+    """Another query reads the subscription, and lives.
 
-    def __init__(self, subscription: str, queue: str, broker: str, why: str, seconds: float) -> None:
+    Attributes:
+        owner: what that one calls itself; empty where it does not say.
+    """
+
+    def __init__(self, subscription: str, queue: str, broker: str, owner: str, seconds: float) -> None:
         super().__init__(
             f"another query reads subscription {subscription!r} of queue {queue!r} at broker {broker}, and did not leave within "
-            f"{seconds:g} s ({why}). If it is this query, still running elsewhere, or another source of this query: end it. If it is to "
-            f"make room at once: start this one with takeOver=true, which ends it. A subscription has one query. {SHARED}"
+            f"{seconds:g} s{_named(owner)}. If it is this query, still running elsewhere, or another source of this query: end it. If it "
+            f"is to make room at once: start this one with takeOver=true, which ends it. A subscription has one query. {SHARED}"
         )
         self.subscription = subscription
         self.queue = queue
         self.broker = broker
+        self.owner = owner
 
 
-CAUSES = (
-    "Commonest causes: the subscription was released, deleted or forgotten (penstock subscription release or delete, ownerTimeout, the "
-    "queue's subscription_expiry); the queue was deleted and made anew, or its broker was started without its data directory; the "
-    "checkpoint was put back to an older state; another query of this subscription acknowledged, with a checkpoint of its own. "
-)
-"""Of positions that are gone, in the order in which to look for them."""
+def _named(owner: str) -> str:
+    """An owner in an error's text: the process is one that Spark starts, and no program that anybody has started."""
+    worker = _WORKER.fullmatch(owner)
+    if worker is not None:
+        return f": it is a Python worker of the driver on {worker[1]}, pid {worker[2]}"
+    return f": it is {owner}" if owner else ""
 
 
 class DataLossError(SparkBridgeError):
-    """Positions that the query needs are acknowledged, released, or were lost with the broker."""
+    """Positions that the query needs are acknowledged, released, or were lost with the broker.
 
-    def __init__(self, subscription: str, queue: str, what: str, hint: str = "") -> None:
-        super().__init__(
-            f"subscription {subscription!r} of queue {queue!r} no longer holds what the query's checkpoint refers to: {what}. "
-            f"{CAUSES}{hint}To go on without it set failOnDataLoss to false."
-        )
+    Args:
+        subscription: its name.
+        queue: its queue's.
+        what: what is not there, behind the two names.
+        cause: a sentence, or nothing.
+        allowed: whether the query goes on without it, so that it needs no advice.
+    """
+
+    def __init__(self, subscription: str, queue: str, what: str, cause: str = "", *, allowed: bool = False) -> None:
+        advice = "" if allowed else "find out why, then set failOnDataLoss=false to go on without what is gone: "
+        super().__init__(f"{advice}subscription {subscription!r} of queue {queue!r} {what}. {cause}".strip())
         self.subscription = subscription
         self.queue = queue
 
@@ -80,14 +101,32 @@ class OtherQueueError(DataLossError):
         found: the queue that is there.
     """
 
-    def __init__(self, subscription: str, queue: str, broker: str, expected: str, found: str) -> None:
+    def __init__(
+        self,
+        subscription: str,
+        queue: str,
+        broker: str,
+        expected: str,
+        found: str,
+        *,
+        made_anew: bool,
+        allowed: bool = False,
+    ) -> None:
+        if made_anew:
+            cause = (
+                "The queue was deleted and made anew, or its broker was started without its data (with --memory it keeps none): take a "
+                "new checkpoint location"
+            )
+        else:
+            cause = "Option queue names another queue than before: put it back, or take a new checkpoint location for the new one"
+        begins = (
+            ""
+            if allowed
+            else ". Or set failOnDataLoss=false: the query then begins anew where the subscription stands there"
+        )
         SparkBridgeError.__init__(
             self,
-            f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. Either option "
-            "queue names another queue than before: put it back, or take a new checkpoint location for the new one. Or the queue was "
-            "deleted and made anew, or its broker was started without the journal that it had (with --memory there is none): take a new "
-            "checkpoint location. Or set "
-            "failOnDataLoss to false, and the query begins anew where the subscription stands there",
+            f"the checkpoint is that of {expected}, and subscription {subscription!r} at broker {broker} is of {found}. {cause}{begins}",
         )
         self.subscription = subscription
         self.queue = queue
@@ -98,10 +137,10 @@ class OtherQueueError(DataLossError):
 class BrokerUnreachableError(SparkBridgeError):
     """A broker that the query cannot do without could not be reached in time."""
 
-    def __init__(self, broker: str, queue: str, why: object, hint: str = "") -> None:
+    def __init__(self, broker: str, queue: str, why: str, hint: str = "") -> None:
         super().__init__(
-            f"broker {broker} of queue {queue!r} cannot be reached: {why}. {hint}"
-            "Nothing is lost: start the broker and then the query again, which goes on where it was"
+            f"no broker answers at {broker} ({why}): is option brokers right (the receiving address, {RECEIVING_PORT}), and is it running? "
+            f"{hint}Nothing is lost: the query goes on where it was when it is started again"
         )
         self.broker = broker
         self.queue = queue

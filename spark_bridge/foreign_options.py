@@ -6,7 +6,7 @@ Kafka's names that mean the same here are aliases in the tables of options, and 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from spark_bridge.option_values import Option
@@ -59,28 +59,43 @@ LIKENESS = 0.75
 """How alike a misspelt name and a known one are at least, from 0 to 1; ``maxRowPerBatch`` and ``queu`` are, ``ttl`` and ``tls`` are not."""
 
 
-def refused(name: str, table: Collection[Option], other_side: Collection[str] = (), side: str = "") -> str:
-    """Why ``name``, which is in no row of ``table``, is refused, and what to say for it.
+def refused(
+    names: Sequence[str], table: Collection[Option], other_side: Collection[str] = (), side: str = ""
+) -> list[str]:
+    """Why each of ``names``, which are in no row of ``table``, is refused, and what to say for it. What there is stands behind the last.
 
     Args:
-        name: as given.
+        names: as given.
         table: the options there are.
         other_side: names of the source's, where this is a sink, or of the sink's.
         side: what they are options of.
     """
-    lower = name.lower()
-    said = FOREIGN.get(lower)
-    if said is None and KAFKA_ACCESS.fullmatch(lower):
-        said = SAY_ACCESS
-    if said is None and lower.startswith(KAFKA_PREFIX):
-        said = f"{KAFKAS} client, which is not in use here: leave it out"
-    if said is not None:
-        return f"option {name} {said}"
     theirs = {each.lower(): each for each in other_side}
-    if lower in theirs:
-        return f"option {theirs[lower]} is one of a {side}, and means nothing here: leave it out"
-    names = {each.lower(): each for option in table for each in option.names}
-    near = get_close_matches(lower, names, 1, LIKENESS)
-    known = ", ".join(" or ".join(option.names) for option in table)
-    guess = f": did you mean {names[near[0]]}? Known" if near else "; known"
-    return f"unknown option {name!r}{guess} are {known}"
+    ours = {each.lower(): each for option in table for each in option.names}
+    told: list[str] = []
+    strange: list[str] = []
+    for name in names:
+        lower = name.lower()
+        said = _foreign(lower)
+        if said is not None:
+            told.append(f"option {name} {said}")
+        elif lower in theirs:
+            told.append(f"option {theirs[lower]} is one of a {side}, and means nothing here: leave it out")
+        else:
+            near = get_close_matches(lower, ours, 1, LIKENESS)
+            strange.append(f"unknown option {name!r}" + (f": did you mean {ours[near[0]]}?" if near else ""))
+    if strange:
+        known = ", ".join(" or ".join(option.names) for option in table)
+        strange[-1] += f" Known are {known}" if strange[-1].endswith("?") else f"; known are {known}"
+    return [*told, *strange]
+
+
+def _foreign(lower: str) -> str | None:
+    """What is said of a name that people bring from elsewhere."""
+    if lower in FOREIGN:
+        return FOREIGN[lower]
+    if KAFKA_ACCESS.fullmatch(lower):
+        return SAY_ACCESS
+    if lower.startswith(KAFKA_PREFIX):
+        return f"{KAFKAS} client, which is not in use here: leave it out"
+    return None

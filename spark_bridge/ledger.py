@@ -6,8 +6,8 @@ collected when it is there; until then the ledger is *busy*.
 
 from __future__ import annotations
 
-import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from spark_bridge import clients
 from spark_bridge.errors import (
+    NO_SUBSCRIPTION,
     SHARED,
     BrokerUnreachableError,
     DataLossError,
@@ -29,19 +30,23 @@ from spark_bridge.errors import (
 )
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
+from spark_bridge.worker_log import spark_logger
 from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
 from transport.clients.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
+from transport.errors import UnreachableError
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
 MIN_BEAT_SECONDS = 0.02
 """Between two beats, whatever heartbeat a broker asks for."""
-NO_SUBSCRIPTION = "no subscription "
-"""In the text of ``not-found`` where the queue is there: an owner that connects again after its subscription was deleted is told so."""
 STOP_SECONDS = 1.0
 """How long stopping waits for a request that is under way: longer than one that only waits for messages, and nobody minds."""
 
-logger = logging.getLogger("penstock.spark")
+_OWNER = re.compile(r"is connected \((.*)\): ")
+"""In the text of ``subscription-owned``."""
+_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
+
+logger = spark_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +100,28 @@ def explained(options: SourceOptions, broker: str, position: int | None = None) 
     except BrokerError as error:
         _explain(error, options, broker, position)
     except (ConnectionLostError, OSError) as error:
-        raise BrokerUnreachableError(broker, options.queue, error) from error
+        raise BrokerUnreachableError(broker, options.queue, _why(error, broker)) from error
     except TransportError as error:
         error.add_note(f"broker {broker} of queue {options.queue!r}")
         raise
+
+
+def _why(error: Exception, broker: str) -> str:
+    """Why a broker cannot be reached, in a few words: whoever tells it names the broker."""
+    text = _ERRNO.sub(
+        "", (error.last if isinstance(error, UnreachableError) else str(error)).removeprefix(f"{broker}: ")
+    )
+    text = text[:1].lower() + text[1:]
+    return f"{text}, {error.seconds:.0f} s" if isinstance(error, UnreachableError) else text
 
 
 def _explain(error: BrokerError, options: SourceOptions, broker: str, position: int | None) -> NoReturn:
     if error.code == "stale-epoch":
         raise SubscriptionTakenError(options.subscription, options.queue) from error
     if error.code == "subscription-owned":
+        owner = _OWNER.search(error.text)
         raise SubscriptionInUseError(
-            options.subscription, options.queue, broker, error.text, options.owner_wait_ms / 1000
+            options.subscription, options.queue, broker, owner[1] if owner else "", options.owner_wait_ms / 1000
         ) from error
     queue_missing = error.code == "not-found" and position is None and NO_SUBSCRIPTION not in error.text
     if queue_missing and options.missing_queue == "fail":
@@ -115,19 +130,9 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
             f"with penstock queue create {options.queue}"
         ) from error
     if error.code in ("data-loss", "not-found"):
-        hint = ""
-        if options.ack_on == "poll":
-            hint = (
-                "Less common: ackOn=poll acknowledges before Spark's log is durable when asynchronous progress tracking is on; "
-                "use ackOn=commit there. "
-            )
-        else:
-            hint = (
-                "Less common: with asynchronous progress tracking a queue that is full is acknowledged before Spark's log is durable: "
-                "give it room for more than the query reads between two entries of that log. "
-            )
-        what = error.text if position is None else f"position {position} ({error.text})"
-        raise DataLossError(options.subscription, options.queue, f"broker {broker}: {what}", hint) from error
+        from spark_bridge.data_loss import lost  # noqa: PLC0415 - only for an error's words
+
+        raise lost(options, broker, error.text, position) from error
     if error.code == "unknown-role":
         raise OptionError(
             f"{broker} serves no subscriptions: option brokers of a source takes receiving addresses, {DEFAULT_RECEIVE_ADDRESS} "
@@ -140,7 +145,15 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
 def check_origin(options: SourceOptions, broker: str, origin: Origin, made: bytes) -> None:
     """Raise OtherQueueError if positions of ``origin`` are none of the queue with id ``made``."""
     if origin.is_other(options.queue, made):
-        raise OtherQueueError(options.subscription, options.queue, broker, str(origin), described(options.queue, made))
+        raise OtherQueueError(
+            options.subscription,
+            options.queue,
+            broker,
+            str(origin),
+            described(options.queue, made),
+            made_anew=origin.queue in (None, options.queue),
+            allowed=not options.fail_on_data_loss,
+        )
 
 
 class Ledger:
@@ -273,7 +286,9 @@ class Ledger:
         before, live = self.facts.get("live_subscriptions", 1), facts.get("live_subscriptions", 1)
         if live > max(1, before):
             logger.warning(
-                "queue %r at broker %s is read by %d subscriptions that live (penstock subscription list names them). %s",
+                "subscription %r is not alone: queue %r at broker %s is read by %d subscriptions that live (penstock subscription list "
+                "names them). %s",
+                self._options.subscription,
                 self._options.queue,
                 self.broker,
                 live,
@@ -357,6 +372,9 @@ class Ledger:
             self._client.close()
         state = self._open()
         logger.warning(
-            "going on at position %d of subscription %s at %s", state.base, self._options.subscription, self.broker
+            "going on at ledger position %d of subscription %s at %s",
+            state.base,
+            self._options.subscription,
+            self.broker,
         )
         return state

@@ -93,7 +93,8 @@ class Ledgers:
         try:
             return {ledger.broker: self.state(ledger.broker) for ledger in self}
         except BrokerUnreachableError as error:
-            raise BrokerUnreachableError(error.broker, error.queue, error.why, NEW_QUERY_HINT) from error
+            hint = NEW_QUERY_HINT if len(self._ledgers) > 1 else ""
+            raise BrokerUnreachableError(error.broker, error.queue, error.why, hint) from error
 
     def overdue(self) -> list[Ledger]:
         """Those whose answer should be there by now."""
@@ -188,7 +189,7 @@ class Ledgers:
         Raises:
             OptionError: it is that.
         """
-        if f"({self._client_id})" in str(error):
+        if error.owner == self._client_id:
             raise OptionError(
                 f"option brokers names {refused.broker} and another address of the same broker; list each once"
             ) from None

@@ -7,7 +7,6 @@ is in its latest offset, which `QueueListener` takes apart.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,11 +20,12 @@ from spark_bridge import _extra as _extra  # noqa: PLC0414 - only to be loaded
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_bridge.offsets import POSITION, QUEUE, SUBSCRIPTION
+from spark_bridge.worker_log import spark_logger
 
 if TYPE_CHECKING:
     from transport.clients.tracing import Tracing
 
-logger = logging.getLogger("penstock.spark")
+logger = spark_logger()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def parse_options(
     given: Mapping[str, str],
     sparks_own: Collection[str] = (),
     *,
-    explain: Callable[[str], str],
+    explain: Callable[[Sequence[str]], Sequence[str]],
 ) -> dict[str, Any]:
     """Attribute -> value of the options given.
 
@@ -55,28 +55,38 @@ def parse_options(
         table: the options there are.
         given: as Spark has them; case of names does not matter.
         sparks_own: lower-cased names of options that are Spark's and mean nothing here.
-        explain: what to tell of a name that is not in the table.
+        explain: what to tell of names that are not in the table.
 
     Raises:
-        OptionError: one is unknown, given twice under two names, or has a value it cannot have.
+        OptionError: some are unknown, given twice under two names, or have a value that they cannot have. All of them are told.
     """
     by_name = {name.lower(): option for option in table for name in option.names}
     values: dict[str, Any] = {}
     said: dict[str, str] = {}
+    unknown: list[str] = []
+    wrong: list[str] = []
     for name, text in given.items():
         if name.lower() in sparks_own:
             continue
         option = by_name.get(name.lower())
         if option is None:
-            raise OptionError(explain(name))
-        if option.attribute in said:
-            raise OptionError(f"options {said[option.attribute]!r} and {name!r} are the same; give one")
-        said[option.attribute] = name
-        try:
-            values[option.attribute] = option.parse(str(text).strip())
-        except ValueError as error:
-            shown = "a value" if option.secret else _shown(str(text))
-            raise OptionError(f"option {option.names[0]} has {shown}: {error}") from None
+            unknown.append(name)
+        elif option.attribute in said:
+            wrong.append(f"options {said[option.attribute]!r} and {name!r} are the same; give one")
+        else:
+            said[option.attribute] = name
+            try:
+                values[option.attribute] = option.parse(str(text).strip())
+            except ValueError as error:
+                shown = "a value" if option.secret else _shown(str(text))
+                wrong.append(f"option {option.names[0]} has {shown}: {error}")
+    if unknown:
+        wrong += explain(unknown)
+    if len(wrong) > 1:
+        told = (f"({n}) {each}" + ("" if each.endswith("?") else ".") for n, each in enumerate(wrong, 1))
+        raise OptionError(f"{len(wrong)} options are wrong: {' '.join(told)}")
+    if wrong:
+        raise OptionError(wrong[0])
     return values
 
 

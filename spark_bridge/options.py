@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
@@ -98,13 +98,19 @@ class SourceOptions:
         """Check the options of a source.
 
         Raises:
-            OptionError: one is unknown, missing, given twice under two names, or has a value it cannot have.
+            OptionError: one is unknown, missing, given twice under two names, has a value it cannot have, or does nothing without another.
         """
         _refuse_several_queues(given)
         values = with_access(parse_options(_OPTIONS, given, explain=_explained))
         if "queue" not in values:
             raise OptionError('option queue is missing: .option("queue", "orders")')
-        return replace(cls(), **values)
+        options = replace(cls(), **values)
+        if options.max_trigger_delay_ms is not None and options.min_rows_per_batch is None:
+            raise OptionError(
+                "option maxTriggerDelay does nothing without minRowsPerBatch: it says how long fewer rows than that wait; give that one as "
+                "well, or leave both out"
+            )
+        return options
 
     def for_streaming(self) -> SourceOptions:
         """These options, if a streaming query can use them.
@@ -117,10 +123,6 @@ class SourceOptions:
             raise OptionError(
                 "option subscription is missing: name what this query's progress is kept under in the broker, "
                 'one name a query: .option("subscription", "orders-to-lake")'
-            )
-        if self.max_trigger_delay_ms is not None and self.min_rows_per_batch is None:
-            raise OptionError(
-                "maxTriggerDelay says how long fewer rows than minRowsPerBatch wait; give that one as well"
             )
         if self.min_rows_per_batch is not None and self.min_rows_per_batch > self.max_rows_per_batch:
             raise OptionError(
@@ -153,10 +155,10 @@ class SourceOptions:
         return self
 
 
-def _explained(option: str) -> str:
+def _explained(unknown: Sequence[str]) -> Sequence[str]:
     from spark_bridge.foreign_options import SINKS, refused  # noqa: PLC0415 - only for an error's words
 
-    return refused(option, _OPTIONS, SINKS, "sink (writeStream, df.write)")
+    return refused(unknown, _OPTIONS, SINKS, "sink (writeStream, df.write)")
 
 
 def _refuse_several_queues(given: Mapping[str, str]) -> None:

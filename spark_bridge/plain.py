@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from spark_bridge._pyspark import ReadLimit, SupportsTriggerAvailableNow
 from spark_bridge.errors import SparkBridgeError
+from spark_bridge.worker_log import in_worker
 from transport import TransportError
 
 P = ParamSpec("P")
@@ -26,8 +27,6 @@ TOLD = (SparkBridgeError, TransportError)
 """Errors whose text is for the user."""
 
 
-RUNTIME_VARIABLE, OF_WORKERS = "SPARK_PYTHON_RUNTIME", "PYTHON_WORKER"
-"""Spark sets it in the processes that plan and read for it."""
 HIDE_VARIABLE = "SPARK_HIDE_TRACEBACK"
 """Where it is not empty, Spark shows of a worker's error its type and text."""
 
@@ -37,7 +36,7 @@ def _alone(error: BaseException) -> BaseException:
 
     Such a worker reports the error and ends, so no other error loses its stack by it. Whoever sets the variable keeps what they set.
     """
-    if os.environ.get(RUNTIME_VARIABLE) == OF_WORKERS:
+    if in_worker():
         os.environ.setdefault(HIDE_VARIABLE, "1")
     return error.with_traceback(None)
 

@@ -59,6 +59,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._made: dict[str, bytes] = {}
         self._below: dict[str, int] | None = None
         self._left_out: set[str] = set()
+        self._left = 0
         self._turn = 0
         self._planned: tuple[Mapping[str, int], int] = ({}, 0)
         least, delay = options.min_rows_per_batch, options.max_trigger_delay_ms or DEFAULT_MAX_TRIGGER_DELAY_MS
@@ -88,7 +89,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             states = self._driven().all_states()
             self._initial = {broker: state.base for broker, state in states.items()}
-            self._tell_of_what_is_left({broker: state.high - state.base for broker, state in states.items()})
+            self._left = sum(state.high - state.base for state in states.values())
             if self._below is not None:
                 self._below = {broker: state.high_water for broker, state in states.items()} | self._below
         return self._format.encode(self._initial, self._ids())
@@ -101,6 +102,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark 4.1 passes neither argument. The batch then begins where the ledgers end, so that none is planned twice.
         """
+        self._tell_of_what_is_left()
         ledgers = self._driven()
         starts = self._last_ends() if start is None else self._begin_at(start)
         if self._options.ack_on == "poll":
@@ -132,6 +134,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             DataLossError: a position goes back, and loss is not allowed.
             BrokerUnreachableError: a broker has never answered, and this batch, which is in Spark's log, has messages of it.
         """
+        # A batch that is planned before any is asked for stands in Spark's log: what is left is that batch.
+        self._left = 0
         starts, ends = self._decoded(start), self._decoded(end)
         ranges = []
         for broker in sorted(ends.at):
@@ -140,7 +144,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             first, last = starts.at[broker], ends.at[broker]
             if last < first and self._options.fail_on_data_loss:
-                what = f"the batch goes back from position {first} to {last} of broker {broker}"
+                what = f"goes back: the batch is from ledger position {first} to {last} of broker {broker}"
                 raise DataLossError(self._options.subscription, self._options.queue, what)
             if first < last and (state := self._state_for(broker, ends.origin(broker))) is not None:
                 ranges.append(PositionRange(broker, first, last, state.epoch, state.id_prefix, planned_on(broker)))
@@ -212,16 +216,21 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # Inside
 
-    def _tell_of_what_is_left(self, left: Mapping[str, int]) -> None:
-        """Spark asks where to begin only of a query without a checkpoint: what is reserved then was read by another run."""
-        if held := sum(left.values()):
+    def _tell_of_what_is_left(self) -> None:
+        """Spark asks where to begin only while no batch is complete: what is reserved then, and in no batch of its log, was another run's.
+
+        Whether that run ended before its first batch was logged, or had a checkpoint that is gone, nobody here knows.
+        """
+        held, self._left = self._left, 0
+        if held:
             logger.warning(
-                "subscription %r of queue %r still has %d messages that an earlier run reserved and did not acknowledge: this query has "
-                "nothing in its checkpoint, and reads them again. A query without a checkpointLocation leaves its last batch so each time: "
-                "give it one, or set ackOn=poll",
+                "subscription %r of queue %r still has %s that an earlier run reserved and did not acknowledge, and this query reads %s "
+                "again. Either that run ended before its first batch was in the checkpoint: then there is nothing to do. Or the query has "
+                "no checkpointLocation, or a new one: without one each run leaves its last batch so; give it one, or set ackOn=poll",
                 self._options.subscription,
                 self._options.queue,
-                held,
+                "1 message" if held == 1 else f"{held} messages",
+                "it" if held == 1 else "them",
             )
 
     def _driven(self) -> Ledgers:
@@ -273,7 +282,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         decoded = self._format.decode(offset)
         for broker in decoded.at.keys() - set(self._options.brokers):
             what = (
-                f"the checkpoint stands at position {decoded.at[broker]} of broker {broker}, which option brokers no longer names: "
+                f"the checkpoint stands at ledger position {decoded.at[broker]} of broker {broker}, which option brokers no longer names: "
                 "what is in its queue would not be read"
             )
             if self._options.fail_on_data_loss:
@@ -321,7 +330,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         stop = max(start, min(partition.stop, state.high))
         if stop - start != partition.stop - partition.start:
             logger.warning(
-                "positions %d-%d of subscription %s at %s: only %d-%d are still there, the rest is skipped",
+                "ledger positions %d-%d of subscription %s at %s: only %d-%d are still there, the rest is skipped",
                 partition.start,
                 partition.stop,
                 self._options.subscription,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from spark_bridge.access_options import ACCESS_OPTIONS, with_access
@@ -83,11 +83,11 @@ class SinkOptions:
         return self
 
 
-def _explained(option: str) -> str:
+def _explained(unknown: Sequence[str]) -> Sequence[str]:
     from spark_bridge import options  # noqa: PLC0415 - only for an error's words
     from spark_bridge.foreign_options import refused  # noqa: PLC0415
 
-    return refused(option, _OPTIONS, options.NAMES, "source (readStream, spark.read)")
+    return refused(unknown, _OPTIONS, options.NAMES, "source (readStream, spark.read)")
 
 
 def _version(text: str) -> int:

@@ -7,7 +7,6 @@ committed sends nothing. docs/spark.md, "Writing", has the guarantees.
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -23,6 +22,7 @@ from spark_bridge.placing import check_not_elsewhere, planned_on
 from spark_bridge.plain import plainly
 from spark_bridge.sink_errors import explained
 from spark_bridge.sink_options import SinkOptions
+from spark_bridge.worker_log import spark_logger
 from transport import Backoff, EnlistedStage, StageClient, TransactionClient
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 """The local properties in which Spark tells a task of a streaming query what it works for."""
 
-logger = logging.getLogger("penstock.spark")
+logger = spark_logger()
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,20 @@ class ConnectionLostError(TransportError, ConnectionError):
     """The connection ended before the work on it did, and may be tried again."""
 
 
+class UnreachableError(ConnectionLostError):
+    """No broker answered for as long as a client bears with that.
+
+    Attributes:
+        seconds: how long that was.
+        last: why the last attempt failed.
+    """
+
+    def __init__(self, what: str, seconds: float, attempts: int, last: Exception) -> None:
+        super().__init__(f"{what} could not be reached for {seconds:.1f} s ({attempts} attempts); the last: {last}")
+        self.seconds = seconds
+        self.last = str(last)
+
+
 class BrokerError(TransportError):
     """The broker refused something and said why.
 

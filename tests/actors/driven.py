@@ -323,8 +323,8 @@ class QueueState(queue_state.QueueState):
         assert isinstance(reply, replies.FetchedRanges)
         return Browsed(tuple(reply.ranges), stop if reply.rest is None else reply.rest, effect.after)
 
-    def release_subscription(self, name: str, now: float, *, delete: bool = False) -> int:
-        return cast("int", self.execute(commands.ReleaseSubscription(name, delete), now, 0))
+    def release_subscription(self, name: str, now: float, *, delete: bool = False, force: bool = False) -> int:
+        return cast("int", self.execute(commands.ReleaseSubscription(name, delete, force), now, 0))
 
     # --- the rest
 

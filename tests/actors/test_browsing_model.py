@@ -89,7 +89,7 @@ class BrowsedQueue(RuleBasedStateMachine):
 
     @rule()
     def release(self) -> None:
-        self.queue.release_subscription("sub", self.now)
+        self.queue.release_subscription("sub", self.now, force=True)
         self._taken()
 
     @rule()

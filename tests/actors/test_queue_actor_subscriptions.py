@@ -60,7 +60,7 @@ async def test_a_subscription_reserves_fetches_and_commits() -> None:
     queue.tell(FetchRequested(4, 0, 3, connection=owner.ref))
     refused = await owner.expect(Refused)
     assert (refused.code, refused.request, refused.close) == ("data-loss", 4, False)
-    assert await queue.ask(ReleaseSubscription("sub"), block=False) == 1
+    assert await queue.ask(ReleaseSubscription("sub", force=True), block=False) == 1
 
 
 @virtual

@@ -269,7 +269,7 @@ def test_what_a_subscription_gives_back_is_judged_by_the_settings_of_now() -> No
     queue.reserve("sub", 1, 0, messages=1, size=LARGE, wait=0.0, below=None, now=0.0)
     alter(queue, max_receives=1)
     assert letters(queue) == []
-    assert queue.release_subscription("sub", 0.0) == 1
+    assert queue.release_subscription("sub", 0.0, force=True) == 1
     assert [letter.ranges for letter in letters(queue)] == [((0, 1),)]
 
 

@@ -202,7 +202,7 @@ def test_messages_of_a_released_subscription_are_received_again_however_often_th
     q.return_all(2)
     q.state.open_subscription("o", "sub", "own", epoch=None, starting="earliest", owner_timeout=None)
     q.state.reserve("o", 1, 0, messages=10, size=LARGE, wait=0.0, below=None, now=0.0)
-    assert q.state.release_subscription("sub", 0.0) == 2
+    assert q.state.release_subscription("sub", 0.0, force=True) == 2
     again = Recorded(QueueSettings(max_receives=2), log=replayed(q.events))
     for queue, count in ((q, 3), (again, 2)):
         assert [effect.delivery_count for effect in queue.receive()] == [count]

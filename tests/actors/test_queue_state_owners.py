@@ -127,7 +127,7 @@ def test_released_messages_come_back_in_their_old_place_possibly_replayed() -> N
     own(queue)
     reserve(queue, 0, 2)
     queue.attach_receiver("r")
-    assert queue.release_subscription("sub", 0.0) == 2
+    assert queue.release_subscription("sub", 0.0, force=True) == 2
     queue.receive("r", 10, LARGE, 0.0)
     effects = [e for e in queue.take_effects() if isinstance(e, Deliver)]
     assert [(e.first, len(e.batch), e.delivery_count, e.possibly_replayed) for e in effects] == [
@@ -137,9 +137,23 @@ def test_released_messages_come_back_in_their_old_place_possibly_replayed() -> N
     ]
     (facts,) = queue.statistics(0.0).subscriptions
     assert (facts.base, facts.high) == (2, 2)
-    assert queue.release_subscription("sub", 0.0) == 0
+    assert queue.release_subscription("sub", 0.0, force=True) == 0
     with pytest.raises(DataLossError):
         queue.fetch("owner", 0, 2)
+
+
+def test_nothing_is_released_from_an_owner_that_is_connected_unless_it_is_forced() -> None:
+    queue = queue_with(3)
+    plainly(queue, "owner", "spark@vm/7")
+    reserve(queue, 0, 2)
+    with pytest.raises(SubscriptionOwnedError, match=r"\(spark@vm/7\): end that one first.* With force"):
+        queue.release_subscription("sub", 0.0)
+    assert queue.statistics(0.0).reserved == 2
+    queue.detach("owner", 1.0)
+    assert queue.release_subscription("sub", 1.0) == 2
+    own(queue, "next")
+    ask(queue, 2, 2, connection="next")
+    assert queue.release_subscription("sub", 2.0, force=True) == 2
 
 
 def test_an_owner_away_for_too_long_loses_its_reservations() -> None:
@@ -192,7 +206,8 @@ def test_an_owner_that_is_connected_is_not_replaced_unasked_and_named() -> None:
     plainly(queue, "one", "host/1")
     before = snapshot_of(queue.log.ledgers["sub"])
     with pytest.raises(
-        SubscriptionOwnedError, match=r"'sub' has an owner that is connected \(host/1\): .* \(take_over\)"
+        SubscriptionOwnedError,
+        match=r"'sub' has an owner that is connected \(host/1\): end that one, or take the subscription over$",
     ):
         plainly(queue, "two", "host/2")
     assert snapshot_of(queue.log.ledgers["sub"]) == before

@@ -115,7 +115,7 @@ def test_a_query_counts_what_each_sender_sent_however_it_is_launched(
 
 def test_a_listener_prints_what_lies_behind_until_nothing_does(example_broker: Any, launch: Launch) -> None:
     send(example_broker, [b"x"] * 2500)
-    program = launch(sys.executable, ROOT / "examples/spark_metrics.py", example_broker.receive_address)
+    program = launch(sys.executable, ROOT / "examples/spark_metrics.py", "--address", example_broker.receive_address)
     assert program.stdout is not None
     lines = [program.stdout.readline() for _ in range(3)]
     found = [

@@ -171,7 +171,7 @@ def main(arguments: list[str] | None = None) -> int:
                 return 1
             if chosen.for_good:
                 seconds, text = away_for_good(query, broker)
-                reason = [line for line in text.splitlines() if "could not be reached" in line]
+                reason = [line for line in text.splitlines() if "no broker answers" in line]
                 print(f"for good: the query ended after {seconds:.1f} s: {reason[-1:] or text}")
                 return 0 if reason else 1
             query.stop()

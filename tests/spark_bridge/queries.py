@@ -118,11 +118,11 @@ class Batches:
 
 
 def release(broker: Any, subscription: str = "s") -> int:
-    """What ``penstock subscription release q s`` does; how many messages it released."""
+    """What ``penstock subscription release q s --force`` does; how many messages it released."""
 
     async def run() -> int:
         async with Administration(broker.sending) as administration:
-            released = await administration.release_subscription("q", subscription)
+            released = await administration.release_subscription("q", subscription, force=True)
         assert released is not None
         return released
 

@@ -75,7 +75,7 @@ def test_a_checkpoint_of_another_queue_is_refused_and_both_are_named(broker: Any
     end = checkpoint(make_reader(broker))
     told = (
         rf"the checkpoint is that of queue 'q' \(id {end['id']}\), and subscription 's' at broker {broker.receiving} is of queue 'r' "
-        r"\(id [0-9a-f]{16}\).* new checkpoint location.* failOnDataLoss to false"
+        r"\(id [0-9a-f]{16}\).* new checkpoint location.* failOnDataLoss=false"
     )
     for ask in (
         lambda reader: reader.latestOffset(end, MANY),

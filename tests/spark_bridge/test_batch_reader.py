@@ -170,7 +170,10 @@ def test_an_empty_queue_is_read_as_no_rows(broker: Any) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"subscription": "s"}], ids=["browse", "subscription"])
 def test_a_queue_that_does_not_exist_is_an_error_and_is_not_made(broker: Any, given: dict[str, str]) -> None:
-    with pytest.raises(QueueMissingError, match="there is no queue 'q'"):
+    with pytest.raises(
+        QueueMissingError,
+        match=r"there is no queue 'q' .* `penstock queue list` shows what there is; this read makes none$",
+    ):
         reader(broker, **given).partitions()
     assert broker.on_loop(lambda: list(broker.broker.queues)) == []
 

@@ -71,6 +71,7 @@ def test_an_option_is_taken_or_refused_as_the_page_says(
 ) -> None:
     assert set(ours) <= set(known)
     given = {theirs: VALUES.get(theirs, "7")} | ({} if theirs == "subscribe" else {"queue": "q"})
+    given |= {"minRowsPerBatch": "1"} if theirs == "maxTriggerDelay" else {}
     if theirs in known:
         parse(given)
         assert "refused" not in said

@@ -107,3 +107,21 @@ def test_what_is_known_of_the_other_side_is_what_it_has() -> None:
 def test_no_word_of_ours_is_among_those_refused() -> None:
     ours = {name.lower() for name in (*NAMES, *SINK_NAMES)} - {"subscribe"}  # a sink's only, where it is none
     assert ours.isdisjoint(FOREIGN)
+
+
+def test_all_that_is_wrong_is_told_at_once_and_what_there_is_once() -> None:
+    given = {"queue": "a b", "kafka.group.id": "g", "maxRowPerBatch": "7", "xyz": "7", "ackOn": "never", "writer": "w"}
+    with pytest.raises(OptionError) as caught:
+        SourceOptions.parse(given)
+    text = str(caught.value)
+    assert text.startswith(
+        "6 options are wrong: (1) option queue has 'a b': a name is printable and without white space. (2) "
+    )
+    for part in (
+        "option ackOn has 'never'",
+        "option kafka.group.id is an option of Kafka's",
+        "writer is one of a sink",
+    ):
+        assert part in text
+    assert "unknown option 'maxRowPerBatch': did you mean maxRowsPerBatch? (6) unknown option 'xyz'; known are" in text
+    assert text.count("nown are") == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from spark_bridge import (
+    BrokerUnreachableError,
     PenstockDataSource,
     QueueMissingError,
     SubscriptionInUseError,
@@ -23,7 +25,7 @@ from spark_bridge import (
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
 from tests.spark_bridge.places import Place
-from transport import BrokerError
+from transport import Backoff, BrokerError
 from transport.clients.subscription_client import OWNER_WAIT
 
 Make = Callable[..., PenstockStreamReader]
@@ -81,9 +83,10 @@ def test_a_second_query_is_refused_while_the_first_lives_which_notices_nothing(b
     with pytest.raises(SubscriptionInUseError) as refused:
         make_reader(**IMPATIENT).initialOffset()
     text = str(refused.value)
-    assert f"/{os.getpid()}/" in text, "it names the owner's process"
+    assert f": it is a Python worker of the driver on {socket.gethostname()}, pid {os.getpid()}. If it is this" in text
     assert "takeOver=true" in text
-    assert "Two subscriptions of one queue SHARE it" in text
+    assert "take_over" not in text
+    assert text.endswith("Two queries that both need every message need two queues")
     [task] = first.partitions(Place(0), end)
     assert [row for batch in first.read(task) for row in batch.column("value").to_pylist()] == [b"1", b"2"]
     first.commit(end)
@@ -192,7 +195,7 @@ def test_take_over_ends_the_first_query(broker: Any, make_reader: Make) -> None:
     first = make_reader()
     start = first.initialOffset()
     assert make_reader(takeOver="true").initialOffset() == start
-    with pytest.raises(SubscriptionTakenError, match=r"takeOver=true or while .*SHARE it"):
+    with pytest.raises(SubscriptionTakenError, match=r"takeOver=true or while .*A subscription has one query$"):
         first.latestOffset(start, MANY)
 
 
@@ -227,10 +230,16 @@ def test_two_live_subscriptions_of_a_queue_are_told_that_they_share_it(
         assert "SHARE" not in caplog.text
         broker.send("q", [b"1", b"2"])
         second.latestOffset(second.initialOffset(), MANY)
-        assert "is read by 2 subscriptions that live" in caplog.text
+        [told] = [record.getMessage() for record in caplog.records if "SHARE" in record.getMessage()]
+        assert told.startswith(
+            f"subscription 't' is not alone: queue 'q' at broker {broker.receiving} is read by 2 subscriptions"
+        )
         caplog.clear()
         first.latestOffset(start, MANY)
-    assert "Two subscriptions of one queue SHARE it: each message goes to one of them" in caplog.text
+        first.latestOffset(start, MANY)
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("subscription 's' is not alone: ")
+    assert "Two subscriptions of one queue SHARE it: each message goes to one of them" in told
     for reader in (first, second):
         report = reader.reportLatestOffset()
         assert report is not None
@@ -262,3 +271,25 @@ def test_a_queue_that_does_not_exist_ends_the_query_where_it_is_told_to(broker: 
     broker.send("orders", [b"1"])
     reader = make_reader(queue="orders", missingQueue="fail")
     assert reader.latestOffset(reader.initialOffset(), MANY) == Place(1)
+
+
+def test_an_address_at_which_nobody_answers_is_told_after_seconds_and_then_ends_the_query_with_what_to_look_at(
+    make_reader: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setattr("transport.clients.blocking_link.SILENT_SECONDS", 0.1)
+    monkeypatch.setattr("spark_bridge.ledger.RETRY", Backoff(minimum=0.01, maximum=0.05, give_up_after=0.6))
+    with (
+        caplog.at_level(logging.WARNING, "penstock"),
+        pytest.raises(
+            BrokerUnreachableError,
+            match=rf"^no broker answers at {nobody} \(connection refused, 1 s\): is option brokers right \(the receiving address, 9183\), "
+            r"and is it running\? Nothing is lost: the query goes on where it was when it is started again$",
+        ),
+    ):
+        make_reader(brokers=nobody).initialOffset()
+    [told] = [record.getMessage() for record in caplog.records]
+    assert told.startswith("queue 'q': no broker answers for 0 s now")
+    assert "Connection refused" in told
+    assert told.endswith("it is tried again, and is given up after 0.6 s")

@@ -6,6 +6,7 @@ import inspect
 import io
 import os
 import pickle
+import re
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,10 @@ import pytest
 from pyspark import util
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
+from actors.errors import DataLossError as Missing
 from spark_bridge import DataLossError, OptionError, PenstockDataSource, SchemaError
+from spark_bridge.data_loss import lost
+from spark_bridge.options import SourceOptions
 from spark_bridge.plain import FailedReader, plainly
 from spark_bridge.reader import PenstockStreamReader
 from spark_bridge.schema import source_schema
@@ -23,6 +27,8 @@ from transport import BrokerError
 
 MOST_LINES = 12
 """Of a traceback, which has one or two frames of ours and the error's text."""
+MOST_CHARACTERS = 500
+"""Of an error about what is gone."""
 
 
 def told(error: BaseException) -> list[str]:
@@ -41,22 +47,44 @@ def test_an_error_that_says_everything_leaves_its_stack_and_its_causes_behind(br
     assert len(lines) <= MOST_LINES
     assert "During handling" not in "\n".join(lines)
     assert "direct cause" not in "\n".join(lines)
-    assert lines[-1].startswith("spark_bridge.errors.DataLossError: subscription 's' of queue 'q' no longer holds")
+    assert lines[-1].startswith("spark_bridge.errors.DataLossError: find out why, then set failOnDataLoss=false")
     reader.stop()
 
 
-def test_the_commonest_causes_come_first(broker: Any) -> None:
-    for ack_on in ("commit", "poll"):
-        options = {"queue": "q", "subscription": ack_on, "brokers": broker.receiving, "ackOn": ack_on}
-        reader = PenstockDataSource(options).streamReader(source_schema(include_headers=False))
-        with pytest.raises(DataLossError) as caught:
-            reader.latestOffset({"s": ack_on, "pos": 7}, ReadMaxRows(1))
-        text = str(caught.value)
-        order = [
-            text.index(part) for part in ("released", "made anew", "older state", "asynchronous progress tracking")
-        ]
-        assert order == sorted(order)
-        reader.stop()
+@pytest.mark.parametrize(
+    ("position", "stop", "base", "high", "likely"),
+    [
+        (7, 500_007, 0, 0, "the broker was started without its data directory"),
+        (7, 500_007, 0, 5, "the broker was started without its data directory"),
+        (5, 500_005, 6, 6, "the subscription was deleted .* and made anew since"),
+        (2, 5, 6, 9, "the subscription was deleted .* and made anew since"),
+        (2, 5, 5, 5, "they were released .* ackOn=commit"),
+        (2, 5, 20, 30, "they were released .* ackOn=commit"),
+    ],
+)
+def test_what_is_gone_is_told_shortly_with_the_likely_cause(
+    position: int, stop: int, base: int, high: int, likely: str
+) -> None:
+    """1,100 characters and seven causes before."""
+    given = {"queue": "q", "subscription": "orders-to-lake", "brokers": "10.0.0.5:9183", "ackOn": "poll"}
+    text = str(Missing("orders-to-lake", position, stop, base, high))
+    strict = str(lost(SourceOptions.parse(given), "10.0.0.5:9183", text, position))
+    assert strict.startswith("find out why, then set failOnDataLoss=false to go on without what is gone: subscription ")
+    assert f"ledger position {position}, which" in strict
+    assert (f"{base} to {high}" in strict) is (high > base)
+    assert re.search(f"Most likely {likely}", strict)
+    assert len(strict) <= MOST_CHARACTERS
+    lenient = str(lost(SourceOptions.parse(given | {"failOnDataLoss": "false"}), "10.0.0.5:9183", text, position))
+    assert "failOnDataLoss" not in lenient
+
+
+@pytest.mark.parametrize("call", ["latestOffset", "read"])
+def test_the_number_of_a_request_is_told_nobody(broker: Any, call: str) -> None:
+    broker.send("q", [b"1"])
+    calls = {"read": lambda client: list(client.fetch(5, 6)), "latestOffset": lambda client: client.reserve(5, 1, 1000)}
+    with broker.client() as client, pytest.raises(BrokerError) as refused:
+        calls[call](client)
+    assert refused.value.text.startswith("ledger positions 5 to 6 of subscription 's' are asked for, it holds 0 to 0")
 
 
 def test_what_nobody_expected_keeps_its_stack() -> None:

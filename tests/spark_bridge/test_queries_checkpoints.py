@@ -21,12 +21,12 @@ from tests.spark_bridge.queries import (
     source,
     start,
 )
-from tests.spark_bridge.recorded_source import logged
+from tests.spark_bridge.recorded_source import entries, logged
 
 pytestmark = MARKS
 
-LOST = "subscription 's' of queue 'q' no longer holds what the query's checkpoint refers to: "
-ALLOW = "To go on without it set failOnDataLoss to false."
+LOST = "subscription 's' of queue 'q' no longer holds ledger position "
+ALLOW = "find out why, then set failOnDataLoss=false to go on without what is gone: "
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_checkpoint_rolled_back_over_what_is_acknowledged_ends_the_query_with_
     again = Batches()
     text = failure(start(source(spark, durable_broker, maxRowsPerBatch=100).load(), tmp_path, again))
     assert LOST in text
-    assert "position 200 (" in text
+    assert "position 200, which" in text
     assert "300 to 400" in text, "it says what is still there"
     assert ALLOW in text
     assert again.rows == {}
@@ -78,8 +78,9 @@ def test_a_checkpoint_rolled_back_over_what_is_acknowledged_skips_it_where_that_
     assert again.rows[2] == []
     assert again.values == numbers(300, 450)
     assert LOST in logged(diary)
-    assert "position 200 (" in logged(diary)
-    assert "going on at position 300 of subscription s" in logged(diary)
+    assert "failOnDataLoss" not in logged(diary), "it is set"
+    assert "position 200, which" in logged(diary)
+    assert "going on at ledger position 300 of subscription s" in logged(diary)
 
 
 def test_a_lost_checkpoint_reads_again_what_was_not_acknowledged_and_nothing_else(
@@ -132,6 +133,24 @@ def stop_in_batch_1(spark: Any, broker: Any, folder: Path) -> Batches:
     return batches
 
 
+def test_a_first_batch_that_failed_is_done_again_without_a_word_of_a_missing_checkpoint(
+    spark: Any, durable_broker: Any, tmp_path: Path
+) -> None:
+    """The checkpoint has offsets/0 and no commit: Spark asks where to begin, as of a query that has none."""
+    durable_broker.send("q", numbers(0, 50))
+    diary = tmp_path / "diary"
+
+    def fail(_number: int) -> None:
+        raise RuntimeError("the sink is full")
+
+    assert "the sink is full" in failure(start(source(spark, durable_broker).load(), tmp_path, Batches(fail)))
+    batches = Batches()
+    finish(start(recorded(spark, durable_broker, diary).load(), tmp_path, batches))
+    assert batches.values == numbers(0, 50)
+    assert entries(diary, "initial"), "it was asked"
+    assert logged(diary) == ""
+
+
 def test_a_checkpoint_that_is_pointed_at_another_queue_ends_the_query_and_loses_nothing(
     spark: Any, durable_broker: Any, tmp_path: Path, copied: Batches
 ) -> None:
@@ -152,7 +171,7 @@ def test_a_restart_after_a_release_ends_the_query_and_says_what_is_gone(
     assert release(durable_broker) == 100
     text = failure(start(source(spark, durable_broker, maxRowsPerBatch=100).load(), tmp_path, batches))
     assert LOST in text
-    assert "position 100 (" in text
+    assert "position 100, which" in text
     assert ALLOW in text
     assert batches.values == numbers(0, 100)
 
@@ -165,7 +184,7 @@ def test_a_restart_after_a_release_skips_the_positions_where_that_is_allowed_and
     stream = recorded(spark, durable_broker, diary, maxRowsPerBatch=100, failOnDataLoss=False).load()
     finish(start(stream, tmp_path, batches))
     assert batches.rows[1] == []
-    assert "positions 100-200 of subscription s" in logged(diary)
+    assert "ledger positions 100-200 of subscription s" in logged(diary)
     assert "only 200-200 are still there, the rest is skipped" in logged(diary)
     # They were nobody's in between, so they come once, marked as what they are.
     assert batches.values == numbers(0, 300)

@@ -132,9 +132,9 @@ def test_what_a_broker_had_in_memory_only_ends_the_next_run_or_is_skipped_and_re
     in_memory.broker.send("q", numbers(250, 300))
     text = failure(start(source(spark, in_memory.broker, maxRowsPerBatch=100).load(), tmp_path, batches))
     assert "the checkpoint is that of queue 'q' (id " in text
-    assert "its broker was started without the journal that it had (with --memory there is none)" in text
+    assert "its broker was started without its data (with --memory it keeps none)" in text
     assert batches.values == numbers(0, 250)
     stream = recorded(spark, in_memory.broker, diary, maxRowsPerBatch=100, failOnDataLoss=False).load()
     finish(start(stream, tmp_path, batches))
-    assert "going on at position 0 of subscription s" in logged(diary)
+    assert "going on at ledger position 0 of subscription s" in logged(diary)
     assert batches.values == numbers(0, 300)

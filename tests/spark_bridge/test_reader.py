@@ -47,14 +47,14 @@ def at(position: int) -> Place:
 
 
 def release(broker: Any, name: str = "s") -> None:
-    """What ``penstock subscription release`` does."""
+    """What ``penstock subscription release --force`` does."""
     import asyncio
 
     from transport import Administration
 
     async def run() -> None:
         async with Administration(broker.sending) as administration:
-            await administration.release_subscription("q", name)
+            await administration.release_subscription("q", name, force=True)
 
     asyncio.run(run())
 

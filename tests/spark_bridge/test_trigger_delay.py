@@ -151,6 +151,11 @@ def test_options_that_cannot_be_met_are_refused(given: dict[str, str], text: str
         SourceOptions.parse({"queue": "q", "subscription": "s"} | given).for_streaming()
 
 
+def test_a_delay_of_nothing_is_refused_when_the_source_is_loaded_by_a_batch_read_too() -> None:
+    with pytest.raises(OptionError, match="option maxTriggerDelay does nothing without minRowsPerBatch"):
+        PenstockDataSource({"queue": "q", "maxTriggerDelay": "1m"}).schema()
+
+
 def test_a_batch_comes_when_its_time_is_over_and_not_at_the_end_of_a_wait(
     broker: Any, make_reader: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
             assert await administration.statistics() == {"queues": []}
             assert await administration.subscriptions() == []
             assert await administration.release_subscription("orders", "query") == 2
+            assert await administration.release_subscription("orders", "query", force=True) == 2
             assert await administration.delete_subscription("orders", "query") == 3
             assert await administration.transactions() == [{"writer": "w", "version": 4}]
             assert await administration.abort_transaction("w", 4) == 6
@@ -106,7 +107,9 @@ def test_each_method_sends_its_command_with_arguments_in_the_units_of_the_protoc
                 ("queue.purge", {"name": "orders"}),
                 ("stats", {"lists": False}),
                 ("subscription.list", {"limit": 500}),
+                # A broker of before knows no force.
                 ("subscription.release", {"queue": "orders", "name": "query"}),
+                ("subscription.release", {"queue": "orders", "name": "query", "force": True}),
                 ("subscription.delete", {"queue": "orders", "name": "query"}),
                 ("transaction.list", {"limit": 500}),
                 ("transaction.abort", {"writer": "w", "version": 4}),

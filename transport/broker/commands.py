@@ -217,7 +217,12 @@ class Commands:
     async def subscription_release(self, arguments: Options) -> Any:
         """Take a subscription's reservations from it."""
         queue, name = string_of(arguments, "queue"), string_of(arguments, "name")
-        return {"queue": queue, "name": name, "released": await self._ask(queue, ReleaseSubscription(name))}
+        force = flag_of(arguments, "force", False)
+        return {
+            "queue": queue,
+            "name": name,
+            "released": await self._ask(queue, ReleaseSubscription(name, force=force)),
+        }
 
     async def subscription_delete(self, arguments: Options) -> Any:
         """Forget a subscription."""

@@ -152,7 +152,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "queue.peek": Operation(Right.READ, "name", Commands.queue_peek, long=True),
     "subscription.list": Operation(Right.MONITOR, None, lists(subscription_rows, str, str), long=True),
     "subscription.release": Operation(
-        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name"), about=("name",)
+        Right.READ, "queue", Commands.subscription_release, takes=("queue", "name", "force"), about=("name",)
     ),
     "subscription.delete": Operation(
         Right.CONFIGURE, "queue", Commands.subscription_delete, takes=("queue", "name"), about=("name",)

@@ -104,6 +104,9 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "subscription release": (
         Example("penstock subscription release orders nightly", "Return what it has reserved to the queue."),
+        Example(
+            "penstock subscription release orders nightly --force", "Also while its query lives, which then fails."
+        ),
         Example("penstock subscription release orders nightly --context prod", "At the broker of a context."),
     ),
     "subscription delete": (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 HINTS = {
     "unknown-role": "check --address: send and the administrative commands take the sending address, receive the receiving one",
-    "not-found": "`penstock queue list` and `penstock subscription list` show what there is",
+    "not-found": "`penstock queue list` shows what there is",
     "authentication-required": "use --user, --token-file or --tls-certificate; `penstock user add` makes a user",
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
@@ -32,6 +32,9 @@ HINTS = {
     "unsupported-version": "broker and command are of different versions",
 }
 """What a refusal's own text cannot know: what to do on the command line."""
+OF_SUBSCRIPTION = "there is no subscription "
+"""In a ``not-found`` that is not about a queue."""
+SUBSCRIPTIONS = "`penstock subscription list` shows what there is"
 LOOK_THERE = "the list of connections has those that there are"
 """Words of a refusal that say where to look."""
 OPTIONS = {
@@ -42,8 +45,9 @@ OPTIONS = {
     "this address speaks it": "--tls",
     "want a certificate of this client's": "--tls-certificate FILE",
     "without a certificate that it trusts": "--tls-certificate FILE",
+    "With force it is released all the same": "--force",
 }
-"""Words of errors of TLS, which programs read too, and the option that does what they say."""
+"""Words of errors that programs read too, most of them of TLS, and the option that does what they say."""
 
 
 def run(verb: str, main: Callable[[], Coroutine[Any, Any, int]], *, uvloop: bool = False) -> NoReturn:
@@ -183,7 +187,7 @@ def explain(error: Exception) -> str:
         return f"{text}{ADVICE}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
-        return f"{text}; {HINTS[error.code]}"
+        return f"{text}; {SUBSCRIPTIONS if OF_SUBSCRIPTION in text else HINTS[error.code]}"
     return text
 
 

@@ -22,13 +22,13 @@ app = typer.Typer(no_args_is_help=True, help="See, release and forget named cons
 NAMES: tuple[Column, ...] = (("queue", "queue"), ("name", "name"))
 SHORT: tuple[Column, ...] = (
     *NAMES,
-    ("backlog", "backlog", written.count),
+    ("ready", "ready", written.count),
     ("reserved", "reserved", written.count),
     ("used", "last used"),
 )
 WIDE: tuple[Column, ...] = (
     *NAMES,
-    ("backlog", "backlog", written.count),
+    ("ready", "ready", written.count),
     ("reserved", "reserved", written.count),
     ("opened", "opened"),
     ("used", "last used"),
@@ -41,13 +41,21 @@ WIDE: tuple[Column, ...] = (
 
 SubscriptionArgument = Annotated[str, typer.Argument(metavar="NAME", help="The subscription's name.", callback=name)]
 
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Release it while its query lives. That query fails, and what it has read is read again by others.",
+    ),
+]
+
 
 @app.command("list")
 @admin_command("subscription list")
 async def list_subscriptions(
     administration: Administration, wide: Wide = False, as_json: AsJson = False, watch: Watch = None
 ) -> None:
-    """List the subscriptions of all queues: what they hold, what is behind, who owns them and since when nobody does."""
+    """List the subscriptions of all queues: what is ready for them, what they hold, who owns them and since when nobody does."""
 
     def draw(found: list[Facts], width: int | None) -> list[str]:
         found = sorted(found, key=lambda facts: (str(facts.get("queue")), str(facts.get("name"))))
@@ -74,10 +82,10 @@ def subscription_lines(found: Sequence[Facts], columns: Sequence[Column], width:
 @app.command("release")
 @admin_command("subscription release")
 async def release_subscription(
-    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument
+    administration: Administration, queue: QueueArgument, subscription: SubscriptionArgument, force: Force = False
 ) -> None:
-    """Return what a subscription has reserved to its queue; a query that still runs on it will fail."""
-    released = await administration.release_subscription(queue, subscription)
+    """Return what a subscription has reserved to its queue, for a query that never comes back."""
+    released = await administration.release_subscription(queue, subscription, force)
     typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
 
 
@@ -101,9 +109,12 @@ def _subscription_row(facts: Facts, now: float) -> Facts:
 
     base, high, opened = (facts.get(key) for key in ("base", "high", "opened_us"))
     reserved = high - base if isinstance(base, int) and isinstance(high, int) else None
+    backlog = facts.get("backlog")
+    ready = backlog - reserved if isinstance(backlog, int) and reserved is not None else None
     age = now - opened / US_PER_SECOND if isinstance(opened, int) and opened else None
     idle = facts.get("idle_ms")
     return facts | {
+        "ready": ready,
         "reserved": reserved,
         "opened": _ago(age),
         "used": "now" if facts.get("owned") else _ago(idle / 1000 if isinstance(idle, int) else age),

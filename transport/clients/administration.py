@@ -249,13 +249,21 @@ class Administration(MessageCommands):
         """Every subscription: ``queue``, ``name`` and its figures; docs/protocol.md, "Administration", has them."""
         return await self._list("subscription.list", "subscriptions")
 
-    async def release_subscription(self, queue: str, name: str) -> int | None:
+    async def release_subscription(self, queue: str, name: str, force: bool = False) -> int | None:
         """End a subscription's reservations; its messages become receivable again in their old place. Returns how many.
 
+        Args:
+            queue: its queue.
+            name: the subscription.
+            force: also while its owner is connected. What that has read and not acknowledged then comes again, to it or to others.
+
         Raises:
-            BrokerError: ``not-found``.
+            BrokerError: ``not-found``, or ``subscription-owned`` while its owner is connected.
         """
-        arguments = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
+        arguments: dict[str, Any] = {"queue": check_name(queue, "queue"), "name": check_name(name, "subscription")}
+        if force:
+            # Not said otherwise: a broker of before knows no such argument, and refuses nobody.
+            arguments["force"] = True
         return count_of(await self._command("subscription.release", arguments), "released")
 
     async def delete_subscription(self, queue: str, name: str) -> int | None:

@@ -45,6 +45,11 @@ MAX_PARTS = 512
 T = TypeVar("T")
 
 
+def refusal(frame: Error, request: int) -> BrokerError:
+    """What the broker says to ``request``, whose number is of no use to whoever reads it."""
+    return BrokerError(frame.code, frame.text.removeprefix(f"request {request}: "))
+
+
 class BlockingConnection:
     """One open connection: HELLO has been answered. Any error on it ends it; its user closes it.
 
@@ -136,7 +141,7 @@ class BlockingConnection:
         """The answer to ``request``, which may take ``wait`` seconds by itself."""
         frame = self._next(self._clock() + wait + ANSWER_TIMEOUT)
         if isinstance(frame, Error):
-            raise BrokerError(frame.code, frame.text)
+            raise refusal(frame, request)
         if not isinstance(frame, kind) or getattr(frame, "request", None) != request:
             raise RemoteProtocolError(f"request {request} was answered by {type(frame).__name__.upper()}")
         return frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -11,12 +12,24 @@ from typing import Generic, Self, TypeVar
 from transport.clients.authentication import Credentials
 from transport.clients.backoff import Backoff, is_transient
 from transport.clients.blocking_connection import BlockingConnection
-from transport.errors import BrokerError, ConnectionLostError, LocalProtocolError, PeerTimeoutError, TransportError
+from transport.errors import (
+    BrokerError,
+    ConnectionLostError,
+    LocalProtocolError,
+    PeerTimeoutError,
+    TransportError,
+    UnreachableError,
+)
 from transport.wire.address import Address, parse_address
 from transport.wire.messages import Frame
 
 DEFAULT_RETRY = Backoff(minimum=0.05, maximum=2.0, give_up_after=60.0)
 """Longer than a broker's restart; an error that reaches Spark ends its task or its query."""
+
+SILENT_SECONDS = 5.0
+"""Without a connection after which a program that waits is told why: a wrong address looks like one who works otherwise."""
+
+logger = logging.getLogger("penstock.transport")
 
 C = TypeVar("C", bound=BlockingConnection)
 T = TypeVar("T")
@@ -32,6 +45,9 @@ class BlockingLink(Generic[C]):
         retry: how a lost connection is sought again.
         clock: monotonic seconds.
         chance: randomness in 0..1 for the back-off.
+
+    Attributes:
+        tells: whether a warning says that nobody answers. It does so once, until somebody has answered.
 
     Raises:
         LocalProtocolError: no address, or one that is none.
@@ -55,6 +71,8 @@ class BlockingLink(Generic[C]):
         self.retry = retry
         self.clock = clock
         self.chance = chance
+        self.tells = True
+        self._told = False
         self._make = connect
         self._connection: C | None = None
         self._closed = threading.Event()
@@ -95,6 +113,7 @@ class BlockingLink(Generic[C]):
                     raise
         if self._connection is None:
             self._connection = self._connect()
+            self._told = False
             if self.closed:
                 # Meanwhile, from another thread, which found no connection to close.
                 self.drop()
@@ -111,6 +130,17 @@ class BlockingLink(Generic[C]):
         """Close for good; a wait for another connection ends."""
         self._closed.set()
         self.drop()
+
+    def tell(self, seconds: float, error: Exception) -> None:
+        """Warn, where that was not done yet, that nobody has answered for so long."""
+        if not self.tells or self._told:
+            return
+        self._told = True
+        patience = self.retry.give_up_after
+        until = "" if patience is None else f", and is given up after {patience:g} s"
+        logger.warning(
+            "%s: no broker answers for %.0f s now (%s); it is tried again%s", self.what, seconds, error, until
+        )
 
     def pause(self, seconds: float) -> None:
         """Wait between two attempts, or until the link is closed."""
@@ -170,10 +200,9 @@ class Patience:
         delay = link.retry.delay(self._attempt, link.chance())
         limit = link.retry.give_up_after
         if limit is not None and now + delay - self._since > limit:
-            raise ConnectionLostError(
-                f"{link.what} could not be reached for {now - self._since:.1f} s "
-                f"({self._attempt + 1} attempts); the last: {error}"
-            ) from error
+            raise UnreachableError(link.what, now - self._since, self._attempt + 1, error) from error
+        if now - self._since >= SILENT_SECONDS:
+            link.tell(now - self._since, error)
         self._attempt += 1
         link.pause(delay)
 
@@ -194,6 +223,10 @@ class BlockingClient(ABC, Generic[C]):
         self._link = BlockingLink(addresses, what, self._connect, retry, clock, chance)
         self._clock = clock
         self._request = 0
+
+    def tell_nobody(self) -> None:
+        """Give no warning of a broker that does not answer: the program says it itself."""
+        self._link.tells = False
 
     def __enter__(self) -> Self:
         return self

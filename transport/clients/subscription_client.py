@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import Backoff
-from transport.clients.blocking_connection import BlockingConnection
+from transport.clients.blocking_connection import BlockingConnection, refusal
 from transport.clients.blocking_link import DEFAULT_RETRY, BlockingClient, Patience
 from transport.errors import BrokerError, LocalProtocolError, RemoteProtocolError, TransportError
 from transport.security.access import Access
@@ -107,7 +107,7 @@ class SubscriptionConnection(BlockingConnection):
             if isinstance(frame, FetchEnd) and frame.request == request:
                 break
             if isinstance(frame, Error):
-                raise BrokerError(frame.code, frame.text)
+                raise refusal(frame, request)
             if not isinstance(frame, Fetched) or frame.request != request:
                 raise RemoteProtocolError(f"FETCH {request} was answered by {type(frame).__name__.upper()}")
             count = len(frame.batch)

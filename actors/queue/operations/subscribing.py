@@ -30,6 +30,13 @@ STEP_RANGES = 128
 STEP_BYTES = 2**20
 """Pieces of batches, and bytes of them, in one step of a fetch: what a reader's actor has in memory, with one batch more. Each piece may
 have to be read from the disk in the queue's turn."""
+TO_OPEN = "end that one, or take the subscription over"
+TO_DELETE = "end that one first"
+TO_RELEASE = (
+    "end that one first. It is a query that lives: what it has read and not acknowledged would go to others too, and be there twice. "
+    "With force it is released all the same"
+)
+"""What may be done about an owner that is connected, by whoever wants something of its subscription."""
 OWN, READ, BROWSE = "own", "read", "browse"
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -128,6 +135,9 @@ def release_or_delete(core: QueueCore, command: commands.ReleaseSubscription, no
     ledger = core.log.ledgers.get(command.name)
     if ledger is None:
         raise SubscriptionNotFoundError(command.name)
+    owner = core.owners[command.name]
+    if owner.connection is not None and not command.force:
+        raise SubscriptionOwnedError(command.name, owner.client, TO_DELETE if command.delete else TO_RELEASE)
     return (_delete if command.delete else _release)(core, ledger, now)
 
 
@@ -142,8 +152,6 @@ def _delete(core: QueueCore, ledger: Ledger, now: float) -> int:
     """Forget a subscription, as ``_release`` does with what it reserved."""
     name = ledger.name
     owner = core.owners[name]
-    if owner.connection is not None:
-        raise SubscriptionOwnedError(name, owner.client)
     del core.owners[name]
     if owner.deadline is not None:
         core.owner_deadlines.forget(owner)
@@ -245,7 +253,7 @@ def _take_over(core: QueueCore, command: commands.OpenSubscription) -> Ledger:
     owner = core.owners.get(name)
     if owner is not None and owner.connection is not None and not command.take_over:
         # It lives: a connection that falls silent is closed, and its owner detached, within three heartbeats.
-        raise SubscriptionOwnedError(name, owner.client)
+        raise SubscriptionOwnedError(name, owner.client, TO_OPEN)
     epoch = 1 + (log.deleted_epoch if ledger is None else ledger.epoch)
     least = log.next_sequence if starting == LATEST else 0
     core.commit(events.SubscriptionOwned(name, epoch, least, owner_timeout, core.wall_us))

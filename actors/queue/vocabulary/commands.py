@@ -380,13 +380,19 @@ class PauseSenders:
 class ReleaseSubscription:
     """Make what a subscription reserved receivable again, in its old place, and ``delete`` it or not. Answer: how many messages.
 
+    Attributes:
+        name: the subscription.
+        delete: whether it is forgotten as well.
+        force: whether it is released from an owner that is connected, whose query then lacks what it has read.
+
     Raises:
         SubscriptionNotFoundError: there is none.
-        SubscriptionOwnedError: it is not deleted while its owner is connected.
+        SubscriptionOwnedError: its owner is connected.
     """
 
     name: str
     delete: bool = False
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)

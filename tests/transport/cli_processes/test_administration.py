@@ -89,9 +89,15 @@ def test_no_subscriptions_are_an_empty_table_and_releasing_one_is_refused(broker
     code, _, err = broker.run("subscription release", queue, "query")
     assert code == 1
     assert "not-found" in err
+    assert "`penstock subscription list` shows" in err
+    code, _, err = broker.run("queue move", "orders.daed", queue)
+    assert code == 1
+    assert err.strip().endswith(
+        "there is no queue 'orders.daed'; nothing was moved; `penstock queue list` shows what there is"
+    )
 
 
-def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_that_is_gone(
+def test_a_subscription_is_listed_with_what_is_ready_and_reserved_and_its_owner_and_deleted_when_that_is_gone(
     broker: BrokerProcess, queue: str
 ) -> None:
     broker.fill(queue, [b"a", b"b", b"c"])
@@ -104,10 +110,15 @@ def test_a_subscription_is_listed_with_its_backlog_and_owner_and_deleted_when_th
             for line in broker.run("subscription list", "--wide")[1].decode().splitlines()
             if "query" in line
         ]
-        assert row[:4] == [queue, "query", "3", "2"]
+        assert row[:4] == [queue, "query", "1", "2"]
         assert row[-5:] == ["now", "host/7", "1", "0", "2"]
         code, _, err = broker.run("subscription delete", queue, "query")
         assert (code, "host/7" in err) == (1, True)
+        code, _, err = broker.run("subscription release", queue, "query")
+        assert (code, "host/7" in err, "--force" in err) == (1, True, True)
+        told = broker.run("subscription release", queue, "query", "--force")
+        assert told == (0, f"subscription query of queue {queue} released, 2 messages returned\n".encode(), "")
+        assert owner.reserve(2, 2, 1000).end == 4
     while b"now" in broker.run("subscription list")[1]:
         pass  # the broker has not seen the end of the connection yet; the test's deadline is this wait's
     told = broker.run("subscription delete", queue, "query")

@@ -111,7 +111,9 @@ def test_a_released_subscription_gives_its_messages_back(bench: Bench) -> None:
     sender.confirm()
     assert subscription.reserve(0, 2)[0] == 2
     assert [row["name"] for row in admin.command("subscription.list")] == ["query"]
-    assert admin.command("subscription.release", queue="orders", name="query")["released"] == 2
+    with pytest.raises(bench.client.Refused, match="subscription-owned"):
+        admin.command("subscription.release", queue="orders", name="query")
+    assert admin.command("subscription.release", queue="orders", name="query", force=True)["released"] == 2
     receiver = bench.receiver()
     receiver.request(2)
     assert [(m.payload, m.possibly_replayed) for m in receiver.receive(2)] == [(b"a", True), (b"b", True)]

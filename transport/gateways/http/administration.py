@@ -138,6 +138,7 @@ MOVE: Final = {
     "create": Field("boolean", "make the other queue where there is none"),
     "after": Field("string", "what the answer before gave as next"),
 }
+RELEASE: Final = {"force": Field("boolean", "also while its owner is connected, which then gets the messages twice")}
 CLOSE: Final = {"reason": Field("string", "what the other side is told")}
 _QUEUE: Final = f"{PREFIX}/queues/{{name}}"
 _NAME: Final = {"name": "name"}
@@ -229,7 +230,8 @@ ROUTES: Final = (
         f"{PREFIX}/subscriptions/{{queue}}/{{subscription}}/release",
         "subscription.release",
         "Make receivable again what a subscription has reserved.",
-        _command("subscription.release", path={"queue": "queue", "subscription": "name"}),
+        _command("subscription.release", body=RELEASE, path={"queue": "queue", "subscription": "name"}),
+        RELEASE,
     ),
     Route(
         "DELETE",
