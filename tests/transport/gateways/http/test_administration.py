@@ -269,3 +269,21 @@ def test_one_client_that_asks_for_much_holds_up_nobody(run: Any, api: Any) -> No
             assert {status for status, _ in await asyncio.gather(*asked)} == {200}
 
     run(main)
+
+
+def test_http_is_carried_by_tls_where_the_broker_has_a_certificate(run: Any, api: Any, certificates: Any) -> None:
+    import ssl
+
+    async def main() -> None:
+        async with api(tls_certificate=certificates.server.certificate, tls_key=certificates.server.key) as http:
+            context = ssl.create_default_context(cafile=certificates.ca)
+            host, port = http.address
+            url = f"https://localhost:{port}/api/v1/whoami"
+            async with http.session.get(url, ssl=context) as answer:
+                assert (answer.status, (await answer.json())["user"]) == (200, "anyone")
+            _, writer = await asyncio.open_connection(host, port)
+            writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await writer.drain()
+            writer.close()
+
+    run(main)
