@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 HEAD_SECONDS: Final = 10.0
 """For a request's head, from its first byte or the connection's beginning."""
 UNREAD_SECONDS: Final = 60.0
-"""For a peer to take what waits for it."""
+LEAST_READ_BYTES: Final = 64 * 1024
+"""In so many seconds a peer takes so much of what waits for it, at least."""
 PIPELINED_BYTES: Final = 64 * 1024
 """Bytes of further requests that may come while one is answered."""
 ROLE: Final = "http"
@@ -169,10 +170,10 @@ class Wire(asyncio.Protocol):
         return self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """The client takes less than it is answered with: it has so long to go on."""
+        """The client takes less than it is answered with."""
         self._inner.pause_writing()
-        if self._unread is None:
-            self._unread = self._loop.call_later(UNREAD_SECONDS, self.abort)
+        if self._unread is None and self._transport is not None:
+            self._watch(self._transport)
 
     def resume_writing(self) -> None:
         """It goes on."""
@@ -225,6 +226,17 @@ class Wire(asyncio.Protocol):
             text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
             self._transport.write(plain_answer("408 Request Timeout", text))
             self._transport.close()
+
+    def _watch(self, transport: asyncio.Transport) -> None:
+        """Look later whether the client goes on reading."""
+        waits = transport.get_write_buffer_size()
+        self._unread = self._loop.call_later(UNREAD_SECONDS, self._look, transport, waits)
+
+    def _look(self, transport: asyncio.Transport, waited: int) -> None:
+        if waited - transport.get_write_buffer_size() < LEAST_READ_BYTES:
+            self.abort()
+        else:
+            self._watch(transport)
 
     def _cancel_head(self) -> None:
         if self._head is not None:

@@ -185,7 +185,7 @@ def test_requests_that_follow_one_another_on_a_connection_are_answered_in_order(
 def test_a_peer_that_reads_nothing_is_let_go_and_what_it_took_comes_again(
     run: Any, api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
 
     async def main() -> None:
         async with api() as http:
