@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.batch import MAX_HEADERS_PER_MESSAGE
 from spark_bridge import WriteError
-from spark_bridge.arrow import MAX_HEADERS
 from spark_bridge.sink_batches import MessageBatchBuilder
 from transport import Message, MessageBatch
 
@@ -203,7 +203,7 @@ def header(key: str | None, value: bytes | None = b"v") -> dict[str, Any]:
         (with_headers([header("h", None)]), "q", "row 101 of this task has header 'h' without a value"),
         (with_headers([header("h"), header("h")]), "q", "row 101 of this task has a header twice"),
         (
-            with_headers([header(str(n)) for n in range(MAX_HEADERS + 1)]),
+            with_headers([header(str(n)) for n in range(MAX_HEADERS_PER_MESSAGE + 1)]),
             "q",
             "row 101 of this task has 65 headers; a message has at most 64",
         ),

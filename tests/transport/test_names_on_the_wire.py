@@ -45,6 +45,7 @@ NOT_NAMES = {
     (Error, "text"): "not kept: the connection closes",
     (Command, "name"): "one of a few words",
     (Nack, "reason"): "of a bounded length, which its port looks at",
+    (Nack, "error"): "likewise",
 }
 """Texts that name nothing, and why they need no check of their own."""
 OPTIONS: dict[str, dict[str, list[Any]]] = {
