@@ -27,7 +27,7 @@ HINTS = {
     "authentication-required": "use --user, --token-file or --tls-certificate; `penstock user add` makes a user",
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
-    "forbidden": "`penstock user grant` gives a right",
+    "forbidden": "`penstock user grant` gives a right, and the broker takes it in at SIGHUP (kill -HUP PID)",
     "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }
