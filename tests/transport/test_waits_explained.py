@@ -133,7 +133,7 @@ def test_who_finds_no_broker_says_how_long_it_tries_on_and_the_log_says_it_too(
         jump(PATIENCE)
         reason, text = await told.next() or ("", "")
         assert reason == NO_BROKER
-        assert text == "no broker at 127.0.0.1:1 yet: connection refused; trying for 2998 s more"
+        assert text == "no broker at 127.0.0.1:1 yet: connection refused; trying for up to 2998 s more"
         assert f"orders: {text}" in caplog.messages
         running.cancel()
         with suppress(asyncio.CancelledError):

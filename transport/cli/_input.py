@@ -35,33 +35,36 @@ class Window:
         read_messages: messages read so far.
         confirmed_messages: of them, what the broker has stored.
         confirmed_bytes: bytes of input that these were, up to the end of the last batch that is stored whole.
+        confirmed_payload: of them, the bytes of payloads: without what parts or frames them in the input.
     """
 
     def __init__(self, max_messages: int = MAX_UNCONFIRMED_MESSAGES, max_bytes: int = MAX_UNCONFIRMED_BYTES) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._read_bytes = 0
-        # (all messages, all bytes) up to the end of each batch read: turns confirmed messages into bytes.
-        self._ends: deque[tuple[int, int]] = deque()
+        self._read_payload = 0
+        # (all messages, all bytes, all of payloads) up to the end of each batch read: turns confirmed messages into bytes.
+        self._ends: deque[tuple[int, int, int]] = deque()
         self._room = asyncio.Event()
         self._room.set()
         self.read_messages = 0
         self.confirmed_messages = 0
-        self.confirmed_bytes = 0
+        self.confirmed_bytes = self.confirmed_payload = 0
         self._whole_messages = 0
 
     def read(self, piece: Piece) -> None:
         """A piece has been read."""
         self.read_messages += piece.messages
         self._read_bytes += piece.size
-        self._ends.append((self.read_messages, self._read_bytes))
+        self._read_payload += piece.payload
+        self._ends.append((self.read_messages, self._read_bytes, self._read_payload))
         self._judge()
 
     def confirmed(self, messages: int) -> None:
         """The oldest ``messages`` of what is unconfirmed are stored."""
         self.confirmed_messages += messages
         while self._ends and self._ends[0][0] <= self.confirmed_messages:
-            self._whole_messages, self.confirmed_bytes = self._ends.popleft()
+            self._whole_messages, self.confirmed_bytes, self.confirmed_payload = self._ends.popleft()
         self._judge()
 
     @property

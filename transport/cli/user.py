@@ -349,7 +349,8 @@ def _password(verb: str, file: str | None) -> str:
     if file is None:
         if not _has_terminal():
             _refuse(
-                verb, "there is no terminal to ask for a password on: use --password-file FILE, or - for standard input"
+                verb,
+                "no password, and standard input is not a terminal: use --password-file FILE, or - for standard input",
             )
         return str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
     from transport.security.secret_files import SecretFileError, line_of_standard_input, read_line  # noqa: PLC0415 - as above

@@ -85,7 +85,7 @@ def test_a_user_comes_in_with_the_password_from_standard_input_a_file_or_a_promp
 def test_without_a_terminal_nothing_waits_for_a_password(keep: Kept) -> None:
     _, told = keep("add", "alice", code=2)
     assert told == (
-        "penstock user add: there is no terminal to ask for a password on: use --password-file FILE, or - for standard input\n"
+        "penstock user add: no password, and standard input is not a terminal: use --password-file FILE, or - for standard input\n"
     )
     assert not keep.path.exists()
 
