@@ -8,3 +8,11 @@ MAX_VISIBILITY_SECONDS = 12 * 3600.0
 """The furthest that a visibility deadline or a delay may lie ahead: what waits longer belongs in a calendar, not in a queue's memory."""
 MAX_TTL_SECONDS = 366 * 24 * 3600.0
 """The longest time to live, a leap year; a message that nobody wants sooner may as well have none."""
+
+
+def time_text(seconds: float) -> str:
+    """A time in the largest unit that it is a whole number of, as it can be typed: ``12h``, ``366d``, ``90s``, ``0.5s``."""
+    for unit, factor in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds and seconds % factor == 0:
+            return f"{seconds / factor:g}{unit}"
+    return f"{seconds:.12g}s"

@@ -41,8 +41,8 @@ def claim(directory: Path, files: Files) -> int:
     return held
 
 
-def refuse_backup(directory: Path, files: Files) -> None:
-    """See that a directory is no backup: one that a broker has worked in would be none any more.
+def refuse_backup(directory: Path, files: Files, *, mended: bool = False) -> None:
+    """See that a directory is no backup: one that a broker has worked in, or that is ``mended``, would be none any more.
 
     Raises:
         BackupError: it is one, or a restore into it was not finished.
@@ -53,6 +53,10 @@ def refuse_backup(directory: Path, files: Files) -> None:
         return  # whoever opens it says what is wrong with it
     except OSError as error:
         raise JournalFailedError(error) from error
+    if is_backup and mended:
+        raise BackupError(
+            f"{directory} holds a backup, and a mended backup is none: copy it, remove {BACKUP} from the copy, and repair the copy"
+        )
     if is_backup:
         raise BackupError(
             f"{directory} holds a backup: `penstock journal restore {directory} DIR` makes a data directory of it. (Or a restore into it "

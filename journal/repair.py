@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from journal.directory import lock, require_journal
+from journal.directory import lock, refuse_backup, require_journal
 from journal.durable import create_anew, read_exactly, read_whole, write_all, write_aside
 from journal.encountered import remove_encountered
 from journal.errors import JournalDamagedError
@@ -67,12 +67,14 @@ def repair(directory: Path, files: Files | None = None, begin: Callable[[], None
 
     Raises:
         JournalMissingError: there is no journal.
+        BackupError: it is a backup.
         JournalLockedError: a broker is at work in the directory.
         JournalDamagedError: something is damaged that repair does not know how to mend.
         OSError: the disk does not do what repair needs of it; run it again when that is mended.
     """
     files = OsFiles() if files is None else files
     require_journal(directory, files)
+    refuse_backup(directory, files, mended=True)
     held = lock(directory, files, make=True)
     try:
         found = list(findings(directory, files))

@@ -139,7 +139,8 @@ class QueueFullError(TransportError):
 
     def __init__(self, queue: str, sequence: int, messages: int, reason: str) -> None:
         super().__init__(
-            f"queue {queue!r} rejected {messages} messages from number {sequence} on: {reason}. Send smaller batches, or "
+            f"queue {queue!r} rejected {messages} message{'' if messages == 1 else 's'} from number {sequence} on: {reason}. "
+            "Send smaller batches, or "
             "more slowly, let receivers acknowledge, raise the queue's limits, or let the sender drop what is rejected (on_rejected='drop')"
         )
         self.queue = queue

@@ -206,7 +206,7 @@ def test_a_certificate_without_its_key_says_which_option_has_it(invoke: Invoke, 
     [
         (
             ["--user", "ann"],
-            "the user ann has no password here, and there is no terminal to ask for it on: give --password-file",
+            "the user ann has no password here, and standard input is not a terminal: give --password-file",
         ),
         (["--user", "ann", "--tls-certificate", "x"], "the user ann has no password here: leave --user out"),
         (["--user", "ann", "--password-file", "missing"], "missing: No such file or directory"),

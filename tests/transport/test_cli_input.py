@@ -40,7 +40,7 @@ def payloads(batches: Iterable[object]) -> list[bytes]:
 
 
 def piece_of(*lines: bytes) -> Piece:
-    return Piece(MessageBatch.from_payloads(lines), len(lines), sum(map(len, lines)) + len(lines))
+    return Piece(MessageBatch.from_payloads(lines), len(lines), sum(map(len, lines)) + len(lines), sum(map(len, lines)))
 
 
 @given(st.lists(st.binary(max_size=20)), st.lists(st.integers(1, 30), min_size=1), st.integers(1, 5), st.booleans())
@@ -103,10 +103,12 @@ def test_bytes_are_known_of_whole_batches_only() -> None:
     for confirmed, expected in ((0, (0, False)), (1, (0, True)), (1, (4, False)), (1, (6, False))):
         window.confirmed(confirmed)
         assert (window.confirmed_bytes, window.batch_open) == expected
-    assert _summary(window, "q", "here:1", 1.0).startswith("3 messages confirmed in queue q at here:1, 6 B in 1 s")
+    assert _summary(window, "q", "here:1", 1.0, "left").startswith(
+        "3 messages confirmed in queue q at here:1, 3 B in 1 s"
+    )
     window.read(piece_of(b"d", b"e"))
     window.confirmed(1)
-    said = _summary(window, "q", "here:1", 1.0)
+    said = _summary(window, "q", "here:1", 1.0, "not confirmed")
     assert said.startswith("4 messages confirmed in queue q at here:1, in 1 s (4 messages/s); 1 read and not confirmed")
 
 

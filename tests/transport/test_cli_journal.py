@@ -93,6 +93,24 @@ def test_a_directory_that_cannot_be_looked_at_exits_with_its_own_code(
 # A real directory
 
 
+def test_a_backup_is_not_repaired_and_what_to_do_with_it_is_said(tmp_path: Path) -> None:
+    fill(tmp_path / "data").close()
+    actors.backup_storage(tmp_path / "data", tmp_path / "saved")
+    (segment,) = (tmp_path / "saved").glob("*.segment")
+    data = bytearray(segment.read_bytes())
+    data[5000] ^= 1
+    segment.write_bytes(data)
+    result = invoke("repair", tmp_path / "saved")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"penstock journal repair: {tmp_path / 'saved'} holds a backup, and a mended backup is none: "
+        "copy it, remove backup.json from the copy, and repair the copy\n"
+    )
+    assert segment.read_bytes() == data
+    (tmp_path / "saved" / "backup.json").unlink()
+    assert invoke("repair", tmp_path / "saved").exit_code == 0
+
+
 def penstock(*arguments: object) -> tuple[int, str, str]:
     command = [sys.executable, "-m", "transport.cli", "journal", *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

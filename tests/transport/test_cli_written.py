@@ -105,6 +105,21 @@ def test_what_does_not_fit_into_a_row_stands_beneath_it_parted_between_words() -
     assert " ".join(line.strip() for line in lines[3:]) == rows[0]["proofs"]
 
 
+def test_each_item_of_a_list_that_does_not_fit_has_a_line_and_is_not_folded() -> None:
+    grants = [f"write+read on {'a queue with blanks ' * 5}*", "read on b"]
+    name = "the one who counts " * 5
+    rows = [
+        {"name": "ada", "rights": ["monitor"], "grants": grants, "proofs": ["password"]},
+        {"name": "bob", "rights": [], "grants": ["read on c"], "proofs": ["password", "certificate CN=bob"]},
+    ]
+    heading, _, *lines = table(rows, None, 80)
+    assert lines[1:3] == [f"    {each}" for each in grants]
+    where = heading.index("proofs")
+    assert [lines[place].index("password") for place in (0, 3)] == [where, where]
+    assert "read on c" in lines[3]
+    assert table([{**rows[0], "name": name}], None, 80)[2] == name
+
+
 def test_what_a_client_calls_itself_cannot_act_on_a_terminal() -> None:
     assert table([{"client": "a\x1b[2J\nb"}], [("client", "client")], 80)[2] == r"a\x1b[2J\nb"
 

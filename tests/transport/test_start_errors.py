@@ -37,6 +37,12 @@ def taken_by_a_gateway(folder: Path) -> list[str]:
     return ["--memory", *FREE, "--smq-sink", taken(folder)[-1]]
 
 
+def one_for_both(_folder: Path) -> list[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        free = f"127.0.0.1:{listening.getsockname()[1]}"
+    return ["--memory", "--send-address", free, "--receive-address", free]
+
+
 def locked(folder: Path) -> list[str]:
     KEPT.append(Storage.open(folder / "d")._journal)
     return [*FREE, "--data", str(folder / "d")]
@@ -98,6 +104,9 @@ CASES: dict[str, tuple[Callable[[Path], list[str]], int, str]] = {
     "a gateway's address that is taken": (
         taken_by_a_gateway, 1, "cannot listen on .*in use",
     ),
+    "one address for both": (
+        one_for_both, 1, "send_address and receive_address are both 127.0.0.1:.*: each needs a port of its own",
+    ),
     "a gateway that others can reach": (
         always(*FREE, "--memory", "--smq-source", "0.0.0.0:0"), 2, r"smq_source 0\.0\.0\.0:0 can be reached from other.*--insecure",
     ),
@@ -151,6 +160,15 @@ def test_a_start_that_fails_is_one_line_and_a_documented_exit_code(case: str, tm
     assert re.search(text, said[0]), said[0]
     documented = (Path(__file__).resolve().parents[2] / "docs/cli.md").read_text()
     assert f"\n| {code} | " in documented
+
+
+def test_a_broker_that_cannot_listen_leaves_no_journal_behind(tmp_path: Path) -> None:
+    command = [*taken(tmp_path)[1:], "--data", str(tmp_path / "d")]
+    result = CliRunner().invoke(app, [VERB, *command])
+    KEPT.pop().close()
+    assert result.exit_code == 1
+    assert re.search("cannot listen on .* and .*in use; choose others with --send-address and", result.stderr)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("case", sorted(CASES.keys() - {"a directory on a disk that is full"}))

@@ -134,7 +134,7 @@ def test_who_finds_no_broker_says_how_long_it_tries_on_and_the_log_says_it_too(
         jump(PATIENCE)
         reason, text = await told.next() or ("", "")
         assert reason == NO_BROKER
-        assert text == "no broker at 127.0.0.1:1 yet: connection refused; trying for 2998 s more"
+        assert text == "no broker at 127.0.0.1:1 yet: connection refused; trying for up to 2998 s more"
         assert f"orders: {text}" in caplog.messages
         running.cancel()
         with suppress(asyncio.CancelledError):
@@ -192,7 +192,7 @@ def test_a_program_that_asks_for_nothing_is_warned_once_of_a_broker_that_is_not_
     run(main)
     (said,) = [each for each in caplog.records if "no broker" in each.getMessage()]
     assert (said.name, said.levelno) == ("penstock.transport", logging.WARNING)
-    told = "queue orders: no broker at 127.0.0.1:1 yet: connection refused; trying for 2998 s more"
+    told = "queue orders: no broker at 127.0.0.1:1 yet: connection refused; trying for up to 2998 s more"
     assert said.getMessage() == told
 
 

@@ -12,15 +12,13 @@ from transport.errors import AuthenticationError, AuthenticationRequiredError, R
 from transport.security.principal import ANYONE, Principal, Proof
 from transport.security.scram import ScramError, ServerExchange
 from transport.wire.messages import Options, brief
-from transport.wire.protocol import MECHANISM, SCRAM, TOKEN
+from transport.wire.protocol import MECHANISM, NOBODY_PROVES, SCRAM, TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from transport.security.users import Users
 
-FAILED: Final = "nobody here proves it so: the name, password, token or certificate is wrong, or its time is over"
-"""The one text of whatever fails."""
 REQUIRED: Final = "this broker has users: say who you are, with a user and password, a token, or a client certificate"
 NO_USERS: Final = "this broker has no users, and cannot prove itself to one: connect without a user and password"
 
@@ -115,7 +113,7 @@ class Authentication:
         except ScramError as error:
             if error.code in _OUT_OF_FORM:
                 raise RemoteProtocolError(f"AUTH: {error}") from None
-            raise AuthenticationError(FAILED) from None
+            raise AuthenticationError(NOBODY_PROVES) from None
         return signature, self._someone(users.principal(exchange.name, Proof.SCRAM))
 
     def _someone(self, principal: Principal | None) -> Principal:
@@ -124,5 +122,5 @@ class Authentication:
         if principal is not None and users is not None:
             principal = users.again(principal, self._now())
         if principal is None:
-            raise AuthenticationError(FAILED)
+            raise AuthenticationError(NOBODY_PROVES)
         return principal

@@ -34,6 +34,10 @@ EVERY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - nothing is bound to 
 """Hosts that stand for all."""
 
 
+class SameAddressError(OSError):
+    """Two addresses are one."""
+
+
 class Problem(NamedTuple):
     """One thing that is wrong, or worth a word.
 
@@ -103,7 +107,7 @@ def check_addresses(config: BrokerConfig) -> Iterator[Problem]:
             first, second = addresses[one], addresses[other]
             both = f"are both {first}" if first == second else f"({first}, {second}) are one address"
             text = f"{one} and {other} {both}: each needs a port of its own"
-            yield Problem(text, OSError(errno.EADDRINUSE, text))
+            yield Problem(text, SameAddressError(errno.EADDRINUSE, text))
 
 
 def check_users(config: BrokerConfig) -> Iterator[Problem]:

@@ -143,7 +143,7 @@ def _no_password(said: GivenAccess) -> str:
             f"the user {said.user} has no password here: leave --user out (or PENSTOCK_USER), for the certificate says who this is; "
             "or give --password-file FILE"
         )
-    return f"the user {said.user} has no password here, and there is no terminal to ask for it on: give --password-file FILE"
+    return f"the user {said.user} has no password here, and standard input is not a terminal: give --password-file FILE"
 
 
 def _refuse(verb: str, text: str) -> NoReturn:

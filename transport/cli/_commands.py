@@ -73,6 +73,13 @@ class Verb(_Helpful, TyperCommand):
             raise UsageError(f"unexpected argument{'s' if len(rest) > 1 else ''} {' '.join(rest)}", ctx)
         return rest
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run it. What a library of ours warns of is told as all else is, where no log is set up."""
+        import logging  # noqa: PLC0415 - not needed for --help
+
+        logging.lastResort = _told_warnings(" ".join(ctx.command_path.split()[1:]))
+        return super().invoke(ctx)
+
 
 class Group(_Helpful, TyperGroup):
     """A verb that has parts, or the whole command."""
@@ -140,6 +147,20 @@ class Group(_Helpful, TyperGroup):
         if not standalone_mode:
             return code
         sys.exit(code if isinstance(code, int) else EXIT_DONE)
+
+
+def _told_warnings(verb: str) -> Any:
+    """What tells warnings of a log that nobody has set up, a line each."""
+    import logging  # noqa: PLC0415 - not needed for --help
+    import traceback  # noqa: PLC0415 - as above
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            tell(verb, record.getMessage())
+            if record.exc_info:
+                sys.stderr.write("".join(traceback.format_exception(*record.exc_info)))
+
+    return Told(logging.WARNING)
 
 
 def _make_light(parameter: Any) -> None:

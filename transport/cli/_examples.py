@@ -36,7 +36,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     "receive": (
         Example("penstock receive --queue greetings --count 1", "Print one message, and end."),
         Example("penstock receive --queue orders --idle-exit 2", "Print what is there, and end after 2 quiet seconds."),
-        Example("penstock receive --queue orders | head -n 5", "Print until the reader has enough."),
+        Example("penstock receive --queue orders --count 5", "Print five; what more there is stays in the queue."),
     ),
     "stats": (
         Example("penstock stats", "Show what waits and what moves."),
@@ -186,7 +186,7 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
     ),
     "user token": (
         Example("penstock user token ann --days 30 --note laptop", "Print a token that lasts for 30 days."),
-        Example("penstock user token ann > ann.token", "Keep it in a file."),
+        Example("(umask 077; penstock user token ann > ann.token)", "Keep it in a file that nobody else can read."),
     ),
     "user key": (
         Example("penstock user key ann", "Print an access key for clients of the other protocol."),

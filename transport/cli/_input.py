@@ -7,9 +7,10 @@ import os
 import stat
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from pathlib import Path
 
+from streams import Source
 from transport.cli._access import STDIN
 from transport.cli._blocking import BlockingWorker
 from transport.cli._input_formats import Decoder, Piece, lines
@@ -35,33 +36,36 @@ class Window:
         read_messages: messages read so far.
         confirmed_messages: of them, what the broker has stored.
         confirmed_bytes: bytes of input that these were, up to the end of the last batch that is stored whole.
+        confirmed_payload: of them, the bytes of payloads: without what parts or frames them in the input.
     """
 
     def __init__(self, max_messages: int = MAX_UNCONFIRMED_MESSAGES, max_bytes: int = MAX_UNCONFIRMED_BYTES) -> None:
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._read_bytes = 0
-        # (all messages, all bytes) up to the end of each batch read: turns confirmed messages into bytes.
-        self._ends: deque[tuple[int, int]] = deque()
+        self._read_payload = 0
+        # (all messages, all bytes, all of payloads) up to the end of each batch read: turns confirmed messages into bytes.
+        self._ends: deque[tuple[int, int, int]] = deque()
         self._room = asyncio.Event()
         self._room.set()
         self.read_messages = 0
         self.confirmed_messages = 0
-        self.confirmed_bytes = 0
+        self.confirmed_bytes = self.confirmed_payload = 0
         self._whole_messages = 0
 
     def read(self, piece: Piece) -> None:
         """A piece has been read."""
         self.read_messages += piece.messages
         self._read_bytes += piece.size
-        self._ends.append((self.read_messages, self._read_bytes))
+        self._read_payload += piece.payload
+        self._ends.append((self.read_messages, self._read_bytes, self._read_payload))
         self._judge()
 
     def confirmed(self, messages: int) -> None:
         """The oldest ``messages`` of what is unconfirmed are stored."""
         self.confirmed_messages += messages
         while self._ends and self._ends[0][0] <= self.confirmed_messages:
-            self._whole_messages, self.confirmed_bytes = self._ends.popleft()
+            self._whole_messages, self.confirmed_bytes, self.confirmed_payload = self._ends.popleft()
         self._judge()
 
     @property
@@ -108,6 +112,7 @@ class Input:
         self._decoder = decoder
         self._block_bytes = block_bytes
         self.error: InputError | None = None
+        self._given: AsyncGenerator[Sendable] | None = None
 
     def total_bytes(self) -> int | None:
         """The size of all inputs together; None where one is a pipe or device and has none."""
@@ -118,6 +123,29 @@ class Input:
         if not all(stat.S_ISREG(found.st_mode) for found in stats):
             return None
         return sum(found.st_size for found in stats)
+
+    def source(self) -> Source[Sendable, None]:
+        """The first batch when it is asked for, and of the others one ahead.
+
+        The end of an input is seen by whoever asks for more. Where its last message has taken the last place of a queue, nobody would.
+        Before the first batch there is no hurry: whether the broker takes anything is seen first. `close` it behind its one run.
+        """
+        given = self._given = self.batches()
+
+        async def first() -> AsyncGenerator[Sendable]:
+            with suppress(StopAsyncIteration):
+                yield await anext(given)
+
+        async def others() -> AsyncGenerator[Sendable]:
+            async for batch in given:
+                yield batch
+
+        return Source.from_async_iterable(first).take(1).concat(Source.from_async_iterable(others).buffer(1))
+
+    async def close(self) -> None:
+        """Let go of what is being read."""
+        if self._given is not None:
+            await self._given.aclose()
 
     async def batches(self) -> AsyncGenerator[Sendable]:
         """The messages in batches, in order; each is counted in the window before it is given out."""

@@ -23,11 +23,13 @@ class Piece(NamedTuple):
         element: what a sender takes.
         messages: how many.
         size: how many bytes of the input they were.
+        payload: how many bytes their payloads have.
     """
 
     element: Sendable
     messages: int
     size: int
+    payload: int
 
 
 class Decoder(Protocol):
@@ -116,7 +118,8 @@ class PlainDecoder(LineDecoder):
             count = len(batch)
             if self._key is not None or self._packed is not None:
                 batch = self._with_columns(batch, count)
-            yield Piece(batch, count, len(batch.payloads.data) + self._extra * count)
+            payload = len(batch.payloads.data)
+            yield Piece(batch, count, payload + self._extra * count, payload)
 
     def _with_columns(self, batch: MessageBatch, count: int) -> MessageBatch:
         if self._columns[0] != count:
@@ -173,7 +176,7 @@ def _batches(read: list[tuple[Message, Timing, int]]) -> Iterator[Piece]:
         items = list(run)
         batch = MessageBatch.from_messages([message for message, _, _ in items])
         element: Sendable = batch if timing == NO_TIMING else Timed(batch, timing.delay, timing.ttl)
-        yield Piece(element, len(items), sum(size for _, _, size in items))
+        yield Piece(element, len(items), sum(size for _, _, size in items), len(batch.payloads.data))
 
 
 def lines(key: bytes | None = None, headers: Mapping[str, HeaderValue] | None = None) -> Decoder:

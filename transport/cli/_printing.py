@@ -151,6 +151,8 @@ class Printer:
         except BrokenPipeError:
             self.stop()
             return
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from error
         waiting.writing = False
         waiting.moved()
         delivered.acknowledge()

@@ -103,10 +103,11 @@ def _write(file: str, data: bytes) -> None:
         if path.exists():
             shutil.copymode(path, aside)
         aside.replace(path)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
-        raise
+        # The name that was given, not that of the file beside it.
+        raise OSError(error.errno, error.strerror, file) from error
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ import typer
 
 from actors.errors import BackupFailedError, NoStorageError, StorageError
 from transport.cli.exit_codes import EXIT_FAILED, EXIT_STORAGE, EXIT_USAGE, SIGNAL_EXIT_BASE
-from transport.errors import ADVICE, BrokerError, ConnectionLostError, TransportError
+from transport.errors import ADVICE, BrokerError, ConnectionLostError, QueueFullError, TransportError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -27,7 +27,7 @@ HINTS = {
     "authentication-required": "use --user, --token-file or --tls-certificate; `penstock user add` makes a user",
     "authentication-failed": "check --user and --password-file, or --token-file; "
     "with --tls-certificate alone, `penstock user certificate` gives its subject to a user",
-    "forbidden": "`penstock user grant` gives a right",
+    "forbidden": "`penstock user grant` gives a right, and the broker takes it in at SIGHUP (kill -HUP PID)",
     "queue-full": "receive from that queue, or raise its limit with `penstock queue alter`",
     "unsupported-version": "broker and command are of different versions",
 }
@@ -35,6 +35,12 @@ HINTS = {
 OF_SUBSCRIPTION = "there is no subscription "
 """In a ``not-found`` that is not about a queue."""
 SUBSCRIPTIONS = "`penstock subscription list` shows what there is"
+PROOFS = {
+    "the user or the password is wrong": "check --user and --password-file",
+    "the token is wrong": "check --token-file; `penstock user token` makes another",
+    "no user has the subject": "`penstock user certificate` gives it to a user",
+}
+"""Words of a refused proof, and what to do about this one."""
 LOOK_THERE = "the list of connections has those that there are"
 """Words of a refusal that say where to look."""
 OPTIONS = {
@@ -180,15 +186,45 @@ def warnings_told(verb: str) -> Iterator[None]:
 
 def explain(error: Exception) -> str:
     """What went wrong, and where it can be said what to do about it."""
-    text = (str(error) or type(error).__name__).removesuffix(ADVICE)
+    if isinstance(error, QueueFullError):
+        return _full(error)
+    text = (_system_text(error) or str(error) or type(error).__name__).removesuffix(ADVICE)
     if options := list(dict.fromkeys(option for words, option in OPTIONS.items() if words in text)):
         text = f"{text} ({' or '.join(options)})"
     if isinstance(error, ConnectionLostError):
-        return f"{text}{ADVICE}"
+        return f"{text}; check the host in --address" if _names_no_host(error) else f"{text}{ADVICE}"
+    if hint := next((each for words, each in PROOFS.items() if words in text), ""):
+        return f"{text}; {hint}"
     # A text that says itself where to look needs no more.
     if isinstance(error, BrokerError) and error.code in HINTS and LOOK_THERE not in text:
         return f"{text}; {SUBSCRIPTIONS if OF_SUBSCRIPTION in text else HINTS[error.code]}"
     return text
+
+
+def _full(error: QueueFullError) -> str:
+    """For who has a shell: what a program would do about it is no help there."""
+    why = error.reason.partition(": send")[0]
+    many = f"{error.messages:,} message{'' if error.messages == 1 else 's'}"
+    return f"{many} refused: {why}; receive from it, or `penstock queue alter {error.queue} --max-messages N`"
+
+
+def _system_text(error: Exception) -> str:
+    """The system's words with the file that they are of; nothing of an error that is not the system's."""
+    if not isinstance(error, OSError) or not error.strerror or isinstance(error, TransportError):
+        return ""
+    text = error.strerror
+    if "Connect call failed" in text and error.errno:
+        text = os.strerror(error.errno)
+    return text if error.filename is None else f"{os.fsdecode(error.filename)}: {text}"
+
+
+def _names_no_host(error: BaseException | None) -> bool:
+    """Whether it came of a name that no resolver knows."""
+    import socket  # noqa: PLC0415 - for an error alone
+
+    while error is not None and not isinstance(error, socket.gaierror):
+        error = error.__cause__
+    return error is not None
 
 
 @contextmanager

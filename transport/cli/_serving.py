@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from transport.broker.broker import Broker
+from transport.broker.check import SameAddressError, check_addresses
 from transport.broker.descriptors import raise_soft_limit
 from transport.broker.memory import collect_rarely
 from transport.broker.reload import texts
@@ -106,15 +108,40 @@ class Serving:
 async def _started(config: BrokerConfig, stack: AsyncExitStack) -> Broker:
     """The broker, which ends with ``stack``; ListenError where it cannot bind an address."""
     try:
+        # In a thread: a resolver may take its time.
+        await asyncio.to_thread(_see_that_it_can_listen, config)
         return await stack.enter_async_context(Broker(config, listeners=configured_listeners(config)))
+    except SameAddressError as error:
+        raise ListenError(f"{error.strerror}; choose others with {_and(_options(config))}") from error
     except OSError as error:
-        asked = config.addresses()
         # What the broker says of it is for programs; the command has options.
         reason = error.__cause__ if isinstance(error.__cause__, OSError) else error
-        options = [f"--{name.replace('_', '-')}" for name in asked]
         raise ListenError(
-            f"cannot listen on {_and(asked.values())}: {reason.strerror or reason}; choose others with {_and(options)}"
+            f"cannot listen on {_and(config.addresses().values())}: {reason.strerror or reason}; "
+            f"choose others with {_and(_options(config))}"
         ) from error
+
+
+def _see_that_it_can_listen(config: BrokerConfig) -> None:
+    """Raise OSError before a journal is made for a broker that could not listen. One that is there is not left behind by it."""
+    is_new = config.directory is None or not _is_anything_in(config.directory)
+    for problem in check_addresses(config):
+        if problem.error is not None and (is_new or isinstance(problem.error, SameAddressError)):
+            raise problem.error
+
+
+def _is_anything_in(directory: str | os.PathLike[str]) -> bool:
+    """Whether there is anything at the path: who opens it says what is wrong with it."""
+    try:
+        return bool(os.listdir(directory))
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def _options(config: BrokerConfig) -> list[str]:
+    return [f"--{name.replace('_', '-')}" for name in config.addresses()]
 
 
 def _and(words: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 Names are there to be copied: none is cut, and none is folded. Where a row is too long for the terminal and its first name is, its
 names take a line of their own, and its figures stand beneath in their columns. Where another text is too long, that text stands
-beneath its row. Into a pipe a row is a line, however long.
+beneath its row; a list has a line for each of its items there. Into a pipe a row is a line, however long.
 """
 
 from __future__ import annotations
@@ -77,18 +77,29 @@ def table(rows: Rows, columns: Sequence[Column] | None, width: int | None) -> li
     widths = natural if width is None else _fitted(natural, list(map(cell_len, headings)), figures, width)
     short = [fitted < whole for fitted, whole in zip(widths, natural, strict=True)]
     lines = [_line(headings, widths, figures), rule(sum(widths) + len(GAP) * (len(widths) - 1))]
-    for row in cells:
+    for place, row in enumerate(cells):
         if not any(cell_len(cell) > fitted for cell, fitted in zip(row, widths, strict=True)):
             lines.append(_line(row, widths, figures))
             continue
-        rest = ["" if moved else cell for cell, moved in zip(row, short, strict=True)]
-        whole = GAP.join(cell for cell, moved in zip(row, short, strict=True) if moved)
+        lists = [_items(rows[place].get(column[0])) for column in columns]
+        away = [
+            narrow if found is None else cell_len(text) > fitted
+            for found, text, fitted, narrow in zip(lists, row, widths, short, strict=True)
+        ]
+        rest = ["" if moved else text for text, moved in zip(row, away, strict=True)]
+        whole = GAP.join(text for text, moved, found in zip(row, away, lists, strict=True) if moved and found is None)
         if short[0]:
             # Its names whole on a line of their own, the rest beneath, each in its column.
-            lines += [whole] if all(short) else [whole, _line(rest, widths, figures)]
+            lines += [whole, _line(rest, widths, figures)] if any(rest) else [whole]
         else:
             lines += [_line(rest, widths, figures), *_beneath(whole, width)]
+        lines += [INDENT + item for moved, found in zip(away, lists, strict=True) if moved for item in found or ()]
     return lines
+
+
+def _items(value: object) -> list[str] | None:
+    """What a list in a cell has, each of which is as little folded as a name; None of any other value."""
+    return [cell(each) for each in value] if isinstance(value, list) else None
 
 
 def _beneath(text: str, width: int | None) -> list[str]:
@@ -140,6 +151,8 @@ def cell(value: object) -> str:
     if isinstance(value, float):
         # A queue's times may be as short as a millisecond.
         return f"{value:,.1f}" if not 0 < abs(value) < LEAST_TENTHS else f"{value:,.3f}"
+    if isinstance(value, list):
+        return ", ".join(map(cell, value))
     from transport.wire.shown import shown  # noqa: PLC0415 - not needed for --help
 
     # A client calls itself what it likes.

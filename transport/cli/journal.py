@@ -147,7 +147,8 @@ def restore(
 
     verb = "journal restore"
     found = _attempt(verb, lambda: actors.restore_storage(backup, directory, same_broker=same_broker))
-    tell(verb, f"{directory}: as it was on {found.taken}; `penstock broker --data {directory}` opens it")
+    opens = f"`penstock broker --data {directory}` opens it: give it the users file and certificates too"
+    tell(verb, f"{directory}: as it was on {found.taken}; {opens}")
 
 
 def _attempt(verb: str, act: Callable[[], T]) -> T:

@@ -115,7 +115,7 @@ def _summary(printer: Printer, queue: str, address: str, seconds: float) -> str:
     if printer.again:
         text += f"; {printer.again:,} came again"
     if printer.perhaps_again:
-        text += f"; {printer.perhaps_again:,} may have come before"
+        text += f"; {printer.perhaps_again:,} perhaps again, for the broker was restarted"
     return text
 
 

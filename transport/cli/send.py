@@ -28,7 +28,7 @@ from transport.cli._options import (
 from transport.cli._run import on_signal, tell, untold, wait_teller
 from transport.cli.exit_codes import SIGNAL_EXIT_BASE
 from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
-from transport.errors import ImpossibleTimeError, TransportError
+from transport.errors import ImpossibleTimeError, QueueFullError, TransportError
 from transport.wire.address import DEFAULT_SEND_ADDRESS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ async def send(
     """Send lines, one message a line, or messages of another format. Exits with 0 only when every one is confirmed by the broker."""
     from asyncio import CancelledError  # noqa: PLC0415 - not needed for --help
 
-    from streams import Sink, Source  # noqa: PLC0415
+    from streams import Sink  # noqa: PLC0415
     from transport.cli._bar import bar  # noqa: PLC0415
     from transport.cli._input import Input, Window  # noqa: PLC0415
     from transport.clients.backoff import Backoff  # noqa: PLC0415
@@ -140,7 +140,8 @@ async def send(
             on_wait=untold if quiet else wait_teller(VERB),
         )
     except ImpossibleTimeError as error:
-        raise typer.BadParameter(str(error)) from None
+        wrong = "--ttl" if str(error).startswith("ttl") else "--delay"
+        raise typer.BadParameter(str(error), param_hint=wrong) from None
     stopped_by: list[Signals] = []
 
     total = messages.total_bytes()
@@ -151,9 +152,7 @@ async def send(
             show(window.confirmed_bytes, total, _count(window.confirmed_messages))
 
         began = time.monotonic()
-        # The end of an input is seen by whoever asks for more: without a place for one read ahead, nobody would where the queue is full.
-        source = Source.from_async_iterable(messages.batches).buffer(1)
-        running = source.via(sender).to(Sink.foreach(confirmed)).run()
+        running = messages.source().via(sender).to(Sink.foreach(confirmed)).run()
 
         def stop(number: Signals) -> None:
             stopped_by.append(number)
@@ -168,8 +167,12 @@ async def send(
                     raise
             except (TransportError, OSError) as error:
                 failure = error
-    if not quiet and (failure is None or window.read_messages):
-        tell(VERB, _summary(window, queue, address, time.monotonic() - began))
+            finally:
+                await messages.close()
+    failed = failure or messages.error
+    if not quiet and (failed is None or window.confirmed_messages or (failure is not None and window.read_messages)):
+        left = "not stored" if isinstance(failure, QueueFullError) else "not confirmed, which may or may not be stored"
+        tell(VERB, _summary(window, queue, address, time.monotonic() - began, left))
     if failure is not None:
         raise failure
     if stopped_by:
@@ -200,18 +203,18 @@ def _seconds(text: str | None) -> float | None:
     return None if text is None else parse_duration(text)
 
 
-def _summary(window: Window, queue: str, address: str, seconds: float) -> str:
+def _summary(window: Window, queue: str, address: str, seconds: float, left: str) -> str:
     from transport.cli import _written as written  # noqa: PLC0415 - not needed for --help
 
-    messages, rate = window.confirmed_messages, window.confirmed_messages / max(seconds, 1e-6)
-    # How many bytes of the input they were is known of whole batches only.
-    size = "" if window.batch_open else f"{written.size(window.confirmed_bytes)} "
+    messages, rate = window.confirmed_messages, round(window.confirmed_messages / max(seconds, 1e-6))
+    # How many bytes they have is known of whole batches only.
+    size = "" if window.batch_open else f"{written.size(window.confirmed_payload)} "
     text = (
         f"{written.counted(messages, 'message')} confirmed in queue {queue} at {address}, "
-        f"{size}in {written.duration(seconds)} ({rate:,.0f} messages/s)"
+        f"{size}in {written.duration(seconds)} ({written.counted(rate, 'message')}/s)"
     )
     open_ones = window.read_messages - messages
-    return text if not open_ones else f"{text}; {open_ones:,} read and not confirmed, which may or may not be stored"
+    return text if not open_ones else f"{text}; {open_ones:,} read and {left}"
 
 
 def _count(messages: int) -> str:

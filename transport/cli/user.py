@@ -31,6 +31,8 @@ DEFAULT_FILE = "penstock-users.toml"
 KEY_FILE_SUFFIX = ".key"
 TOKEN_DAYS = 365
 MAX_TOKEN_DAYS = 3650
+TAKEN_IN = "a running broker takes it in at SIGHUP: kill -HUP PID"
+"""Said of every change: whoever asks a broker before that is judged by the users of before."""
 
 
 def _at_home(path: Path | None) -> Path | None:
@@ -80,6 +82,7 @@ def add(
     password = None if no_password else _new_password(verb, password_file)
     _change(verb, users, lambda them: added(them, User(name, password)), begins=True)
     typer.echo(f"user {name} added to {users}")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("passwd")
@@ -92,6 +95,7 @@ def passwd(name: Name, users: File = USERS, password_file: PasswordFile = None) 
     password = _new_password(verb, password_file)
     _change(verb, users, lambda them: with_password(them, name, password))
     typer.echo(f"user {name} has a new password")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("remove")
@@ -99,8 +103,10 @@ def remove(name: Name, users: File = USERS) -> None:
     """Remove a user with all proofs and rights."""
     from transport.security.changes import removed  # noqa: PLC0415 - the help needs none of it
 
-    _change("user remove", users, lambda them: removed(them, name))
+    verb = "user remove"
+    _change(verb, users, lambda them: removed(them, name))
     typer.echo(f"user {name} removed")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("grant")
@@ -112,6 +118,7 @@ def grant(name: Name, rights: Rights, on: On = None, users: File = USERS) -> Non
     wanted = _rights(verb, rights, on)
     _change(verb, users, lambda them: granted(them, name, wanted, on))
     typer.echo(f"user {name} may {', '.join(rights)}{_where(on)}")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("revoke")
@@ -133,10 +140,12 @@ def revoke(
     if proof is not None:
         _change(verb, users, lambda them: without_proof(them, name, proof))
         typer.echo(f"user {name} has {proof} no more")
+        tell(verb, TAKEN_IN)
         return
     gone = _rights(verb, rights or [], on)
     _change(verb, users, lambda them: revoked(them, name, gone, on))
     typer.echo(f"user {name} may {', '.join(rights or [])}{_where(on)} no more")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("token")
@@ -153,8 +162,10 @@ def token(
     made = make_token()
     until = datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
     record = TokenRecord(token_hash(made), until, note)
-    _change("user token", users, lambda them: with_token(them, name, record))
-    tell("user token", f"{record.name} of {name}, good until {until:%Y-%m-%d}; it is shown this once")
+    verb = "user token"
+    _change(verb, users, lambda them: with_token(them, name, record))
+    tell(verb, f"{record.name} of {name}, good until {until:%Y-%m-%d}; it is shown this once")
+    tell(verb, TAKEN_IN)
     typer.echo(made)
 
 
@@ -187,6 +198,7 @@ def key(
         _refuse(verb, str(error))
     _change(verb, users, lambda them: with_access_key(them, name, made))
     tell(verb, "the secret half is shown this once")
+    tell(verb, TAKEN_IN)
     typer.echo(f"{made} {secret}")
 
 
@@ -210,6 +222,7 @@ def certificate(
         _refuse(verb, str(error))
     _change(verb, users, lambda them: with_certificate(them, name, subject))
     typer.echo(f"certificates of {subject} stand for user {name}")
+    tell(verb, TAKEN_IN)
 
 
 @app.command("list")
@@ -218,13 +231,12 @@ def list_users(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON array instead of a table.")] = False,
 ) -> None:
     """List the users and what they may do; no secret, and nothing that one could be guessed from, is shown."""
-    rows = [_row(user) for user in _read("user list", users, sorted_users)]
+    rows = [_facts(user) for user in _read("user list", users, sorted_users)]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    flat = [{key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()} for row in rows]
-    columns = [(key, key.replace("_", " ")) for key in ("name", "rights", "grants", "proofs")]
-    show(written.counted(len(rows), "user"), flat, columns)
+    columns = [(key, key) for key in ("name", "rights", "grants", "proofs")]
+    show(written.counted(len(rows), "user"), [_row(facts) for facts in rows], columns)
 
 
 def sorted_users(users: Users) -> list[User]:
@@ -232,27 +244,46 @@ def sorted_users(users: Users) -> list[User]:
     return sorted(users, key=lambda user: user.name)
 
 
-def _row(user: User) -> dict[str, Any]:
+def _facts(user: User) -> dict[str, Any]:
+    """A user, as ``--json`` has it."""
     from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of  # noqa: PLC0415 - the help needs none
-    from transport.wire.shown import shown  # noqa: PLC0415 - as above
 
-    proofs = ["password"] if user.password is not None else []
+    proofs: list[dict[str, Any]] = [] if user.password is None else [{"kind": "password"}]
     proofs += [
-        f"token {record.name}"
-        + (f" until {record.until:%Y-%m-%d}" if record.until else "")
-        + (f" ({shown(record.note)})" if record.note else "")
+        {
+            "kind": "token",
+            "id": record.name,
+            "until": f"{record.until:%Y-%m-%dT%H:%M:%SZ}" if record.until else None,
+            "note": record.note,
+        }
         for record in user.tokens
     ]
-    proofs += [f"key {each}" for each in user.access_keys] + [f"certificate {each}" for each in user.certificates]
+    proofs += [{"kind": "key", "id": each} for each in user.access_keys]
+    proofs += [{"kind": "certificate", "subject": each} for each in user.certificates]
     return {
         "name": user.name,
         "proofs": proofs,
         "rights": [name_of(right) for right in BROKER_RIGHTS if right in user.rights],
         "grants": [
-            f"{'+'.join(name_of(right) for right in RESOURCE_RIGHTS if right in each.rights)} on {each.pattern}"
+            {"rights": [name_of(right) for right in RESOURCE_RIGHTS if right in each.rights], "on": each.pattern}
             for each in user.grants
         ],
     }
+
+
+def _row(facts: dict[str, Any]) -> dict[str, Any]:
+    """The same, as the table has it: a list in a cell is a line for each where the row is too long."""
+    return facts | {
+        "grants": [f"{'+'.join(each['rights'])} on {each['on']}" for each in facts["grants"]],
+        "proofs": [_proof(each) for each in facts["proofs"]],
+    }
+
+
+def _proof(facts: dict[str, Any]) -> str:
+    text = " ".join(str(facts[key]) for key in ("kind", "id", "subject") if key in facts)
+    if facts.get("until"):
+        text += f" until {facts['until'][: len('2026-12-25')]}"
+    return f"{text} ({facts['note']})" if facts.get("note") else text
 
 
 # What every verb does
@@ -285,9 +316,9 @@ def _refuse(verb: str, text: str) -> NoReturn:
 
 
 def _rights(verb: str, names: list[str], on: str | None) -> Right:
-    from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Right, name_of, right_of  # noqa: PLC0415 - as above
+    from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Right, right_of  # noqa: PLC0415 - as above
 
-    among, where = (BROKER_RIGHTS, "without --on") if on is None else (RESOURCE_RIGHTS, "with --on")
+    among = BROKER_RIGHTS if on is None else RESOURCE_RIGHTS
     rights = Right.NONE
     for name in names:
         try:
@@ -295,7 +326,8 @@ def _rights(verb: str, names: list[str], on: str | None) -> Right:
         except ValueError as error:
             _refuse(verb, str(error))
         if right not in among:
-            _refuse(verb, f"{name} is none of {', '.join(map(name_of, among))}, which can stand {where}")
+            queues, broker = "on queues: say which with --on PATTERN", "of the broker: say it without --on"
+            _refuse(verb, f"{name} is a right {queues if on is None else broker}")
         rights |= right
     return rights
 
@@ -317,7 +349,8 @@ def _password(verb: str, file: str | None) -> str:
     if file is None:
         if not _has_terminal():
             _refuse(
-                verb, "there is no terminal to ask for a password on: use --password-file FILE, or - for standard input"
+                verb,
+                "no password, and standard input is not a terminal: use --password-file FILE, or - for standard input",
             )
         return str(typer.prompt("password", hide_input=True, confirmation_prompt=True))
     from transport.security.secret_files import SecretFileError, line_of_standard_input, read_line  # noqa: PLC0415 - as above

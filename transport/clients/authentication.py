@@ -71,6 +71,15 @@ class Credentials:
         """Whether this side has a certificate of its own."""
         return self._access.tls is not None and self._access.tls.certificate is not None
 
+    @property
+    def doubt(self) -> str:
+        """What may be wrong with what this client shows, where a broker says no more than that something is."""
+        if self._access.token is not None:
+            return "the token is wrong, or its time is over"
+        if self._access.user is not None:
+            return "the user or the password is wrong"
+        return "no user has the subject of this client's certificate"
+
     def server_name(self, host: str) -> str:
         """The name that the certificate of the broker at ``host`` must have."""
         tls = self._access.tls

@@ -19,6 +19,7 @@ from transport.clients.authentication import NO_CREDENTIALS, Credentials
 from transport.clients.backoff import CONNECT_TIMEOUT, Backoff, is_transient
 from transport.errors import (
     ADVICE,
+    BrokerError,
     ConnectionLostError,
     LocalProtocolError,
 )
@@ -32,6 +33,10 @@ from transport.wire.protocol import Protocol, Side
 if TYPE_CHECKING:
     from transport.clients.proving import Proving
 
+logger = logging.getLogger("penstock.transport")
+
+CLOSED = "closed"
+"""The code of a connection that an administrator has closed."""
 CALL_FAILED = re.compile(r"\[Errno (\d+)\] Connect call failed \([^)]*\)")
 """What asyncio says of an address that does not answer."""
 FrameConnection: TypeAlias = Connection[Frame]
@@ -165,7 +170,7 @@ class BrokerLink:
         if self._backoff.give_up_after is None:
             return f"{text}; trying on"
         left = self._backoff.give_up_after - (self._loop.time() - self._down_since)
-        return f"{text}; trying for {max(0.0, left):.0f} s more"
+        return f"{text}; trying for up to {max(0.0, left):.0f} s more"
 
     def start(self) -> None:
         """Begin to connect; patience counts from here."""
@@ -287,6 +292,10 @@ class BrokerLink:
             self._down_since += now - self._opened_at
         self.reconnects += 1
         self._tell_later()
+        if isinstance(error, BrokerError) and error.code == CLOSED:
+            from transport.wire.shown import shown  # noqa: PLC0415 - only for an error
+
+            logger.warning("the broker at %s has closed this connection: %s", self.address, shown(error.text))
         self._user.link_lost(error)
 
     def _explained(self, error: Exception) -> Exception:
@@ -397,6 +406,8 @@ class BrokerLink:
 
 def reason_of(error: BaseException) -> str:
     """What a connection was not made for, in the system's words where those are in asyncio's: ``Connection refused``."""
+    if isinstance(error, socket.gaierror) and error.strerror:
+        return error.strerror
     return CALL_FAILED.sub(lambda found: os.strerror(int(found[1])), str(error)) or type(error).__name__
 
 

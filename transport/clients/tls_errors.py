@@ -1,4 +1,4 @@
-"""What a connection that did not open failed with, where TLS has to do with it: said so that one knows what to do.
+"""What a connection that did not open failed with, where TLS or a proof has to do with it: said so that one knows what to do.
 
 Most trouble with certificates stays the same at another try, so those errors are final. A server that refuses a client within TLS often
 just closes: asyncio's and uvloop's say nothing of why. Then all that can be said is what may be the reason.
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from transport.errors import (
     AuthenticationError,
+    BrokerError,
     ConnectionLostError,
     PeerTimeoutError,
     RemoteProtocolError,
 )
+from transport.wire.protocol import NOBODY_PROVES
 from transport.wire.shown import MAX_LINE_BYTES, shown
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ def explained(error: Exception, address: Address, credentials: Credentials, hear
         credentials: with TLS, or without.
         heard: bytes that the broker said.
     """
+    if isinstance(error, BrokerError) and error.text == NOBODY_PROVES:
+        return BrokerError(error.code, credentials.doubt)
     if credentials.context is None:
         broke_off = "if it speaks TLS there, this client must as well"
     else:

@@ -68,6 +68,8 @@ CHANGING_STATE: frozenset[type[wire.Frame]] = frozenset({wire.Hello, wire.Auth, 
 SENDING_ROLES = frozenset({"sender", "transaction", "admin"})
 RECEIVING_ROLES = frozenset({"receiver", "subscription"})
 ROLES_WITHOUT_QUEUE = frozenset({"admin", "transaction"})
+NOBODY_PROVES = "nobody here proves it so: the name, password, token or certificate is wrong, or its time is over"
+"""A broker's one text for whatever proof fails: it tells nothing of which users there are. A client knows which it has shown."""
 MECHANISM = "mechanism"
 """HELLO's option that names how the client proves itself in AUTH frames."""
 SCRAM = "SCRAM-SHA-256"

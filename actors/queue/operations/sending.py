@@ -11,7 +11,7 @@ from actors.errors import (
     SequenceGapError,
     TransactionCommittedError,
 )
-from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.senders import Incoming, Sender, groups, joined, shape_of
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
@@ -234,11 +234,15 @@ def _timing(settings: QueueSettings, delay: float | None, ttl: float | None) -> 
     if delay is None:
         delay = settings.delay
     elif not 0 <= delay <= MAX_VISIBILITY_SECONDS:
-        raise InvalidRequestError(f"a delay of {delay} s is not between 0 and {MAX_VISIBILITY_SECONDS:.0f} s")
+        raise InvalidRequestError(
+            f"a delay of {time_text(delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
+        )
     if ttl is None:
         ttl = settings.ttl
     elif not 0 < ttl <= MAX_TTL_SECONDS:
-        raise InvalidRequestError(f"a time to live of {ttl} s is not above 0 and at most {MAX_TTL_SECONDS:.0f} s")
+        raise InvalidRequestError(
+            f"a time to live of {time_text(ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
+        )
     elif settings.ttl is not None:
         ttl = min(ttl, settings.ttl)
     return microseconds(delay), None if ttl is None else microseconds(ttl)

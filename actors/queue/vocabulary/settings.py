@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
-from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_NAME_BYTES, MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.vocabulary.stages import MAX_ENLISTED
 
 DEFAULT_MAX_QUEUES = 10_000
@@ -121,19 +121,22 @@ class QueueSettings:
                 raise ValueError(f"{name} is {value}; 1 or more is possible")
         if not 0 < self.visibility_timeout <= MAX_VISIBILITY_SECONDS:
             raise ValueError(
-                f"a visibility timeout of {self.visibility_timeout} s is not above 0 and at most {MAX_VISIBILITY_SECONDS}"
+                f"a visibility timeout of {time_text(self.visibility_timeout)} is not above 0 and at most "
+                f"{time_text(MAX_VISIBILITY_SECONDS)}"
             )
         if self.overflow not in (BLOCK, REJECT):
             raise ValueError(f"overflow is {self.overflow!r:.40}, not {BLOCK!r} or {REJECT!r}")
         if self.max_receives is not None and not 1 <= self.max_receives <= MAX_RECEIVES_LIMIT:
             raise ValueError(f"max_receives is {self.max_receives}, not between 1 and {MAX_RECEIVES_LIMIT}")
         if not 0 <= self.delay <= MAX_VISIBILITY_SECONDS:
-            raise ValueError(f"a delay of {self.delay} s is not between 0 and {MAX_VISIBILITY_SECONDS}")
+            raise ValueError(
+                f"a delay of {time_text(self.delay)} is not between 0 and {time_text(MAX_VISIBILITY_SECONDS)}"
+            )
         if self.ttl is not None and not 0 < self.ttl <= MAX_TTL_SECONDS:
-            raise ValueError(f"a ttl of {self.ttl} s is not above 0 and at most {MAX_TTL_SECONDS}")
+            raise ValueError(f"a ttl of {time_text(self.ttl)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}")
         if self.subscription_expiry is not None and not 0 < self.subscription_expiry <= MAX_TTL_SECONDS:
             raise ValueError(
-                f"a subscription expiry of {self.subscription_expiry} s is not above 0 and at most {MAX_TTL_SECONDS}"
+                f"a subscription expiry of {time_text(self.subscription_expiry)} is not above 0 and at most {time_text(MAX_TTL_SECONDS)}"
             )
         if self.dead_letter_queue is not None and self.max_receives is None and self.ttl is None:
             raise ValueError("a dead-letter queue is given, but neither max_receives nor ttl sends anything there")

@@ -85,7 +85,7 @@ def test_a_user_comes_in_with_the_password_from_standard_input_a_file_or_a_promp
 def test_without_a_terminal_nothing_waits_for_a_password(keep: Kept) -> None:
     _, told = keep("add", "alice", code=2)
     assert told == (
-        "penstock user add: there is no terminal to ask for a password on: use --password-file FILE, or - for standard input\n"
+        "penstock user add: no password, and standard input is not a terminal: use --password-file FILE, or - for standard input\n"
     )
     assert not keep.path.exists()
 
@@ -210,7 +210,7 @@ def test_where_there_is_no_users_file_that_is_told_and_nothing_is_left(keep: Kep
 def test_the_note_of_a_token_is_in_the_list(keep: Kept) -> None:
     keep.has_bob()("token", "bob", "--note", "the till\x1b at the door")
     [row] = json.loads(keep("list", "--json")[0])
-    assert row["proofs"][0].endswith(r" (the till\x1b at the door)")
+    assert row["proofs"][0]["note"] == "the till\x1b at the door"
     assert r"(the till\x1b at the door)" in keep("list")[0]
 
 
@@ -225,13 +225,49 @@ def test_the_list_shows_what_everybody_may_do_and_nothing_to_guess_from(keep: Ke
     keep("grant", "bob", "administer")
     found: list[dict[str, Any]] = json.loads(keep("list", "--json")[0])
     assert found == [
-        {"name": "alice", "proofs": ["password"], "rights": [], "grants": ["write+read on orders*"]},
+        {
+            "name": "alice",
+            "proofs": [{"kind": "password"}],
+            "rights": [],
+            "grants": [{"rights": ["write", "read"], "on": "orders*"}],
+        },
         {"name": "bob", "proofs": [], "rights": ["administer"], "grants": []},
     ]
     table, _ = keep("list")
     assert table.startswith("2 users\n")
     assert "write+read on orders*" in table
     assert "SCRAM" not in table
+
+
+def test_a_program_finds_the_parts_of_a_proof_one_by_one(keep: Kept) -> None:
+    keep.has_bob()("token", "bob", "--note", "laptop")
+    key = keep("key", "bob")[0].split()[0]
+    keep("certificate", "bob", "CN=bob,O=Example")
+    (record,) = keep.users.get("bob").tokens  # type: ignore[union-attr]
+    assert record.until is not None
+    [row] = json.loads(keep("list", "--json")[0])
+    assert row["proofs"] == [
+        {"kind": "token", "id": record.name, "until": f"{record.until:%Y-%m-%dT%H:%M:%SZ}", "note": "laptop"},
+        {"kind": "key", "id": key},
+        {"kind": "certificate", "subject": "CN=bob,O=Example"},
+    ]
+
+
+def test_whoever_changes_something_is_told_when_a_running_broker_knows_it(keep: Kept) -> None:
+    for words in (
+        ("add", "bob", "--no-password"),
+        ("grant", "bob", "monitor"),
+        ("revoke", "bob", "monitor"),
+        ("token", "bob"),
+        ("key", "bob"),
+        ("certificate", "bob", "CN=bob"),
+        ("revoke", "bob", "--proof", "CN=bob"),
+        ("passwd", "bob", "--password-file", "-"),
+        ("remove", "bob"),
+    ):
+        told = keep(*words, stdin=f"{PASSWORD}\n" if words[0] == "passwd" else None)[1].splitlines()
+        assert told[-1] == f"penstock user {words[0]}: a running broker takes it in at SIGHUP: kill -HUP PID"
+    assert "SIGHUP" not in keep("list")[1]
 
 
 def test_one_who_is_removed_is_gone(keep: Kept) -> None:
@@ -244,10 +280,10 @@ def test_one_who_is_removed_is_gone(keep: Kept) -> None:
     [
         (("grant", "bob", "read", "--on", "x"), "there is no user 'bob': `penstock user list` shows who there is"),
         (("grant", "alice", "reed", "--on", "x"), "there is no right 'reed'"),
-        (("grant", "alice", "read"), "read is none of monitor, administer, which can stand without --on"),
+        (("grant", "alice", "read"), "read is a right on queues: say which with --on PATTERN"),
         (
             ("grant", "alice", "monitor", "--on", "x"),
-            "monitor is none of configure, write, read, which can stand with --on",
+            "monitor is a right of the broker: say it without --on",
         ),
         (("grant", "alice", "read", "--on", "a*b"), "has a * that is not its end"),
         (("revoke", "alice"), "name the rights that go, or --proof and what goes"),

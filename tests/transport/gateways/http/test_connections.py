@@ -102,7 +102,7 @@ def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(run: Any,
             writer.write(
                 b"POST %s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % (Q.encode(), size)
             )
-            assert (await reader.readline()) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
 
     run(main)
 
@@ -119,7 +119,7 @@ def test_a_body_in_chunks_is_refused_where_it_becomes_too_large(
             )
             for _ in range(3):
                 writer.write(b"%x\r\n%s\r\n" % (50_000, bytes(50_000)))
-            assert (await reader.readline()) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+            assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
             assert "orders" not in http.broker.queues
 
     run(main)
