@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_bridge.clients import connect
-from spark_bridge.errors import NO_SUBSCRIPTION, PlanOutdatedError, QueueMissingError
+from spark_bridge.errors import (
+    NO_SUBSCRIPTION,
+    PlanOutdatedError,
+    QueueMissingError,
+    not_receiving,
+    unanswered,
+    why_unreachable,
+)
 from spark_bridge.options import SourceOptions
 from spark_bridge.partitions import PositionRange, parallelism, split
 from spark_bridge.placing import check_not_elsewhere, planned_on
@@ -148,6 +155,7 @@ def of_each_broker(options: SourceOptions, ask: Callable[[str, Backoff], T], pur
         purpose: for the log, what a broker is left out of.
 
     Raises:
+        OptionError: one serves no subscriptions at that address.
         QueueMissingError: none has the queue.
         ConnectionLostError: one cannot be reached, unless it may be left out and another can.
     """
@@ -159,12 +167,14 @@ def of_each_broker(options: SourceOptions, ask: Callable[[str, Backoff], T], pur
         try:
             answers.append(ask(broker, BRIEF_RETRY if goes_on else DEFAULT_RETRY))
         except BrokerError as error:
+            if error.code == "unknown-role":
+                raise not_receiving(broker) from error
             if error.code != "not-found":
                 raise
             missing = error
         except ConnectionLostError as error:
             if not goes_on:
-                raise
+                raise ConnectionLostError(unanswered(broker, why_unreachable(error, broker))) from error
             logger.warning(
                 "broker %s is left out of this %s, as brokerDown=continue has it: %s", broker, purpose, error
             )

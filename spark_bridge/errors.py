@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from transport import DEFAULT_RECEIVE_ADDRESS, parse_address
+from transport.errors import UnreachableError
 
 RECEIVING_PORT = parse_address(DEFAULT_RECEIVE_ADDRESS).port
 NO_SUBSCRIPTION = "no subscription "
@@ -134,13 +135,40 @@ class OtherQueueError(DataLossError):
         self.found = found
 
 
+def not_receiving(broker: str) -> OptionError:
+    """The error of an address that serves no subscriptions."""
+    return OptionError(
+        f"{broker} serves no subscriptions: option brokers of a source takes receiving addresses, {DEFAULT_RECEIVE_ADDRESS} "
+        "by default; this may be a sending one"
+    )
+
+
+_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
+
+
+def unanswered(broker: str, why: str) -> str:
+    """What is said of a broker that does not answer."""
+    return (
+        f"no broker answers at {broker} ({why}): is option brokers right (the receiving address, {RECEIVING_PORT}), and is a broker "
+        "running there?"
+    )
+
+
+def why_unreachable(error: Exception, broker: str) -> str:
+    """Why a broker cannot be reached, in a few words: whoever tells it names the broker."""
+    text = _ERRNO.sub(
+        "", (error.last if isinstance(error, UnreachableError) else str(error)).removeprefix(f"{broker}: ")
+    )
+    text = text[:1].lower() + text[1:]
+    return f"{text}, {error.seconds:.0f} s" if isinstance(error, UnreachableError) else text
+
+
 class BrokerUnreachableError(SparkBridgeError):
     """A broker that the query cannot do without could not be reached in time."""
 
     def __init__(self, broker: str, queue: str, why: str, hint: str = "") -> None:
         super().__init__(
-            f"no broker answers at {broker} ({why}): is option brokers right (the receiving address, {RECEIVING_PORT}), and is it running? "
-            f"{hint}Nothing is lost: the query goes on where it was when it is started again"
+            f"{unanswered(broker, why)} {hint}Nothing is lost: the query goes on where it was when it is started again"
         )
         self.broker = broker
         self.queue = queue

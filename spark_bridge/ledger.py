@@ -22,18 +22,18 @@ from spark_bridge.errors import (
     SHARED,
     BrokerUnreachableError,
     DataLossError,
-    OptionError,
     OtherQueueError,
     QueueMissingError,
     SubscriptionInUseError,
     SubscriptionTakenError,
+    not_receiving,
+    why_unreachable,
 )
 from spark_bridge.offsets import Origin, described
 from spark_bridge.options import SourceOptions
 from spark_bridge.worker_log import spark_logger
-from transport import DEFAULT_RECEIVE_ADDRESS, BrokerError, ConnectionLostError, TransportError
+from transport import BrokerError, ConnectionLostError, TransportError
 from transport.clients.subscription_client import BEAT_SECONDS, DEFAULT_RETRY, SubscriptionClient, SubscriptionState
-from transport.errors import UnreachableError
 
 RETRY = DEFAULT_RETRY
 """How long a broker is sought, by the driver and by each task: longer than its restart takes."""
@@ -44,7 +44,6 @@ STOP_SECONDS = 1.0
 
 _OWNER = re.compile(r"is connected \((.*)\): ")
 """In the text of ``subscription-owned``."""
-_ERRNO = re.compile(r"^\[Errno -?[0-9]+\] ")
 
 logger = spark_logger()
 
@@ -100,19 +99,10 @@ def explained(options: SourceOptions, broker: str, position: int | None = None) 
     except BrokerError as error:
         _explain(error, options, broker, position)
     except (ConnectionLostError, OSError) as error:
-        raise BrokerUnreachableError(broker, options.queue, _why(error, broker)) from error
+        raise BrokerUnreachableError(broker, options.queue, why_unreachable(error, broker)) from error
     except TransportError as error:
         error.add_note(f"broker {broker} of queue {options.queue!r}")
         raise
-
-
-def _why(error: Exception, broker: str) -> str:
-    """Why a broker cannot be reached, in a few words: whoever tells it names the broker."""
-    text = _ERRNO.sub(
-        "", (error.last if isinstance(error, UnreachableError) else str(error)).removeprefix(f"{broker}: ")
-    )
-    text = text[:1].lower() + text[1:]
-    return f"{text}, {error.seconds:.0f} s" if isinstance(error, UnreachableError) else text
 
 
 def _explain(error: BrokerError, options: SourceOptions, broker: str, position: int | None) -> NoReturn:
@@ -134,10 +124,7 @@ def _explain(error: BrokerError, options: SourceOptions, broker: str, position: 
 
         raise lost(options, broker, error.text, position) from error
     if error.code == "unknown-role":
-        raise OptionError(
-            f"{broker} serves no subscriptions: option brokers of a source takes receiving addresses, {DEFAULT_RECEIVE_ADDRESS} "
-            "by default; this may be a sending one"
-        ) from error
+        raise not_receiving(broker) from error
     error.add_note(f"broker {broker} of queue {options.queue!r}")
     raise error
 

@@ -10,7 +10,7 @@ MENU = {"tea", "coffee", "soup"}
 
 
 async def cook(delivery: Delivery) -> None:
-    """The work for one order. What raises an exception is no order that is done."""
+    """The work for one order. An order whose handler raises is not done."""
     dish = delivery.payload.decode()
     if dish not in MENU:
         raise ValueError(f"{dish} is not on the menu")

@@ -21,7 +21,7 @@ def test_the_readmes_shell_sends_and_receives_and_durabilitys_reads_what_is_left
         block("docs/durability.md", "penstock journal verify"),
     )
     assert printed[:3] == ["1", "2", "3"]
-    assert any("3 messages confirmed in queue orders" in line for line in errors)
+    assert any("3 messages confirmed in queue numbers" in line for line in errors)
     assert (shell.folder / "penstock-data").is_dir()
 
 

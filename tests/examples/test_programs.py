@@ -45,7 +45,9 @@ def test_a_message_that_the_receivers_handler_fails_on_goes_back_and_the_others_
     asyncio.run(_sent(messages.to(Sender(example_broker.send_address, queue="orders"))))
     received = run_program("examples/receiver.py", "--address", example_broker.receive_address, "--count", 3)
     assert received.stdout.splitlines() == ["one", "two", "three"]
-    assert "a handler failed on message 1 of queue orders, which is given back to the queue" in received.stderr
+    assert (
+        "a handler failed on message 1 of queue orders, which is given back to the queue after try 1" in received.stderr
+    )
     assert "UnicodeDecodeError" in received.stderr
 
 

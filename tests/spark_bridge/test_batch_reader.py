@@ -298,7 +298,12 @@ def test_a_broker_that_is_down_is_left_out_where_that_is_allowed(
     with caplog.at_level(logging.WARNING, "penstock.spark"):
         assert values(reader(down, broker, brokerDown="continue")) == numbers(0, 5)
     assert f"broker {down} is left out of this read" in caplog.text
-    with pytest.raises(ConnectionLostError):
+    told = rf"^no broker answers at {down} \(.*\): is option brokers right .* and is a broker running there\?$"
+    with pytest.raises(ConnectionLostError, match=told):
         reader(down, broker).partitions()
+    with pytest.raises(
+        OptionError, match="serves no subscriptions: option brokers of a source takes receiving addresses"
+    ):
+        reader(broker.sending).partitions()
     with pytest.raises(ConnectionLostError):
         reader(down, brokerDown="continue").partitions()

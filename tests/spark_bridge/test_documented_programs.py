@@ -74,15 +74,16 @@ def listeners(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_readmes_query_reads_the_queue_and_the_listener_of_the_page_on_kafka_hears_of_it(
     spark: Any, broker: Any, tmp_path: Path, listeners: None
 ) -> None:
-    broker.send("orders", [b"order 1", b"order 2"])
+    broker.send("numbers", [b"order 1", b"order 2"])
     reported: queue.Queue[Any] = queue.Queue()
     (listens,) = [text for text in blocks(DOCS / "coming-from-kafka.md") if "QueueListener" in text]
     run(listens, {"print": reported.put})
     (program,) = [text for text in blocks(ROOT / "README.md") if "readStream" in text]
     run(placed(program, broker, tmp_path), {"spark": spark})
-    with broker.client("orders", "report") as ledger:
+    until_they_end(spark)
+    with broker.client("numbers", "report") as ledger:
         assert ledger.open().high == 2
-    assert reported.get(timeout=SECONDS).queue == "orders"
+    assert reported.get(timeout=SECONDS).queue == "numbers"
 
 
 def test_what_the_page_reads_into_a_lake_it_writes_into_queues(spark: Any, broker: Any, tmp_path: Path) -> None:

@@ -285,7 +285,7 @@ def test_an_address_at_which_nobody_answers_is_told_after_seconds_and_then_ends_
         pytest.raises(
             BrokerUnreachableError,
             match=rf"^no broker answers at {nobody} \(connection refused, 1 s\): is option brokers right \(the receiving address, 9183\), "
-            r"and is it running\? Nothing is lost: the query goes on where it was when it is started again$",
+            r"and is a broker running there\? Nothing is lost: the query goes on where it was when it is started again$",
         ),
     ):
         make_reader(brokers=nobody).initialOffset()

@@ -12,6 +12,7 @@ from transport.cli import _written as written
 from transport.cli._administering import admin_command
 from transport.cli._looking import AsJson, Watch, Wide, present
 from transport.cli._options import QueueArgument, name
+from transport.cli._run import tell
 from transport.cli._tables import Column, table
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ async def release_subscription(
     """Return what a subscription has reserved to its queue, for a query that never comes back."""
     released = await administration.release_subscription(queue, subscription, force)
     typer.echo(f"subscription {subscription} of queue {queue} released{_returned(released)}")
+    if released:
+        tell("subscription release", "a query that returns reads them again, without a word")
 
 
 @app.command("delete")

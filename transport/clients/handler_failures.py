@@ -122,7 +122,10 @@ class HandlerFailures:
             self._last = error
             self._returned += 1
             delay = self._delay(message.delivery_count)
-            back = f"given back to the queue, for a new try in {delay:.3g} s unless it has failed max_receives times"
+            back = (
+                f"given back to the queue after try {message.delivery_count}, for a new one in {delay:.3g} s unless it has failed "
+                "max_receives times"
+            )
             self._log(message, error, back)
             message.reject(delay, reason_of(error))
         return True
