@@ -5,17 +5,28 @@ There is one for each queue and gateway.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from actors.queue.connection_actor import ConnectionActor
+from actors.queue.connection_actor import ConnectionActor, Port
 from actors.queue.vocabulary.commands import AttachSender, OfferBatch, RequestCapacity
-from actors.queue.vocabulary.replies import CapacityGranted, SenderAttached, SentMessages
+from actors.queue.vocabulary.replies import CapacityGranted, Refused, SenderAttached, SentMessages
+
+FAILED = "internal-error"
+"""The code of a queue that has failed."""
+
+
+class PublisherPort(Port, Protocol):
+    """The way back to those who send."""
+
+    def batch_refused(self, code: str, text: str) -> None:
+        """The queue does not take the first of the batches that it has not answered for."""
 
 
 class MessagePublisher(ConnectionActor):
     """Takes ``RequestCapacity`` and ``OfferBatch``, and the queue's answers."""
 
     what = "publishing"
+    _port: PublisherPort
 
     def attaching(self) -> AttachSender:
         """What makes the sender known, without a name: what is sent again is stored again."""
@@ -29,3 +40,10 @@ class MessagePublisher(ConnectionActor):
             self._port.tell(message)
         elif kind is not SenderAttached:
             super().handle(kind, message)
+
+    def _refused(self, message: Refused) -> None:
+        # A batch that cannot be is one request's business. A queue that has failed knows nothing of this sender any more.
+        if message.code == FAILED:
+            super()._refused(message)
+        else:
+            self._port.batch_refused(message.code, message.text)

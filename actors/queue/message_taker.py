@@ -59,6 +59,8 @@ class MessageTaker(ConnectionActor):
             super()._refused(message)
         else:
             self._port.request_refused(message.request, message.code, message.text)
+            # Of a request that is refused the queue says no more: have it say whether anything is held.
+            self.pass_on(CancelTake(message.request))
 
 
 _ASKED = frozenset({TakeMessages, CancelTake, TakenSeen, GiveBackUnseen, SettleTaken})

@@ -40,6 +40,9 @@ class TakerState(QueueState):
 
     def attach_taker(self, name: str = "t") -> None:
         self.execute(takes.AttachTaker(cast("Any", name)), 0.0, 0)
+        told = self.effects.pop()
+        assert isinstance(told, Tell)
+        assert told.reply == replies.NothingHeld(), "one that has just come holds nothing"
 
     def take(
         self,

@@ -112,11 +112,11 @@ def test_an_old_delivery_settles_nothing_and_is_told_why() -> None:
     assert taken(queue, 2, 1, now=3.0) == [(0, 2)]
     queue.settle(3, [(0, 1), (0, 2), (0, 2), (1, 1), (7, 1)])
     (answer, idle) = queue.answers()
-    assert answer == TakenSettled(3, ((0, Lost.EXPIRED), (1, Lost.EXPIRED), (7, Lost.GONE)))
+    assert answer == TakenSettled(3, (((0, 1), Lost.EXPIRED), ((1, 1), Lost.EXPIRED), ((7, 1), Lost.GONE)))
     assert idle == NothingHeld()
     assert queue.statistics(3.0).total_acknowledged == 1
     queue.settle(4, [(0, 2)])
-    assert queue.answers() == [TakenSettled(4, ((0, Lost.GONE),)), NothingHeld()]
+    assert queue.answers() == [TakenSettled(4, (((0, 2), Lost.GONE),)), NothingHeld()]
 
 
 def test_another_takers_delivery_settles_nothing() -> None:
@@ -125,7 +125,7 @@ def test_another_takers_delivery_settles_nothing() -> None:
     assert taken(queue, 1, 1) == [(0, 1)]
     assert taken(queue, 1, 1, taker="u") == [(1, 1)]
     queue.settle(2, [(1, 1)])
-    assert queue.answers() == [TakenSettled(2, ((1, Lost.EXPIRED),))]
+    assert queue.answers() == [TakenSettled(2, (((1, 1), Lost.EXPIRED),))]
 
 
 def test_what_is_returned_is_there_again_at_once_or_after_its_delay() -> None:
@@ -171,6 +171,7 @@ def test_a_request_that_is_cancelled_costs_no_delivery() -> None:
     queue.cancel_take(1)
     assert queue.answers() == [NothingHeld()]
     queue.cancel_take(1)
+    assert queue.answers() == [NothingHeld()]
     store(queue, 2)
     assert queue.answers() == []
     assert queue.next_deadline() is None

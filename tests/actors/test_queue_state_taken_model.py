@@ -42,7 +42,7 @@ class TakenMachine(QueueMachine):
     def made(self, log: QueueLog) -> TakerState:
         self.asked: dict[int, Asked] = {}
         self.attached = False
-        self.settled: dict[int, tuple[tuple[int, Lost], ...]] = {}
+        self.settled: dict[int, tuple[tuple[tuple[int, int], Lost], ...]] = {}
         # One that has just come has nothing to be told.
         self.idle = True
         return TakerState(
@@ -175,7 +175,7 @@ class TakenMachine(QueueMachine):
         lost = []
         for number, delivery in named:
             if not self.is_held(number, delivery):
-                lost.append((number, Lost.EXPIRED if number in self.stored else Lost.GONE))
+                lost.append(((number, delivery), Lost.EXPIRED if number in self.stored else Lost.GONE))
             elif how is Settlement.ACKNOWLEDGE:
                 self.remove(number)
                 self.acknowledged += 1

@@ -251,3 +251,54 @@ def test_publishing_takes_the_right_to_write_and_makes_a_queue_only_where_it_may
             assert "another" not in broker.queues
 
     run(main)
+
+
+def test_one_request_that_the_queue_refuses_fails_alone(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.queue.operations.sending.MAX_DELAYED", 3)
+
+    async def main() -> None:
+        async with opened() as (_, operations):
+            asked = [
+                asyncio.create_task(publish(operations, b"%d" % number, wait=30.0, delay=60.0 if number % 2 else None))
+                for number in range(16)
+            ]
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            refused = [number for number, each in enumerate(answers) if isinstance(each, RefusalError)]
+            assert refused
+            assert all(number % 2 for number in refused), "those without a delay are stored"
+            got = await take(operations)
+            assert got == [b"%d" % number for number in range(0, 16, 2)]
+            numbers = [each[0][0] for each in answers if not isinstance(each, BaseException)]
+            assert len(set(numbers)) == len(numbers)
+
+    run(main)
+
+
+def test_a_broker_that_drains_says_how_much_of_a_request_is_stored(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=10) as (broker, operations):
+            waiting = asyncio.create_task(publish(operations, *[b"x"] * 50, wait=30.0))
+            while not (await figures(broker))["ready"]:
+                pass
+            await broker.drain(5.0)
+            with pytest.raises(publishers.NotAllStoredError, match="stopping") as told:
+                await waiting
+            assert told.value.stored == (await operations.command("queue.list", {}) and 10)
+
+    run(main)
+
+
+def test_a_sender_whose_asker_has_gone_ends_too(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "IDLE_SECONDS", 0.0)
+
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            asked = operations.publisher("http", QUEUE)
+            sending = asyncio.create_task(asked.publish(batch(b"a"), wait=30.0))
+            await asyncio.sleep(0)
+            sending.cancel()
+            while broker._publishers._publishers:
+                await figures(broker)
+            assert not asked._actor.is_alive()
+
+    run(main)

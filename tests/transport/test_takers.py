@@ -78,7 +78,10 @@ def test_what_one_request_takes_another_settles(run: Any, directory: Path | None
             assert payloads(taken) == [b"a", b"b"]
             assert await taker(operations).settle(named(taken), Settlement.ACKNOWLEDGE) == {}
             again = named(taken)
-            assert await taker(operations).settle(again, Settlement.ACKNOWLEDGE) == {0: Lost.GONE, 1: Lost.GONE}
+            assert await taker(operations).settle(again, Settlement.ACKNOWLEDGE) == {
+                (0, 1): Lost.GONE,
+                (1, 1): Lost.GONE,
+            }
             row = await figures(broker)
             assert (row["ready"], row["in_flight"], row["total_out"], row["total_acknowledged"]) == (1, 0, 2, 2)
 
@@ -244,5 +247,69 @@ def test_a_request_that_cannot_be_is_refused_and_the_others_go_on(run: Any) -> N
             assert told.value.code == "protocol-error"
             await send(broker, b"a")
             assert payloads(await waiting) == [b"a"]
+
+    run(main)
+
+
+def test_an_acknowledgement_of_all_that_is_held_beside_a_take_ends_nothing_that_is_taken(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            for number in range(30):
+                await send(broker, b"%d" % number)
+                held = await take(operations, 1)
+                await send(broker, b"next")
+                settled, taken = await asyncio.gather(
+                    taker(operations).settle(named(held), Settlement.ACKNOWLEDGE), take(operations, 1)
+                )
+                assert settled == {}
+                assert await taker(operations).settle(named(taken), Settlement.ACKNOWLEDGE) == {}
+
+    run(main)
+
+
+def test_those_that_poll_at_once_settle_all_that_they_take(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            await send(broker, *[b"%d" % number for number in range(200)])
+            got: list[bytes] = []
+
+            async def poll() -> None:
+                while len(got) < 200:
+                    taken = await take(operations, 1)
+                    got.extend(payloads(taken))
+                    if taken:
+                        assert await taker(operations).settle(named(taken), Settlement.ACKNOWLEDGE) == {}
+
+            await asyncio.gather(*(poll() for _ in range(4)))
+            assert len(set(got)) == len(got) == 200
+
+    run(main)
+
+
+def test_a_taker_that_nobody_asks_for_anything_ends_and_lets_go_of_an_exclusive_queue(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            unasked = taker(operations)
+            await figures(broker)
+            await figures(broker)
+            assert not unasked._actor.is_alive()
+            with pytest.raises(RefusalError):
+                await take(operations, 5000)
+            await figures(broker)
+            await figures(broker)
+            assert not broker._takers._takers
+
+    run(main)
+
+
+def test_a_delivery_that_is_over_does_not_spoil_the_one_that_is_not(run: Any) -> None:
+    async def main() -> None:
+        async with opened() as (broker, operations):
+            await send(broker, b"a")
+            before = await take(operations)
+            await taker(operations).settle(named(before), Settlement.RETURN)
+            now = await take(operations)
+            answer = await taker(operations).settle([*named(before), *named(now)], Settlement.ACKNOWLEDGE)
+            assert answer == {(0, 1): Lost.EXPIRED}
 
     run(main)

@@ -278,7 +278,7 @@ class Operations:
         Raises:
             QueueNotFoundError: there is no such queue, and none is made.
         """
-        self._need(Right.READ, check_name(queue), "receiver")
+        self._attach(Right.READ, check_name(queue), "receiver")
         services = self._services
         return services.takers.of(gateway, services.queues.get(queue), queue, services.id_prefix(queue))
 
@@ -288,7 +288,7 @@ class Operations:
         Raises:
             QueueNotFoundError: there is no such queue, and none is to be made.
         """
-        self._need(Right.WRITE, check_name(queue), "sender")
+        self._attach(Right.WRITE, check_name(queue), "sender")
         return self._services.publishers.of(gateway, self._made("sender", queue, make, None), queue)
 
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:

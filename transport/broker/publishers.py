@@ -52,11 +52,16 @@ class Publishers:
         """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
         publisher = self._publishers.get((gateway, queue))
         if publisher is None:
-            gone = partial(self._publishers.pop, (gateway, queue), None)
+            gone = partial(self._gone, gateway, queue)
             publisher = self._publishers[gateway, queue] = Publisher(queue, name, gone)
             if self._draining:
                 publisher.drain()
         return publisher
+
+    def _gone(self, gateway: str, queue: Ref, publisher: Publisher) -> None:
+        """One has ended; another may have its place by now."""
+        if self._publishers.get((gateway, queue)) is publisher:
+            del self._publishers[gateway, queue]
 
     def drain(self) -> None:
         """The broker is about to end: who waits for room is answered. What was sent is still confirmed."""
@@ -70,16 +75,23 @@ class Publishers:
             publisher.refused(*SHUTTING_DOWN, close=True)
 
 
-class NoRoomInTimeError(RefusalError):
-    """There was no room in time for a request, or not for all of it.
+class NotAllStoredError(RefusalError):
+    """A request was not carried out, or not to its end.
 
     Attributes:
-        stored: how many of its messages are stored; the others are not.
+        stored: how many of its messages are known to be stored.
     """
 
-    def __init__(self, text: str, stored: int) -> None:
-        super().__init__("queue-full", text)
+    def __init__(self, code: str, text: str, stored: int) -> None:
+        super().__init__(code, text)
         self.stored = stored
+
+
+class NoRoomInTimeError(NotAllStoredError):
+    """There was no room in time for a request, or not for all of it."""
+
+    def __init__(self, text: str, stored: int) -> None:
+        super().__init__("queue-full", text, stored)
 
 
 class _Asked:
@@ -89,7 +101,7 @@ class _Asked:
 
     def __init__(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
         loop = asyncio.get_running_loop()
-        self.rest: MessageBatch | None = batch
+        self.rest = deque([batch])
         self.delay, self.ttl = delay, ttl
         # Parts that are sent and not confirmed; first number and count of those that are stored.
         self.under_way = 0
@@ -103,18 +115,19 @@ class _Asked:
 
     def settle(self) -> None:
         """Whoever asked is answered when nothing of it is under way, and nothing more is to be sent."""
-        if self.rest is None and not self.under_way and not self.done.done():
+        if not self.rest and not self.under_way and not self.done.done():
             self.done.set_result(None)
 
     def fail(self, code: str, text: str) -> None:
-        self.rest = None
+        """It is not carried out; what of it is under way is not waited for."""
+        self.rest.clear()
         for each in (self.sent, self.done):
             if not each.done():
-                each.set_exception(RefusalError(code, text))
+                each.set_exception(NotAllStoredError(code, text, self.stored))
 
     def forget(self) -> None:
         """Nobody waits for it any more."""
-        self.rest = None
+        self.rest.clear()
         for each in (self.sent, self.done):
             if not each.done():
                 each.cancel()
@@ -128,15 +141,16 @@ class Publisher:
     Args:
         queue: the queue's actor.
         name: the queue's name.
-        gone: told when nobody may ask this one any more.
+        gone: told, with this one, when nobody may ask it any more.
     """
 
-    def __init__(self, queue: Ref, name: str, gone: Callable[[], object]) -> None:
+    def __init__(self, queue: Ref, name: str, gone: Callable[[Publisher], object]) -> None:
         self.name = name
         self._gone = gone
         self._waiting: deque[_Asked] = deque()
         self._waiting_bytes = 0
-        self._unconfirmed: deque[tuple[_Asked, MessageBatch]] = deque()
+        # Each with the number of its first message.
+        self._unconfirmed: deque[tuple[_Asked, MessageBatch, int]] = deque()
         # What a rejecting queue refused because something before it was refused: it is sent again behind that.
         self._again: list[tuple[_Asked, MessageBatch]] = []
         self._rejected_at: int | None = None
@@ -144,7 +158,7 @@ class Publisher:
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
         self._messages = self._bytes = 0
         self._spare_messages = self._spare_bytes = 0
-        self._draining = False
+        self._draining = self._over = False
         self._numbers = count(1)
         self._explained: dict[int, asyncio.Future[str]] = {}
         self._idle: asyncio.TimerHandle | None = None
@@ -177,7 +191,7 @@ class Publisher:
             if not asked.sent.done():
                 # The queue answers this behind what it grants: it may have had room all the time.
                 why = await self._why()
-            missing = not asked.sent.done()
+            missing = bool(asked.rest)
             if missing:
                 self._withdraw(asked)
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -188,6 +202,8 @@ class Publisher:
             self._withdraw(asked)
             asked.forget()
             self._settle()
+        if missing and self._draining:
+            raise NotAllStoredError(*SHUTTING_DOWN, asked.stored)
         if missing:
             # What was sent of it may have filled the queue since.
             why = why or await self._why() or f"queue {self.name} has no room for this now"
@@ -208,15 +224,39 @@ class Publisher:
             if waiting is not None and not waiting.done():
                 waiting.set_result(reply.text)
         self._offer()
+        self._settle()
+
+    def batch_refused(self, code: str, text: str) -> None:
+        """The queue refuses what was sent first of what it has not answered for. The others are sent again, without it."""
+        if not self._unconfirmed:
+            self.refused(code, text, close=True)
+            return
+        asked, piece, sequence = self._unconfirmed.popleft()
+        # Nothing of it was taken: the room that it had is there.
+        self._messages += len(piece)
+        self._bytes += piece.nbytes
+        asked.under_way -= 1
+        if self._rejected_at is None:
+            self._rejected_at = sequence
+            self._spare_messages += len(piece)
+            self._spare_bytes += piece.nbytes
+            self._drop(asked)
+            asked.fail(code, text)
+        else:
+            self._again.append((asked, piece))
+        self._begin_again(ask=False)
+        self._offer()
+        self._settle()
 
     def caught_up(self) -> None:
         """Nobody has asked."""
 
     def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
         """The queue is gone, or the broker ends: so does this."""
-        self._gone()
+        self._over = True
+        self._gone(self)
         self._busy()
-        asked = [*(each for each, _ in (*self._unconfirmed, *self._again)), *self._waiting]
+        asked = [*(each for each, _, _ in self._unconfirmed), *(each for each, _ in self._again), *self._waiting]
         self._unconfirmed.clear()
         self._again.clear()
         self._waiting.clear()
@@ -225,12 +265,11 @@ class Publisher:
         self._actor.stop_nowait()
 
     def drain(self) -> None:
-        """Begin nothing more, and answer who waits for room."""
+        """Begin nothing more, and answer who waits for room, once what of theirs is under way is confirmed."""
         self._draining = True
-        for each in (*(one for one, _ in self._again), *self._waiting):
-            each.fail(*SHUTTING_DOWN)
-        self._again.clear()
-        self._waiting.clear()
+        for each in list(self._waiting):
+            if not each.sent.done():
+                each.sent.set_result(None)
 
     # Inside
 
@@ -264,32 +303,34 @@ class Publisher:
         """Send what there is room for, in the order in which it came."""
         while self._waiting and self._rejected_at is None:
             asked = self._waiting[0]
-            batch = asked.rest
-            assert batch is not None, "who waits has something to send"
+            batch = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
             if fitting <= 0:
                 return
             whole = fitting == len(batch)
             piece = batch if whole else batch.slice(0, fitting)
             self._waiting_bytes -= batch.nbytes
-            asked.rest = None if whole else batch.slice(fitting, len(batch))
-            if asked.rest is not None:
-                # In parts it is a little larger.
-                self._waiting_bytes += asked.rest.nbytes
-                self._say(RequestCapacity(0, piece.nbytes + asked.rest.nbytes - batch.nbytes, self._actor))
+            if whole:
+                asked.rest.popleft()
             else:
+                asked.rest[0] = rest = batch.slice(fitting, len(batch))
+                # In parts it is a little larger.
+                self._waiting_bytes += rest.nbytes
+                self._say(RequestCapacity(0, piece.nbytes + rest.nbytes - batch.nbytes, self._actor))
+            if not asked.rest:
                 self._waiting.popleft()
-                asked.sent.set_result(None)
+                if not asked.sent.done():
+                    asked.sent.set_result(None)
             self._messages -= fitting
             self._bytes -= piece.nbytes
             asked.under_way += 1
-            self._unconfirmed.append((asked, piece))
             sequence, self._sequence = self._sequence, self._sequence + fitting
+            self._unconfirmed.append((asked, piece, sequence))
             self._say(OfferBatch(sequence, piece, asked.delay, asked.ttl, self._actor))
 
     def _sent(self, reply: SentMessages) -> None:
         """What was sent first is dealt with."""
-        asked, piece = self._unconfirmed.popleft()
+        asked, piece, _ = self._unconfirmed.popleft()
         asked.under_way -= 1
         if reply.rejected is None:
             assert reply.first is not None, "a sender without a name sends nothing twice"
@@ -297,32 +338,47 @@ class Publisher:
             asked.settle()
         elif self._rejected_at is None:
             self._rejected_at = reply.up_to - len(piece)
+            self._drop(asked)
             asked.fail("queue-full", reply.rejected)
         else:
             self._again.append((asked, piece))
-        if self._rejected_at is not None and not self._unconfirmed:
-            # What comes next has the number of the first that was rejected.
-            self._sequence, self._rejected_at = self._rejected_at, None
-            again, self._again = self._again, []
-            for asked, piece in reversed(again):
-                if not asked.done.done():
-                    asked.rest, asked.sent = piece, asyncio.get_running_loop().create_future()
-                    self._waiting.appendleft(asked)
-                    self._waiting_bytes += piece.nbytes
-                    self._ask_for_room(piece)
+        self._begin_again(ask=True)
+
+    def _begin_again(self, *, ask: bool) -> None:
+        """Where all is answered behind something that was not taken: send again what was behind it."""
+        if self._rejected_at is None or self._unconfirmed:
+            return
+        # What comes next has the number of the first that was not taken.
+        self._sequence, self._rejected_at = self._rejected_at, None
+        again, self._again = self._again, []
+        for asked, piece in reversed(again):
+            if asked.done.done():
+                continue
+            if not asked.rest:
+                self._waiting.appendleft(asked)
+            # Where a part of it waits already, it is the first that waits, and this comes before.
+            asked.rest.appendleft(piece)
+            self._waiting_bytes += piece.nbytes
+            if ask:
+                self._ask_for_room(piece)
 
     def _withdraw(self, asked: _Asked) -> None:
         """Send no more of it; what was asked for it is there for others."""
-        rest = asked.rest
-        if rest is None:
+        if asked.rest:
+            self._drop(asked)
+            asked.settle()
+            self._offer()
+
+    def _drop(self, asked: _Asked) -> None:
+        """It waits no more."""
+        if not asked.rest:
             return
-        asked.rest = None
+        for batch in asked.rest:
+            self._waiting_bytes -= batch.nbytes
+            self._spare_messages += len(batch)
+            self._spare_bytes += batch.nbytes
+        asked.rest.clear()
         self._waiting.remove(asked)
-        self._waiting_bytes -= rest.nbytes
-        self._spare_messages += len(rest)
-        self._spare_bytes += rest.nbytes
-        asked.settle()
-        self._offer()
 
     async def _why(self) -> str:
         """Why there is no room, in the queue's words; nothing where it knows of no reason."""
@@ -355,9 +411,12 @@ class Publisher:
 
     def _settle(self) -> None:
         """Where nothing is under way, end after a while."""
+        if self._over:
+            return
         if not self._unconfirmed and not self._waiting and not self._again and self._idle is None:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end)
 
     def _end(self) -> None:
-        self._gone()
+        self._over = True
+        self._gone(self)
         self._actor.stop_nowait()

@@ -7,7 +7,7 @@ holds what was taken (`actors.queue.message_taker`). It is begun by the first re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -44,12 +44,15 @@ class Takers:
         """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
         taker = self._takers.get((gateway, queue))
         if taker is None:
-            taker = self._takers[gateway, queue] = Taker(
-                queue, name, id_prefix, partial(self._takers.pop, (gateway, queue), None)
-            )
+            taker = self._takers[gateway, queue] = Taker(queue, name, id_prefix, partial(self._gone, gateway, queue))
             if self._draining:
                 taker.drain()
         return taker
+
+    def _gone(self, gateway: str, queue: Ref, taker: Taker) -> None:
+        """One has ended; another may have its place by now."""
+        if self._takers.get((gateway, queue)) is taker:
+            del self._takers[gateway, queue]
 
     def drain(self) -> None:
         """The broker is about to end: give nothing more, and answer whoever waits for a message. What was taken is still settled."""
@@ -70,10 +73,10 @@ class Taker:
         queue: the queue's actor.
         name: the queue's name.
         id_prefix: the first bytes of the ids generated for its messages: no other queue has them, nor one that is made anew.
-        gone: told when nobody may ask this one any more.
+        gone: told, with this one, when nobody may ask it any more.
     """
 
-    def __init__(self, queue: Ref, name: str, id_prefix: bytes, gone: Any) -> None:
+    def __init__(self, queue: Ref, name: str, id_prefix: bytes, gone: Callable[[Taker], None]) -> None:
         self.name = name
         self.id_prefix = id_prefix
         self._gone = gone
@@ -112,7 +115,6 @@ class Taker:
         finally:
             self._takes.discard(request)
         assert isinstance(answer, MessagesTaken)
-        self._unsaid += 1
         return answer.ranges
 
     async def settle(
@@ -123,8 +125,8 @@ class Taker:
         seconds: float = 0.0,
         failed: bool = True,
         reason: str | None = None,
-    ) -> dict[int, Lost]:
-        """Settle messages, as of ``SettleTaken``: those that could not be, each with why. Errors as of `take`."""
+    ) -> dict[tuple[int, int], Lost]:
+        """Settle messages, as of ``SettleTaken``: those that could not be, as they were named, each with why. Errors as of `take`."""
         request = next(self._numbers)
         command = SettleTaken(request, tuple(taken), how, seconds, failed, reason)
         answer = await self._ask(request, command, 0.0)
@@ -159,8 +161,11 @@ class Taker:
     def tell(self, reply: Reply) -> None:
         """An answer; what nobody waits for any more has reached nobody."""
         assert isinstance(reply, MessagesTaken | TakenSettled)
+        # What the queue says comes in order: that nothing is held, it says again behind this.
+        self._idle = False
         waiting = self._asked.pop(reply.request, None)
         if waiting is not None and not waiting.done():
+            self._unsaid += isinstance(reply, MessagesTaken)
             waiting.set_result(reply)
         else:
             self._nobody_got(reply)
@@ -176,12 +181,12 @@ class Taker:
         self._idle = True
         if self._asked or self._unsaid:
             return False
-        self._gone()
+        self._gone(self)
         return True
 
     def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
         """The queue is gone, or the broker ends: so does this."""
-        self._gone()
+        self._gone(self)
         asked, self._asked = self._asked, {}
         for waiting in asked.values():
             if not waiting.done():
@@ -214,7 +219,10 @@ class Taker:
             self._asked.pop(request, None)
             if answer is None and waiting.done() and not waiting.cancelled() and waiting.exception() is None:
                 # It came in the turn in which whoever waited was cancelled.
-                self._nobody_got(waiting.result())
+                came = waiting.result()
+                self._nobody_got(came)
+                if isinstance(came, MessagesTaken):
+                    self._said()
 
     def _nobody_got(self, answer: MessagesTaken | TakenSettled) -> None:
         if isinstance(answer, MessagesTaken):
@@ -233,7 +241,7 @@ class Taker:
         """One `take` more is over. Where the queue has said meanwhile that nothing is held, so is this."""
         self._unsaid -= 1
         if self._idle and not self._asked and not self._unsaid:
-            self._gone()
+            self._gone(self)
             self._actor.stop_nowait()
 
     def _tell(self, command: Any) -> None:

@@ -17,6 +17,7 @@ from actors.queue.structures.ranges import merged
 from actors.queue.vocabulary.events import LedgerExtended, MessagesExpired, ReservedRange
 from actors.queue.vocabulary.replies import MessagesReserved, MessagesTaken, ReceivedMessages, Tell
 from actors.queue.vocabulary.settings import DISPATCH_BUDGET, EXPIRY_BUDGET
+from actors.queue.vocabulary.takes import MAX_TAKEN_MESSAGES
 
 if TYPE_CHECKING:
     from actors.batch import MessageBatch
@@ -191,6 +192,8 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
 def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
     """Answer a request with up to ``share`` messages; returns in how many parts, 0 and nothing done if none is ready."""
     ready, receiver, room = core.ready, asked.receiver, asked.bytes
+    # Others of the same taker may have been served since this one was let in.
+    share = min(share, max(1, MAX_TAKEN_MESSAGES - receiver.in_flight))
     deadline, after = now + asked.visibility, core.barrier
     taken: list[ReceivedMessages] = []
     while share > 0:

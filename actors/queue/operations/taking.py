@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from actors.errors import InvalidRequestError, QueueLimitError
 from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.queue.operations.dead_letters import hand_over
 from actors.queue.operations.dispatch import dispatch, end_wait
 from actors.queue.operations.receiving import give_back, is_new_receiver, tell_if_idle, waits_in_line
 from actors.queue.state.receivers import Receiver, Take
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 def attach_taker(core: QueueCore, command: takes.AttachTaker, _now: float) -> None:
     """Make a taker known."""
     connection = is_new_receiver(core, command.connection)
-    core.receivers[connection] = Receiver(connection, takes={})
+    receiver = core.receivers[connection] = Receiver(connection, takes={})
+    # Nobody may ever ask it for anything.
+    tell_if_idle(core, receiver)
 
 
 def take_messages(core: QueueCore, command: takes.TakeMessages, now: float) -> None:
@@ -79,7 +82,7 @@ def cancel_take(core: QueueCore, command: takes.CancelTake, _now: float) -> None
     take = waiting.get(command.request)
     if take is not None:
         end_wait(core, take)
-        tell_if_idle(core, receiver)
+    tell_if_idle(core, receiver)
 
 
 def taken_seen(core: QueueCore, command: takes.TakenSeen, _now: float) -> None:
@@ -95,6 +98,8 @@ def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float)
     for span in held:
         span.deliveries -= 1
         core.put_back(span, None)
+    # By settings that were altered meanwhile some may leave in place of coming back.
+    hand_over(core, now)
     tell_if_idle(core, receiver)
     dispatch(core, now)
 
@@ -131,15 +136,15 @@ def _taker(core: QueueCore, connection: Connection) -> tuple[Receiver, dict[int,
 
 def _held(
     core: QueueCore, receiver: Receiver, taken: Iterable[tuple[int, int]]
-) -> tuple[list[Span], list[tuple[int, Lost]]]:
+) -> tuple[list[Span], list[tuple[tuple[int, int], Lost]]]:
     """End the leases on what is held by just these deliveries; of the others, why it is not."""
     held: list[Span] = []
-    lost: list[tuple[int, Lost]] = []
+    lost: list[tuple[tuple[int, int], Lost]] = []
     for number, delivery in dict.fromkeys(taken):
         span = receiver.held.first_from(number)
         if span is not None and span.start <= number and span.deliveries == delivery:
             held += core.leases.take(receiver, number, number + 1)
         else:
             stored = number < core.log.next_sequence and core.log.acknowledged.reach(number) == number
-            lost.append((number, Lost.EXPIRED if stored else Lost.GONE))
+            lost.append(((number, delivery), Lost.EXPIRED if stored else Lost.GONE))
     return held, lost

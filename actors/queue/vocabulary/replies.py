@@ -181,10 +181,10 @@ class MessagesTaken:
 
 @dataclass(frozen=True, slots=True)
 class TakenSettled:
-    """The answer to a ``SettleTaken``: all were settled but these, by their number. What is named twice counts once."""
+    """The answer to a ``SettleTaken``: all were settled but these, as they were named. What is named twice counts once."""
 
     request: int
-    lost: tuple[tuple[int, Lost], ...]
+    lost: tuple[tuple[tuple[int, int], Lost], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,10 @@ class TakeMessages:
 
 @dataclass(frozen=True, slots=True)
 class CancelTake:
-    """Nobody waits for the request any more. One that is answered already is passed over: see ``GiveBackUnseen``."""
+    """Nobody waits for the request any more. One that is answered already is passed over: see ``GiveBackUnseen``.
+
+    The taker is told if it holds nothing: NothingHeld.
+    """
 
     request: int
     connection: Ref | None = None

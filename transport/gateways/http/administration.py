@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Unit
 from transport.gateways.http import requests
+from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
-from transport.gateways.http.routes import PREFIX, Answer, Call, Field, Route
+from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of
 from transport.wire.arguments import argument_of
 
@@ -39,7 +40,7 @@ def _command(
     async def run(call: Call) -> Answer:
         asked: dict[str, Any] = dict(fixed or {})
         if body is not None:
-            asked |= await requests.json_body(call.request, body)
+            asked |= await requests.json_body(call, body)
         for name, each in (query or {}).items():
             value = call.request.query.get(name)
             if value is not None:
@@ -68,7 +69,8 @@ async def list_queues(call: Call) -> Answer:
         raise ProblemError("protocol-error", f"contains has {len(contains)} characters, {MAX_FILTER} are the most")
     rows: list[Any] = []
     while True:
-        arguments: dict[str, Any] = {"limit": limit}
+        # With few that match, small pages would be asked for without end.
+        arguments: dict[str, Any] = {"limit": MOST_ROWS if contains else limit}
         if after is not None:
             arguments["after"] = after
         page = json.loads(await call.operations.command("queue.list", arguments))
@@ -98,7 +100,7 @@ async def show_journal(call: Call) -> Answer:
 
 async def close_connection(call: Call) -> Answer:
     """End a connection."""
-    asked = await requests.json_body(call.request, CLOSE)
+    asked = await requests.json_body(call, CLOSE)
     asked["id"] = requests.whole(call.names["id"], "the connection's number", None, least=0)
     return Answer(await call.operations.command("connection.close", asked))
 

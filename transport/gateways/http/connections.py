@@ -55,14 +55,19 @@ class HttpConnection(Served[Any]):
         self.wire = Wire(self, inner, host.loop)
         self._doors: Callable[[Principal], Operations] = host.operations
 
-    def door(self, principal: Principal) -> Operations:
-        """The door for whoever asks on this connection."""
+    def door(self, principal: Principal, *, proved: bool = True) -> Operations:
+        """The door for whoever asks now; ``proved`` unless nobody was asked who they are, and somebody could be."""
         operations = self._doors(principal)
         operations.peer, operations.number = self.wire.peer, self.number
-        # For the list of connections, and for who is let go when the users change.
-        self.operations = operations
-        self.opened()
+        if proved:
+            # For the list of connections, and for who is let go when the users change.
+            self.operations = operations
+            self.opened()
         return operations
+
+    def answered(self) -> None:
+        """Nobody asks now: who asks next says again who they are."""
+        self.operations = None
 
     def event_received(self, event: Any, work: int) -> None:
         """Never told: aiohttp has the requests."""
@@ -106,6 +111,7 @@ class Wire(asyncio.Protocol):
         self._last = False
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._closing: asyncio.TimerHandle | None = None
 
     # What aiohttp's requests say
 
@@ -146,9 +152,9 @@ class Wire(asyncio.Protocol):
             self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks
         except TransportError as error:
             transport.write(plain_answer("503 Service Unavailable", str(error)))
-            transport.close()
+            self._close()
             return
-        self._inner.connection_made(transport)
+        self._inner.connection_made(cast("asyncio.Transport", _Closable(transport, self)))
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -185,6 +191,8 @@ class Wire(asyncio.Protocol):
         transport, self._transport = self._transport, None
         self._cancel_head()
         self._cancel_unread()
+        if self._closing is not None:
+            self._closing.cancel()
         if transport is not None:
             self._inner.connection_lost(exc)
         self._served.connection_closed(exc)
@@ -208,13 +216,16 @@ class Wire(asyncio.Protocol):
             return
         if self._request is None:
             transport.write(plain_answer("503 Service Unavailable", str(error)))
-        transport.close()
+        self._close()
 
     # Inside
 
     def _close(self) -> None:
+        """Close behind what waits to be read; a peer that does not read it is not waited for."""
         if self._transport is not None:
             self._transport.close()
+            if self._closing is None:
+                self._closing = self._loop.call_later(UNREAD_SECONDS, self.abort)
 
     def _await_head(self) -> None:
         self._cancel_head()
@@ -225,7 +236,7 @@ class Wire(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
             self._transport.write(plain_answer("408 Request Timeout", text))
-            self._transport.close()
+            self._close()
 
     def _watch(self, transport: asyncio.Transport) -> None:
         """Look later whether the client goes on reading."""
@@ -247,3 +258,18 @@ class Wire(asyncio.Protocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+
+
+class _Closable:
+    """The transport as aiohttp has it: what it closes is let go in time, too."""
+
+    def __init__(self, transport: asyncio.Transport, wire: Wire) -> None:
+        self._transport = transport
+        self._wire = wire
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """As of a transport."""
+        self._wire._close()

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi
-from transport.gateways.http.problems import ProblemError, answer, known
-from transport.gateways.http.routes import PREFIX, Answer, Call, Route, Table
+from transport.gateways.http import administration, messages, openapi, problems
+from transport.gateways.http.answers import Answer
+from transport.gateways.http.held import Held, Share
+from transport.gateways.http.problems import ProblemError, known
+from transport.gateways.http.routes import PREFIX, Call, Route, Table
 from transport.security.principal import ANYONE, Principal
 from transport.wire.shown import shown
 
@@ -69,42 +71,54 @@ class Gateway:
     def __init__(self, host: Host, receipts: Receipts, name: str) -> None:
         self._host = host
         self._receipts = receipts
-        self._names = {"localhost", name.lower(), socket.gethostname().lower(), socket.getfqdn(name).lower()}
+        self._names = {"localhost", name.lower(), socket.gethostname().lower()}
+        self._held = Held()
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""
         wire = connection.wire
         wire.begins(request)
+        share = self._held.share()
         sent = 0
         try:
-            said = await self._carried_out(request, connection)
-            response = said if isinstance(said, web.Response) else _response(said)
-            response.headers.extend(ALWAYS)
+            said = await self._carried_out(request, connection, share)
+            try:
+                response = response_of(said, share)
+            except ProblemError as refused:
+                said.lost()
+                said = problems.answer(refused)
+                response = response_of(said, None)
+            except BaseException:
+                said.lost()
+                raise
             if wire.is_last:
                 response.force_close()
             try:
                 await response.prepare(request)
                 await response.write_eof()
+                # What the client has not read is held as well.
+                await request.writer.drain()
             except BaseException:
-                if isinstance(said, Answer):
-                    said.lost()
+                said.lost()
                 raise
-            if isinstance(said, Answer):
-                said.reached()
+            said.reached()
             sent = response.body_length
             return response
         finally:
+            share.give_back()
+            connection.answered()
             wire.ends(sent)
 
-    async def _carried_out(self, request: web.BaseRequest, connection: HttpConnection) -> Answer | web.Response:
+    async def _carried_out(self, request: web.BaseRequest, connection: HttpConnection, share: Share) -> Answer:
         try:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
             self._check_origin(request)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
-            operations = connection.door(principal)
-            return await route.handler(Call(request, operations, names, self._receipts))
+            proved = not route.open or self._host.entrance.users is None
+            operations = connection.door(principal, proved=proved)
+            return await route.handler(Call(request, operations, names, self._receipts, share))
         except Exception as error:
             problem = known(error)
             if problem is None:
@@ -112,7 +126,7 @@ class Gateway:
                     "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
                 )
                 problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
-            return answer(problem)
+            return problems.answer(problem)
 
     # --- which page asks
 
@@ -122,7 +136,7 @@ class Gateway:
         A name that resolves to this address by somebody else's will (DNS rebinding) is none of ours. An address is itself.
         """
         host = request.headers.get("Host", "")
-        name = urlsplit(f"//{host}").hostname or ""
+        name = _name_in(host)
         if (
             not self._is_ours(name)
             and request.transport is not None
@@ -132,7 +146,7 @@ class Gateway:
                 "misdirected", f"{host!r:.80} is no name of this broker: use its address, or localhost on its machine"
             )
         origin = request.headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
@@ -176,11 +190,62 @@ def _name_and_password(encoded: str) -> tuple[str, str]:
     return name, password
 
 
-def _response(said: Answer) -> web.Response:
+def _name_in(host: str) -> str:
+    """The name or address in a Host header; an empty text where it is none."""
+    if any(each in host for each in "@/?#\\"):
+        return ""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def response_of(said: Answer, share: Share | None) -> web.Response:
+    """An answer as aiohttp writes it; its body is part of the share.
+
+    Raises:
+        ProblemError: there is no room for it.
+    """
+    headers = ALWAYS | dict(said.headers)
     if said.body is None:
-        return web.Response(status=said.status, headers=dict(said.headers))
+        return web.Response(status=said.status, headers=headers)
     body = said.body if isinstance(said.body, bytes) else messages.json_bytes(said.body)
-    return web.Response(status=said.status, body=body, content_type=said.content_type, headers=dict(said.headers))
+    if share is not None:
+        share.take(len(body))
+    response = web.Response(status=said.status, body=body, content_type=said.content_type, headers=headers)
+    if headers.get("Connection") == "close":
+        response.force_close()
+    return response
+
+
+class _Protocol(web.RequestHandler):
+    """Aiohttp's, which answers what is no HTTP as all else is answered, and logs it where it is looked for alone."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """As of aiohttp."""
+        if request.writer.output_size:
+            raise ConnectionError("an answer has begun")
+        if status < 500:
+            logger.debug("%s sent what is no HTTP: %s", request.remote, message)
+            problem = ProblemError("protocol-error", f"this is no HTTP: {shown(message or str(exc))}")
+        else:
+            logger.error("a request failed on a defect of ours", exc_info=exc)
+            problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+        response = response_of(problems.answer(problem), None)
+        response.force_close()
+        return response
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        """The protocol of a connection."""
+        return _Protocol(self, loop=self._loop, **self._kwargs)
 
 
 def server_of(gateway: Gateway, connection_of: dict[asyncio.Protocol, HttpConnection]) -> web.Server:
@@ -189,7 +254,7 @@ def server_of(gateway: Gateway, connection_of: dict[asyncio.Protocol, HttpConnec
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         return await gateway.answer(request, connection_of[request.protocol])
 
-    return web.Server(
+    return _Server(
         handle,
         handler_cancellation=True,
         access_log=None,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from transport.broker.strangers import Entrant
+    from transport.gateways.http.gateway import Gateway
 
 LISTENER = "http"
 
@@ -36,15 +37,17 @@ class HttpListener(Listener[Any]):
             raise LocalProtocolError(
                 f"HTTP at {address} needs the extra http: pip install 'penstock-mq[http]' ({error})"
             ) from None
+        self._gateway: Gateway | None = None
         self._server: web.Server | None = None
         self._connections: dict[asyncio.Protocol, HttpConnection] = {}
 
     async def start(self, host: Host) -> None:
         """As `Listener.start`."""
-        from transport.gateways.http.gateway import Gateway, server_of  # noqa: PLC0415 - loads aiohttp
+        from transport.gateways.http import gateway  # noqa: PLC0415 - loads aiohttp
 
         receipts = await Receipts.of(host.memory, host.epoch)
-        self._server = server_of(Gateway(host, receipts, self.wanted.host), self._connections)
+        self._gateway = gateway.Gateway(host, receipts, self.wanted.host)
+        self._server = gateway.server_of(self._gateway, self._connections)
         await super().start(host)
 
     def accept(self, host: Host, entrant: Entrant | None = None) -> Wire:  # type: ignore[override]  # a protocol as well

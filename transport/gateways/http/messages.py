@@ -18,8 +18,9 @@ from transport.clients.json_messages import TAKEN, json_of, kind_of, message_of
 from transport.errors import ImpossibleTimeError
 from transport.gateways.http import receipts as names
 from transport.gateways.http import requests
+from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import STATUSES, ProblemError
-from transport.gateways.http.routes import Answer, Call, Field, Route
+from transport.gateways.http.routes import Call, Field, Route
 from transport.wire.timing import Timing
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ async def publish(call: Call) -> Answer:
 
 async def take(call: Call) -> Answer:
     """Take messages, within a time."""
-    asked = await requests.json_body(call.request, TAKE)
+    asked = await requests.json_body(call, TAKE)
     octets = OCTETS in call.request.headers.get("Accept", "")
     messages = requests.whole(asked.get("messages"), "messages", 1, most=MAX_TAKE_MESSAGES) or 1
     if octets and messages != 1:
@@ -137,13 +138,13 @@ def _bytes(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...]
 
 async def acknowledge(call: Call) -> Answer:
     """Messages are done with."""
-    asked = await requests.json_body(call.request, ACKNOWLEDGE)
+    asked = await requests.json_body(call, ACKNOWLEDGE)
     return await _settle(call, asked, Settlement.ACKNOWLEDGE)
 
 
 async def give_back(call: Call) -> Answer:
     """Messages come again, or are dead letters."""
-    asked = await requests.json_body(call.request, RETURN)
+    asked = await requests.json_body(call, RETURN)
     delay = requests.seconds(asked.get("delay"), "delay", 0.0, MAX_VISIBILITY_SECONDS) or 0.0
     failed = requests.flag(asked.get("failed"), "failed", True)
     return await _settle(call, asked, Settlement.RETURN, seconds=delay, failed=failed)
@@ -151,7 +152,7 @@ async def give_back(call: Call) -> Answer:
 
 async def extend(call: Call) -> Answer:
     """Messages are held for longer."""
-    asked = await requests.json_body(call.request, EXTEND)
+    asked = await requests.json_body(call, EXTEND)
     if asked.get("seconds") is None:
         raise ProblemError(
             "protocol-error", "the body has no seconds: for how long the messages are to be held, from now"
@@ -174,8 +175,8 @@ async def _settle(
             problems.append({"receipt": each, "code": error.code, "detail": str(error)})
     lost = await taker.settle(read.values(), how, seconds=seconds, failed=failed) if read else {}
     for each, taken in read.items():
-        if taken.number in lost:
-            code, detail = _LOST[lost[taken.number]]
+        if (why := lost.get(taken)) is not None:
+            code, detail = _LOST[why]
             problems.append({"receipt": each, "code": code, "detail": detail})
     if problems and len(texts) == 1:
         raise ProblemError(problems[0]["code"], problems[0]["detail"])
@@ -209,7 +210,7 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
 async def _batches(call: Call) -> list[tuple[Timing, MessageBatch]]:
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
     request, query = call.request, call.request.query
-    body = await requests.body_of(request)
+    body = await requests.body_of(call)
     try:
         timing = Timing(
             requests.seconds(query.get("delay"), "delay", None, MAX_VISIBILITY_SECONDS),

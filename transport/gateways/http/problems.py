@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from aiohttp import web
-
 from actors import QueueError, StorageError
 from transport.errors import TransportError
+from transport.gateways.http.answers import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +17,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "authentication-failed": 401,
     "authentication-required": 401,
     "demand-exceeded": 503,
+    "expectation-failed": 417,
     "forbidden": 403,
     "foreign-receipt": 409,
     "frame-too-large": 413,
@@ -86,7 +86,7 @@ def known(error: Exception) -> ProblemError | None:
     return None
 
 
-def answer(problem: ProblemError) -> web.Response:
+def answer(problem: ProblemError) -> Answer:
     """The answer that tells of it."""
     status = STATUSES.get(problem.code, 400)
     headers = dict(problem.headers)
@@ -101,9 +101,4 @@ def answer(problem: ProblemError) -> web.Response:
         "detail": str(problem),
         "code": problem.code,
     }
-    return web.Response(
-        status=status,
-        body=json.dumps(body | dict(problem.more)).encode(),
-        content_type=MEDIA_TYPE,
-        headers=headers,
-    )
+    return Answer(json.dumps(body | dict(problem.more)).encode(), status, headers, MEDIA_TYPE)

@@ -14,7 +14,7 @@ from transport.gateways.http.problems import ProblemError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from aiohttp import web
+    from transport.gateways.http.routes import Call
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """Of a request: what a frame of the native protocol may have."""
@@ -24,15 +24,17 @@ BODY_SECONDS: Final = 10.0
 JSON: Final = "application/json"
 
 
-async def body_of(request: web.BaseRequest) -> bytes:
+async def body_of(call: Call) -> bytes:
     """A request's body.
 
     Raises:
-        ProblemError: it is too large, or comes too slowly.
+        ProblemError: it is too large, or comes too slowly, or there is no room for it.
     """
+    request = call.request
     announced = request.content_length
     if announced is not None and announced > MAX_BODY_BYTES:
         raise _too_large(announced)
+    await _go_on(call)
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
     began, size = loop.time(), 0
@@ -42,10 +44,11 @@ async def body_of(request: web.BaseRequest) -> bytes:
                 part = await request.content.readany()
             if not part:
                 return b"".join(parts)
-            parts.append(part)
             size += len(part)
             if size > MAX_BODY_BYTES:
                 raise _too_large(size)
+            call.share.take(len(part))
+            parts.append(part)
     except TimeoutError:
         raise ProblemError(
             "too-slow",
@@ -54,18 +57,31 @@ async def body_of(request: web.BaseRequest) -> bytes:
         ) from None
 
 
+async def _go_on(call: Call) -> None:
+    """Tell a client that waits for it (RFC 9110, 10.1.1) to send its body."""
+    expected = call.request.headers.get("Expect")
+    if expected is None:
+        return
+    if expected.lower() != "100-continue":
+        raise ProblemError("expectation-failed", f"a request expects {expected!r:.40}; 100-continue is possible")
+    writer = call.request.writer
+    await writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    # The answer itself has not begun.
+    writer.output_size = 0
+
+
 def _too_large(size: int) -> ProblemError:
     text = f"the body has {size} bytes or more, and the largest has {MAX_BODY_BYTES}: send less at a time"
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(request: web.BaseRequest, fields: Collection[str]) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
 
     Raises:
         ProblemError: it is none.
     """
-    body = await body_of(request)
+    request, body = call.request, await body_of(call)
     if not body:
         return {}
     if request.content_type != JSON and not request.content_type.endswith("+json"):

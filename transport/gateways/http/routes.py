@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from transport.gateways.http.problems import ProblemError
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from transport.broker.operations import Operations
+    from transport.gateways.http.answers import Answer
+    from transport.gateways.http.held import Share
     from transport.gateways.http.receipts import Receipts
 
 PREFIX: Final = "/api/v1"
@@ -27,33 +29,14 @@ class Call:
         operations: the door, for whoever asks.
         names: what stands in the path for each name in braces.
         receipts: what names messages that are taken.
+        share: counts the bytes that its body and its answer hold.
     """
 
     request: web.BaseRequest
     operations: Operations
     names: Mapping[str, str]
     receipts: Receipts
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a request is answered with.
-
-    Attributes:
-        body: JSON, as bytes or as what it stands for; None for no body.
-        status: of HTTP.
-        headers: of the answer.
-        content_type: of the body.
-        reached: called when the answer has been written; ``lost`` when it could not be.
-        lost: as above.
-    """
-
-    body: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content_type: str = "application/json"
-    reached: Callable[[], None] = lambda: None
-    lost: Callable[[], None] = lambda: None
+    share: Share
 
 
 class Field(NamedTuple):

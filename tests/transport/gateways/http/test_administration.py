@@ -171,8 +171,13 @@ def test_who_asks_is_asked_for_and_has_their_rights(run: Any, api: Any, users_fi
     [
         ({"Host": "evil.example"}, 421, "misdirected"),
         ({"Host": ""}, 421, "misdirected"),
+        ({"Host": "[::1"}, 421, "misdirected"),
+        ({"Host": "[nonsense]"}, 421, "misdirected"),
+        ({"Host": "evil.example@localhost"}, 421, "misdirected"),
+        ({"Host": "localhost/evil.example"}, 421, "misdirected"),
         ({"Origin": "http://evil.example"}, 403, "forbidden"),
         ({"Origin": "null"}, 403, "forbidden"),
+        ({"Origin": "http://[::1"}, 403, "forbidden"),
         ({"Sec-Fetch-Site": "cross-site"}, 403, "forbidden"),
         ({"Sec-Fetch-Site": "same-site"}, 403, "forbidden"),
     ],

@@ -95,6 +95,64 @@ def test_a_head_that_is_too_large_or_none_is_refused_and_the_broker_lives(run: A
     run(main)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [b"no HTTP at all\r\n\r\n", b"GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"],
+    ids=["no HTTP", "no route"],
+)
+def test_every_refusal_has_the_headers_and_the_form_of_all_answers_and_nothing_is_logged(
+    run: Any, api: Any, caplog: pytest.LogCaptureFixture, head: bytes
+) -> None:
+    async def main() -> None:
+        async with api() as http, connected(http) as (reader, writer):
+            writer.write(head)
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert b"Server: penstock\r\n" in answer
+            assert b"X-Content-Type-Options: nosniff\r\n" in answer
+            assert b"application/problem+json" in answer
+        assert [each for each in caplog.records if each.levelname in ("ERROR", "WARNING")] == []
+
+    run(main)
+
+
+def test_a_client_that_waits_to_be_told_to_send_its_body_is_told_so(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            head = b"POST %s/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nExpect: %s\r\n\r\n"
+            async with connected(http) as (reader, writer):
+                writer.write(head % (Q.encode(), b"100-continue"))
+                assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+                writer.write(b"a")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 201 ")
+            async with connected(http) as (reader, writer):
+                writer.write(head % (Q.encode(), b"more"))
+                assert (await reader.readline()).startswith(b"HTTP/1.1 417 ")
+
+    run(main)
+
+
+def test_all_bodies_together_are_bounded_and_what_was_taken_for_an_answer_that_found_no_room_comes_again(
+    run: Any, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with api() as http:
+            large = b"a" * 300_000
+            async with http.session.post(f"{Q}/messages", data=large) as answer:
+                assert answer.status == 201
+            gateway = http.listener._gateway
+            monkeypatch.setattr(gateway._held, "most", 200_000)
+            async with http.session.post(f"{Q}/messages", data=large) as answer:
+                assert (answer.status, (await answer.json(content_type=None))["code"]) == (429, "limit-exceeded")
+            status, problem = await http.ask("POST", f"{Q}/take", {})
+            assert (status, problem["code"]) == (429, "limit-exceeded")
+            assert await http.publish("small") == [1]
+            assert gateway._held.bytes == 0
+            monkeypatch.setattr(gateway._held, "most", 10_000_000)
+            assert [(each["payload"][:1], each["deliveries"]) for each in await http.take()] == [("a", 1), ("s", 1)]
+
+    run(main)
+
+
 def test_a_body_that_is_announced_too_large_is_refused_before_it_comes(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http, connected(http) as (reader, writer):
