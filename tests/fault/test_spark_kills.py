@@ -93,7 +93,8 @@ def test_a_sink_writes_a_batch_once_that_is_committed_and_not_in_sparks_log_when
 def test_what_a_broker_loses_that_keeps_nothing_is_found_out(spark: Any, tmp_path: Path) -> None:
     (found,) = run(spark, tmp_path, Cell(LOG_AFTER, 2, "commit", BROKER), options=["--memory"])
     assert found is not None
-    assert "no longer holds what the query's checkpoint refers to" in found
+    assert "is no longer what the query's checkpoint refers to" in found
+    assert "there is no queue" in found
 
 
 def test_a_point_that_a_query_does_not_come_to_is_found_out(spark: Any, tmp_path: Path) -> None:

@@ -74,7 +74,18 @@ def test_a_link_to_nothing_is_found(tmp_path: Any) -> None:
 
 
 def test_the_overview_sends_to_every_page_about_streams() -> None:
-    others = {"access", "cli", "configuration", "durability", "operations", "protocol", "security", "service", "smq"}
+    others = {
+        "access",
+        "cli",
+        "configuration",
+        "durability",
+        "operations",
+        "protocol",
+        "security",
+        "service",
+        "smq",
+        "http",
+    }
     others |= {"spark", "spark-exactly-once", "streams", "arrow", "backups", "coming-from-kafka", "consumer", "start"}
     others |= {"testing", "tracing", "tour", "queue", "ledger", "sender", "receiver", "delivery", "administration"}
     about_streams = {path.name for path in DOCS.glob("*.md") if path.stem not in others}

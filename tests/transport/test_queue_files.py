@@ -147,7 +147,7 @@ def test_an_export_to_a_link_that_leads_to_itself_is_one_line_and_leaves_it(
             loop.symlink_to(loop)
             failed = await penstock(broker.send_address, "queue", "export", str(loop))
             assert failed.exit_code == 1
-            assert failed.stderr == f"penstock queue export: [Errno 40] Too many levels of symbolic links: '{loop}'\n"
+            assert failed.stderr == f"penstock queue export: {loop}: Too many levels of symbolic links\n"
             assert os.listdir(tmp_path) == ["loop"]
 
     run(main)
