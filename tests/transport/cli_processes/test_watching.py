@@ -98,7 +98,7 @@ def test_a_watch_into_a_pipe_tells_that_the_broker_is_gone_and_goes_on_when_it_i
             with BrokerProcess("--data", str(tmp_path), "--send-address", address) as second:
                 # A broker that takes long to come back is waited for, and that is told every few seconds.
                 for told in iter(lambda: watching.line(watching.stderr), b"penstock queue list: going on"):
-                    assert told.startswith(b"penstock queue list: no answer for "), told
+                    assert told.startswith(b"penstock queue list: no broker at "), told
                 until_line(watching, b'    "ready": 2,')
                 # A queue that is not there any more is no reason to end a look at all of them.
                 assert second.run("queue delete", "orders")[0] == 0
