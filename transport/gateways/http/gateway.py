@@ -209,7 +209,7 @@ def response_of(said: Answer, share: Share | None) -> web.Response:
     headers = ALWAYS | dict(said.headers)
     if said.body is None:
         return web.Response(status=said.status, headers=headers)
-    body = said.body if isinstance(said.body, bytes) else messages.json_bytes(said.body)
+    body = messages.json_bytes(said.body)
     if share is not None:
         share.take(len(body))
     response = web.Response(status=said.status, body=body, content_type=said.content_type, headers=headers)
