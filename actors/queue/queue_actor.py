@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
+from actors.queue.changes import Changes
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.receiving import purge_step
@@ -84,6 +85,7 @@ class QueueActor(LoopActor):
         wall_clock: seconds since the epoch, for enqueue times. Deadlines are on the loop's clock.
         storage: where the state's events are made durable; None for a queue in memory.
         find_queue: the queue with a name, made if need be, for dead letters.
+        changes: told that this queue has changed.
     """
 
     supervision = Supervision.RESTART
@@ -95,8 +97,10 @@ class QueueActor(LoopActor):
         wall_clock: Callable[[], float] = time.time,
         storage: Storage | None = None,
         find_queue: Callable[[str], commands.Ref] | None = None,
+        changes: Changes | None = None,
     ) -> None:
         super().__init__()
+        self._changes = Changes() if changes is None else changes
         self._state = state
         self._wall_clock = wall_clock
         self._storage = storage
@@ -243,6 +247,8 @@ class QueueActor(LoopActor):
     def _carry_out(self) -> None:
         """Do what the state asks for, until it asks for nothing: each connection found dead makes more of it."""
         state, output = self._state, self._output
+        if (changed := self._changes.names) is not None:
+            changed.add(state.name)
         while True:
             if effects := state.take_effects():
                 output.carry_out(effects)

@@ -10,6 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from actors.errors import InvalidRequestError, QueueError
+from actors.queue.changes import Changes
+from actors.queue.operations.browsing import describe
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
@@ -26,6 +28,7 @@ from actors.queue.vocabulary.settings import (
 from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
+    from actors.queue.vocabulary.replies import QueueStatistics
     from actors.storage import Storage, StoredQueue
 
 WallClock = Callable[[], float]
@@ -91,6 +94,7 @@ class QueueDirectory:
     Attributes:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
+        changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
     """
 
     def __init__(
@@ -112,6 +116,8 @@ class QueueDirectory:
         self._declared: dict[str, QueueSettings] = {}
         self._numbers: dict[str, int] = {}
         self._logs: dict[str, QueueLog] = {}
+        self._states: dict[str, QueueState] = {}
+        self.changes = Changes()
         self._next_number = 0
         self._pauses: dict[str, str] = {}
         self._paused: str | None = None
@@ -252,6 +258,21 @@ class QueueDirectory:
             return self._logs
         return {name: self._logs[name] for name, queue in self._queues.items() if queue.is_alive()}
 
+    def read(self, name: str, *, parties: bool = True) -> QueueStatistics | None:
+        """A queue's figures, read as they stand: it is not asked, and what waits in its inbox is not counted yet.
+
+        Args:
+            name: the queue's.
+            parties: whether each of its connections and subscriptions is among them; without, it costs the same however many there are.
+
+        Returns:
+            None where there is no such queue, or it has failed for good.
+        """
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            return None
+        return describe(self._states[name], asyncio.get_running_loop().time(), parties=parties)
+
     def delete(self, name: str) -> None:
         """Remove the queue ``name``, one that has failed too, and end its connections; what it held is gone.
 
@@ -266,6 +287,9 @@ class QueueDirectory:
         del self._numbers[name]
         self._declared.pop(name, None)
         self._logs.pop(name, None)
+        self._states.pop(name, None)
+        if self.changes.names is not None:
+            self.changes.names.add(name)
         queue = self._queues.pop(name, None)
         if queue is not None:
             # Its connections hear of it as it stops. It need not be alive, and its inbox may be full.
@@ -377,7 +401,8 @@ class QueueDirectory:
             versions=self.transactions.versions,
             transaction_timeout=self._transaction_timeout,
         )
-        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue)
+        self._states[name] = state
+        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue, self.changes)
         if self._paused is not None:
             queue.tell(PauseSenders(self._paused))
         return queue

@@ -33,6 +33,7 @@ ROOMS = (
     "transport.tcp",
     "transport.clients",
     "transport.consumer",
+    "transport.picture",
     "transport.broker",
     "transport.gateways.smq",
     "transport.gateways.http",

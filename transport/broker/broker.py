@@ -35,6 +35,7 @@ from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
 from transport.config.exposure import check_listener, problems_together, warnings_of
 from transport.errors import LocalProtocolError
+from transport.picture.sampler import Sampler
 from transport.security.users_file import UsersFileError
 from transport.shell.ends import LINGER
 from transport.shell.partial_frames import LOOK_SECONDS, PartialFrames, partial_bytes_limit
@@ -128,6 +129,7 @@ class Broker:
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
         self._takers, self._publishers = Takers(), Publishers()
+        self._sampler: Sampler
         self._ends_at: float | None = None
         self._entrance: Entrance
         self._certificates = Certificates(config)
@@ -202,6 +204,7 @@ class Broker:
         self._connections.ending = True
         self._takers.end()
         self._publishers.end()
+        self._sampler.end()
         self._tasks.cancel()
         self._entrance.close()
         for connection in list(self.connections.values()):
@@ -242,6 +245,7 @@ class Broker:
         self._connections.ending = True
         self._takers.drain()
         self._publishers.drain()
+        self._sampler.end()
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
 
@@ -323,7 +327,8 @@ class Broker:
         """What the door opens on."""
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
         listed = Listed(self.queues, self.connections, self.now)
-        commands = Commands(listed, self._describe, self.id_prefix, backups)
+        self._sampler = Sampler(self.queues, self.now)
+        commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler)
         return Services(
             self.queues,
             self.enlisted,

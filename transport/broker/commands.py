@@ -19,6 +19,8 @@ from transport.broker import listings, peeked
 from transport.broker.backups import Backups
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
 from transport.errors import ConnectionNotFoundError, LocalProtocolError, RemoteProtocolError, TransportError
+from transport.picture.sampler import Sampler
+from transport.picture.view import View, asked_of
 from transport.wire.arguments import CHECK, flag_of, number_of, read_settings, string_of
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.frames import MAX_BODY_BYTES
@@ -51,6 +53,7 @@ class Commands:
         describe: its own figures.
         id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
         backups: of its journal.
+        sampler: of its queues.
     """
 
     def __init__(
@@ -59,9 +62,11 @@ class Commands:
         describe: Callable[[], dict[str, Any]],
         id_prefix: Callable[[str], bytes] = lambda _: bytes(8),
         backups: Backups | None = None,
+        sampler: Sampler | None = None,
     ) -> None:
         self._of = of
         self.backups = Backups(None) if backups is None else backups
+        self.sampler = Sampler(of.queues, of.now) if sampler is None else sampler
         self._describe = describe
         self._id_prefix = id_prefix
         # Who may make a long answer now; the others wait.
@@ -250,6 +255,20 @@ class Commands:
     async def journal_release(self, _arguments: Options, asker: Asker) -> Any:
         """The backup is read, or not wanted any more."""
         return {"released": self.backups.release(asker)}
+
+    def view(self) -> View:
+        """A view of the broker's queues, to be closed; it raises as `View` does."""
+        return View(self.sampler, self._of.queues, cast("Any", self._of.connections))
+
+    async def picture(self, arguments: Options) -> Any:
+        """What goes on: some of the queues, the totals of all, and of one of them who holds back whom."""
+        asked = asked_of(arguments)
+        await self.sampler.glance()
+        view = self.view()
+        try:
+            return await view.take(asked)
+        finally:
+            view.close()
 
     async def stats(self, arguments: Options) -> bytes:
         """All figures; with ``lists`` false without queues and connections, which have commands of their own."""

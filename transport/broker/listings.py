@@ -246,6 +246,9 @@ async def _statistics(of: Listed, name: str) -> QueueStatistics | str | None:
     queue = of.queues.known(name)
     if queue is None:
         return FAILED[ActorDeadError] if name in of.queues else None
+    if queue.actor_inbox.empty() and (read := of.queues.read(name)) is not None:
+        # Asked, it would say the same: it has heard everything.
+        return read
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT):
             statistics: QueueStatistics = await ask(queue, GetStatistics())

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.storage import DurableMap
+    from transport.picture.view import View
 
 Handler = Callable[..., Awaitable[Any]]
 """Of the commands, and the arguments; see `Operation.of_asker`."""
@@ -175,6 +176,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "journal.backup": Operation(Right.ADMINISTER, None, Commands.journal_backup, of_asker=True, takes=()),
     "journal.read": Operation(Right.ADMINISTER, None, Commands.journal_read, of_asker=True, told=False),
     "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False, takes=()),
+    "picture": Operation(Right.MONITOR, None, Commands.picture, long=True),
     "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
@@ -306,6 +308,15 @@ class Operations:
         """The transaction of a writer and a version. A writer's name is a resource, as a queue's is."""
         self._attach(Right.WRITE, check_name(writer, "writer"), "transaction", WRITER)
         return Transaction(self, self._services, writer, version)
+
+    def view(self) -> View:
+        """What goes on in the broker, seen over and over: the command ``picture`` that goes on; to be closed.
+
+        Raises:
+            LimitExceededError: as many look as may.
+        """
+        self._check("picture")
+        return self._services.commands.view()
 
     async def command(self, name: str, arguments: Options) -> bytes:
         """Run a command; its answer, as JSON.

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.commands import BrowseRequested
 
 
-def describe(core: QueueCore, now: float) -> QueueStatistics:
-    """The queue as it is; costs as much as there are connections, subscriptions and stages."""
+def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStatistics:
+    """The queue as it is; costs as much as there are connections, subscriptions and stages, those two only where ``parties`` are wanted."""
     log = core.log
-    connections = _connections(core)
+    connections = _connections(core) if parties else []
     return QueueStatistics(
         name=core.name,
         ready=core.ready.messages,
@@ -56,18 +56,22 @@ def describe(core: QueueCore, now: float) -> QueueStatistics:
         total_purged=log.total_purged,
         oldest_ms=core.oldest_ms(now),
         connections=tuple(connections),
-        subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()),
+        subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()) if parties else (),
         leaving=core.outbox.messages + sum(map(len, core.parcels)),
         total_expired=log.total_expired,
         total_dead_lettered=log.total_dead_lettered,
         total_rejected=core.total_rejected,
         paused=core.paused,
-        waiting_receivers=sum(facts.waiting for facts in connections),
+        waiting_receivers=sum(facts.waiting and facts.role in IN_LINE for facts in connections),
         staged_messages=log.staged_messages,
         staged_bytes=log.staged_bytes,
         transactions=len({key[:2] for key in log.stages}),
         total_discarded=log.total_discarded,
         total_moved=log.total_moved,
+        attached_senders=len(core.senders),
+        attached_receivers=len(core.receivers) + len(core.subscribers),
+        waiting_senders=core.capacity.waits_for_room + core.staged.capacity.waits_for_room,
+        full=core.capacity.closed(log.stored_messages, log.stored_bytes),
     )
 
 
@@ -90,7 +94,9 @@ def _subscription(core: QueueCore, ledger: Ledger, now: float) -> SubscriptionSt
 
 def _connections(core: QueueCore) -> list[ConnectionStatistics]:
     connections = [
-        ConnectionStatistics(sender.connection, "sender", sender.permits.messages, 0)
+        ConnectionStatistics(
+            sender.connection, "sender", sender.permits.messages, 0, sender.permits.is_stuck(), sender.permits.used
+        )
         for sender in core.senders.values()
     ]
     connections += [_receiving(core, receiver) for receiver in core.receivers.values()]
@@ -99,7 +105,9 @@ def _connections(core: QueueCore) -> list[ConnectionStatistics]:
         owns = owner.connection == subscriber.connection
         demand = owner.waiting.demand if owns and owner.waiting is not None else 0
         held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
-        connections.append(ConnectionStatistics(subscriber.connection, "subscription", demand, held))
+        connections.append(
+            ConnectionStatistics(subscriber.connection, "subscription", demand, held, not owns, subscriber.ledger.high)
+        )
     return connections
 
 
@@ -108,8 +116,12 @@ def _receiving(core: QueueCore, receiver: Receiver) -> ConnectionStatistics:
     role, demand = "receiver", receiver.demand
     if receiver.takes is not None:
         role, demand = "taker", sum(take.demand for take in receiver.takes.values())
-    return ConnectionStatistics(receiver.connection, role, demand, receiver.in_flight, waits_in_line(core, receiver))
+    line = waits_in_line(core, receiver)
+    return ConnectionStatistics(receiver.connection, role, demand, receiver.in_flight, line, receiver.messages)
 
+
+IN_LINE = ("receiver", "taker")
+"""Roles that stand in line for an exclusive queue."""
 
 BROWSE_MESSAGES = 32_768
 """Messages of one step at most: even where every other one is acknowledged, its pieces are made within some milliseconds."""

@@ -185,6 +185,7 @@ def deliver(core: QueueCore, receiver: Receiver, share: int, limit: int, now: fl
         share -= count
         receiver.demand -= count
         receiver.byte_credit -= size
+        receiver.messages += count
         messages = ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed)
         effects.append(Tell(receiver.connection, messages, max(entry.event, core.barrier)))
 
@@ -210,6 +211,7 @@ def take(core: QueueCore, asked: Take, share: int, now: float) -> int:
         span = ready.take(span, count)
         span.deliveries += 1
         core.leases.grant(receiver, span, deadline)
+        receiver.messages += count
         taken.append(ReceivedMessages(start, batch, entry.enqueued_us, span.deliveries, span.replayed))
         after = max(after, entry.event)
         share -= count

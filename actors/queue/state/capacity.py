@@ -103,6 +103,7 @@ class Permits:
         used_messages: messages used since the window grew.
         used_bytes: bytes likewise.
         idle: whether it has used nothing lately.
+        used: messages ever used, which is what was sent.
     """
 
     connection: Connection
@@ -115,6 +116,7 @@ class Permits:
     used_messages: int = 0
     used_bytes: int = 0
     idle: bool = True
+    used: int = 0
 
     def wants(self) -> bool:
         """Whether it is to be granted more where there is room: when half of what it may hold is used, so that it gets batches."""
@@ -216,6 +218,7 @@ class Capacity:
             raise DemandExceededError(count, size, permits.messages, have)
         if permits.idle:
             self._awake(permits)
+        permits.used += count
         permits.messages -= count
         permits.bytes = have - size
         messages, nbytes = self._messages, self._bytes
@@ -268,6 +271,11 @@ class Capacity:
     def stuck(self) -> list[Permits]:
         """Who can send nothing for want of room, in the order of their turns."""
         return list(self._stuck)
+
+    @property
+    def waits_for_room(self) -> int:
+        """How many they are."""
+        return len(self._stuck)
 
     def grant_one(self, permits: Permits, effects: list[Effect]) -> None:
         """Let a sender that is stuck send one message, whatever room there is."""

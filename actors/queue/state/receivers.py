@@ -123,6 +123,7 @@ class Receiver:
         expired: deliveries it had and lost to the visibility timeout, which it may still answer.
         visibility: seconds that it has for a delivery: the queue's timeout, or the longer one that it was told.
         takes: its requests that wait, by their number, where it takes messages by request; None where it receives by demand.
+        messages: how many were delivered to it.
     """
 
     connection: Connection
@@ -133,6 +134,7 @@ class Receiver:
     expired: LostDeliveries = field(default_factory=LostDeliveries)
     visibility: float = 0.0
     takes: dict[int, Take] | None = None
+    messages: int = 0
 
 
 @dataclass(eq=False, slots=True)

@@ -306,9 +306,16 @@ Effect: TypeAlias = Tell | DeadLetter | SubscriptionForgotten
 
 @dataclass(frozen=True, slots=True)
 class ConnectionStatistics:
-    """One connection: ``demand`` is what a receiver may still get, or a sender may still send, in messages.
+    """One connection.
 
-    ``waiting`` says of a receiver that it stands in line for an exclusive queue.
+    Attributes:
+        connection: which.
+        role: sender, receiver, taker or subscription.
+        demand: what a receiver may still get, or a sender may still send, in messages.
+        in_flight: messages that a receiver holds.
+        waiting: of a sender, that it can send nothing for want of room; of a receiver, that it stands in line for an exclusive queue; of a
+            subscription, that another owns it.
+        messages: how many have come from it, or gone to it; of a subscription, those that it has reserved over its whole life.
     """
 
     connection: Hashable
@@ -316,6 +323,7 @@ class ConnectionStatistics:
     demand: int
     in_flight: int
     waiting: bool = False
+    messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +379,10 @@ class QueueStatistics:
         transactions: how many transactions these are.
         total_discarded: messages ever staged and not published.
         total_moved: messages that somebody moved to another queue.
+        attached_senders: how many connections send.
+        attached_receivers: how many connections receive, take or own subscriptions.
+        waiting_senders: how many of those who send can send nothing for want of room.
+        full: whether it is at its limit, or was and has not enough room again.
     """
 
     name: str
@@ -402,3 +414,7 @@ class QueueStatistics:
     transactions: int = 0
     total_discarded: int = 0
     total_moved: int = 0
+    attached_senders: int = 0
+    attached_receivers: int = 0
+    waiting_senders: int = 0
+    full: bool = False

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, problems
-from transport.gateways.http.answers import Answer
+from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
 REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
-ALWAYS: Final = {
-    "Server": "penstock",
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-}
-"""Headers of every answer: it is what it says, nobody keeps it, and no page is told where it was."""
 
 logger = logging.getLogger("penstock.http")
 
@@ -52,6 +45,7 @@ async def _described(_call: Call) -> Answer:
 ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
+    *pictures.ROUTES,
     Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
     Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
 )
@@ -82,6 +76,8 @@ class Gateway:
         sent = 0
         try:
             said = await self._carried_out(request, connection, share)
+            if said.writes is not None:
+                return await said.writes(request)
             try:
                 response = response_of(said, share)
             except ProblemError as refused:

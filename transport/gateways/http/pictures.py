@@ -1,0 +1,149 @@
+"""What goes on, over HTTP: one picture, or a stream of server-sent events that carries what has changed (WHATWG HTML, section 9.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from transport.broker.served import SHUTTING_DOWN
+from transport.gateways.http import requests
+from transport.gateways.http.answers import ALWAYS, Answer
+from transport.gateways.http.routes import PREFIX, Call, Field, Route
+from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_ROWS, ORDERS, Asked, asked_of
+
+if TYPE_CHECKING:
+    from transport.picture.view import View
+
+STREAM_SECONDS: Final = 3600.0
+"""After which a stream ends, and a page asks for the next: so that nobody looks on whose right to look is over."""
+QUIET_ROUNDS: Final = 15
+"""Rounds without news behind which a comment is sent: who is gone is found out by it."""
+RETRY_MS: Final = 1000
+"""How soon a page is to ask again when its stream has ended."""
+
+ASKED: Final = {
+    "order": Field("string", f"what comes first: {', '.join(ORDERS)}; pressure unless told"),
+    "contains": Field("string", "only queues whose name has this in it"),
+    "limit": Field("integer", f"queues at most: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
+    "start": Field("integer", f"how many to pass over, up to {MOST_BEFORE}"),
+    "queue": Field("string", "a queue of which to show who sends and who receives"),
+}
+
+
+async def picture(call: Call) -> Answer:
+    """One picture."""
+    return Answer(await call.operations.command("picture", _arguments(call)))
+
+
+async def events(call: Call) -> Answer:
+    """A stream of them."""
+    asked = asked_of(_arguments(call))
+    view = call.operations.view()
+
+    async def write(request: web.BaseRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response.force_close()
+        try:
+            await response.prepare(request)
+            async with aclosing(_changes(view, asked)) as told:
+                async for event in told:
+                    await response.write(event)
+                    # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
+                    await request.writer.drain()
+            await response.write_eof()
+        finally:
+            view.close()
+        return response
+
+    return Answer(writes=write, lost=view.close)
+
+
+async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
+    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before."""
+    ends = asyncio.get_running_loop().time() + STREAM_SECONDS
+    yield f"retry: {RETRY_MS}\n\n".encode()
+    before: dict[str, Any] | None = None
+    quiet = 0
+    while asyncio.get_running_loop().time() < ends:
+        if not await view.next():
+            code, text = SHUTTING_DOWN
+            yield event("end", {"code": code, "detail": text})
+            return
+        now = await view.take(asked)
+        if before is None:
+            yield event("picture", now | {"history": view.history([row["name"] for row in now["queues"]])})
+        elif change := changed(before, now):
+            yield event("change", change)
+            quiet = 0
+        else:
+            quiet += 1
+            if quiet >= QUIET_ROUNDS:
+                quiet = 0
+                yield b":\n\n"
+        before = now
+    yield event("end", {"code": "expired", "detail": "a stream lasts an hour: ask for the next"})
+
+
+def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a picture is other than before; empty where nothing is.
+
+    ``queues`` has of each queue the figures that changed, by its name; of one that was not there, all. ``order`` has the names in
+    order, where that is another.
+    """
+    change: dict[str, Any] = {}
+    for name in ("totals", "matching", "flow"):
+        if now[name] != before[name]:
+            change[name] = now[name]
+    old = {row["name"]: row for row in before["queues"]}
+    rows = {}
+    for row in now["queues"]:
+        known = old.get(row["name"], {})
+        other = {key: value for key, value in row.items() if known.get(key) != value}
+        if other:
+            rows[row["name"]] = other
+    if rows:
+        change["queues"] = rows
+    order = [row["name"] for row in now["queues"]]
+    if order != [row["name"] for row in before["queues"]]:
+        change["order"] = order
+    return change
+
+
+def event(name: str, data: Any) -> bytes:
+    """One event, as it is sent."""
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    query = call.request.query
+    requests.check_fields(dict(query), ASKED, "the query")
+    found: dict[str, Any] = {name: query[name] for name in ASKED if name in query}
+    for name in ("limit", "start"):
+        if name in found:
+            found[name] = requests.whole(found[name], name, None, least=0)
+    return found
+
+
+ROUTES: Final = (
+    Route(
+        "GET",
+        f"{PREFIX}/picture",
+        "picture",
+        "What goes on: queues by pressure, the totals, and who holds back whom.",
+        picture,
+        query=ASKED,
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/events",
+        "picture",
+        "The same as a stream of server-sent events: a picture, then what changes, once a second.",
+        events,
+        query=ASKED,
+    ),
+)

@@ -1,0 +1,208 @@
+"""Who holds back whom: a judgement of one queue, from its figures alone.
+
+Demand decides what moves, so the one who is slow is the one who asks for nothing while the other could go on:
+
+- a receiver, where messages are ready and nobody wants them;
+- a sender, where receivers want messages and none is ready;
+- the queue, where its limit is reached, or where the broker lets nobody send.
+
+`actors.queue.operations.explaining` tells one client why it waits itself; this tells everybody who looks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.settings import QueueSettings
+
+MIB = 2**20
+MOST_NAMED = 3
+"""Clients that a sentence names; of more it says how many there are."""
+DISK_BEHIND = "the disk cannot follow what is sent"
+"""What the broker's queues give as the reason of a pause where the journal is behind (`QueueDirectory`)."""
+
+
+class Kind(Enum):
+    """What holds a queue back. The order is that of the pressure: a list by pressure begins with the last of them."""
+
+    IDLE = "idle"
+    FLOWING = "flowing"
+    SENDER_SLOW = "sender slow"
+    RECEIVER_SLOW = "receiver slow"
+    NO_RECEIVER = "no receiver"
+    PAUSED = "paused"
+    DISK_BEHIND = "disk behind"
+    LIMIT_REACHED = "limit reached"
+
+    @property
+    def rank(self) -> int:
+        """Its place in the order, from 0 on."""
+        return _RANKS[self]
+
+
+_RANKS = {kind: rank for rank, kind in enumerate(Kind)}
+
+
+class Party(NamedTuple):
+    """One who sends to a queue or receives from it.
+
+    Attributes:
+        role: sender, receiver, taker or subscription.
+        name: what it calls itself; empty where it does not.
+        demand: messages that a receiver still wants, or that a sender still may send.
+        held: messages that a receiver has and has not acknowledged.
+        waits: of a sender, whether it can send nothing for want of room; of a receiver, whether it stands in line.
+    """
+
+    role: str
+    name: str
+    demand: int
+    held: int
+    waits: bool
+
+
+class Pressure(NamedTuple):
+    """The judgement: its kind, and a sentence for people that names who is slow and who waits for it."""
+
+    kind: Kind
+    text: str
+
+
+class _Group(NamedTuple):
+    """Some clients, as a sentence names them."""
+
+    text: str
+    number: int
+
+    def does(self, verb: str) -> str:
+        """With a verb, of which ``verb`` is the plural."""
+        return f"{self.text} {self.verb(verb)}"
+
+    def verb(self, verb: str) -> str:
+        """The verb alone."""
+        return verb if self.number != 1 else f"{verb}s"
+
+
+def pressure_of(
+    figures: QueueStatistics, settings: QueueSettings, moved: int, parties: Sequence[Party] = ()
+) -> Pressure:
+    """Judge a queue.
+
+    Args:
+        figures: as they stand.
+        settings: the queue's.
+        moved: messages that have come in or gone out since it was looked at before.
+        parties: whom the sentence may name; without them it says how many there are.
+    """
+    name = figures.name
+    if figures.paused is not None:
+        kind = Kind.DISK_BEHIND if DISK_BEHIND in figures.paused else Kind.PAUSED
+        return Pressure(kind, f"queue {name} takes nothing now: {figures.paused}{_so_wait(figures, parties)}")
+    if figures.full or figures.waiting_senders:
+        text = f"queue {name} is full ({_amounts(figures, settings)}): {_who_makes_room(figures, parties)}"
+        return Pressure(Kind.LIMIT_REACHED, text + _so_wait(figures, parties))
+    if figures.ready and not figures.demand_waiting:
+        return _nobody_wants(figures, parties)
+    if figures.demand_waiting and not figures.ready and figures.attached_senders:
+        return _nothing_comes(figures, moved, parties)
+    if moved:
+        return Pressure(Kind.FLOWING, f"queue {name} flows: receivers take what senders send")
+    return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}")
+
+
+def _nobody_wants(figures: QueueStatistics, parties: Sequence[Party]) -> Pressure:
+    """Messages are ready, and whoever is there asks for none."""
+    there = f"queue {figures.name} has {_messages(figures.ready)} ready"
+    if not figures.attached_receivers:
+        return Pressure(Kind.NO_RECEIVER, f"{there}, and nobody receives: start a receiver")
+    who = _receivers(figures, parties)
+    return Pressure(Kind.RECEIVER_SLOW, f"{there}: {who.text} {_holds(figures, who)}{who.verb('ask')} for no more")
+
+
+def _nothing_comes(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
+    """Receivers want messages, and none is ready."""
+    who = _senders(figures, parties)
+    less = f"{who.does('send')} less" if moved else f"{who.does('send')} nothing"
+    may = f", and may send {_messages(figures.capacity_granted)}" if figures.capacity_granted else ""
+    wanted = _messages(figures.demand_waiting)
+    return Pressure(Kind.SENDER_SLOW, f"queue {figures.name} is empty, and receivers want {wanted}: {less}{may}")
+
+
+def _who_makes_room(figures: QueueStatistics, parties: Sequence[Party]) -> str:
+    """What of a full queue is with whom."""
+    if not figures.attached_receivers:
+        return "nobody receives"
+    who = _receivers(figures, parties)
+    if figures.ready and not figures.demand_waiting:
+        return f"{who.text} {_holds(figures, who)}{who.verb('ask')} for no more"
+    if figures.ready:
+        return f"{who.does('take')} less than is sent"
+    held = figures.in_flight + figures.reserved
+    if held:
+        return f"{who.does('hold')} {_messages(held)} and {who.verb('acknowledge')} none"
+    return f"{_messages(figures.delayed)} wait for a delay" if figures.delayed else "what it had is leaving it"
+
+
+def _holds(figures: QueueStatistics, who: _Group) -> str:
+    held = figures.in_flight + figures.reserved
+    return f"{who.verb('hold')} {_messages(held)} and " if held else ""
+
+
+def _so_wait(figures: QueueStatistics, parties: Sequence[Party]) -> str:
+    return f"; {_senders(figures, parties).does('wait')}" if figures.waiting_senders else ""
+
+
+def _senders(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
+    """Those who wait for room, where some do; all of them where none does."""
+    waiting = figures.waiting_senders
+    found = [party for party in parties if party.role == "sender" and (party.waits or not waiting)]
+    return _named(found, waiting or figures.attached_senders, "sender")
+
+
+def _receivers(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
+    """Those who ask for nothing, where some do not; all of them where each asks."""
+    there = [party for party in parties if party.role != "sender" and not party.waits]
+    slow = [party for party in there if party.demand <= 0]
+    return _named(slow or there, figures.attached_receivers, "receiver")
+
+
+def _named(parties: list[Party], count: int, what: str) -> _Group:
+    """By name where they are few and all have one; by their number otherwise."""
+    roles, names = {party.role for party in parties}, sorted({party.name for party in parties})
+    if len(roles) == 1 and roles <= {"sender", "receiver", "subscription"}:
+        (what,) = roles
+    count = len(parties) or count
+    if not names or "" in names or len(names) > MOST_NAMED:
+        return _Group(f"the {what}" if count == 1 else f"{count:,} {what}s", count)
+    if len(names) == 1:
+        # Several connections may be of one client.
+        return _Group(f"{what} {names[0]}", 1)
+    return _Group(f"{what}s {', '.join(names[:-1])} and {names[-1]}", len(names))
+
+
+def _amounts(figures: QueueStatistics, settings: QueueSettings) -> str:
+    """How much there is of the limit that it is nearer to."""
+    stored, size = figures.stored_messages, figures.stored_bytes
+    if stored * settings.max_bytes >= size * settings.max_messages:
+        return f"{stored:,} of {_messages(settings.max_messages)}"
+    return f"{size / MIB:,.1f} of {settings.max_bytes / MIB:,.1f} MiB"
+
+
+def _left(figures: QueueStatistics) -> str:
+    """What it has that nobody can have now."""
+    parts = (
+        (figures.in_flight, "with receivers"),
+        (figures.reserved, "reserved by subscriptions"),
+        (figures.delayed, "waiting for a delay"),
+        (figures.leaving, "leaving it"),
+    )
+    there = ", ".join(f"{number:,} {what}" for number, what in parts if number)
+    return f": {there}" if there else "" if figures.stored_messages else " and empty"
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message" if count == 1 else f"{count:,} messages"

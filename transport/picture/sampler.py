@@ -1,0 +1,307 @@
+"""The one sampler of a broker: what its queues count, once a second, and only while somebody looks.
+
+The first round reads every queue; each one after it reads those that have changed, and those whose rates or judgement are not at rest yet.
+Reading takes no turn of the queue's own. It goes in slices, so that nobody waits longer than one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from transport.errors import LimitExceededError
+from transport.picture.pressure import Kind, Pressure, pressure_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors import QueueDirectory
+    from actors.queue.vocabulary.replies import QueueStatistics
+
+SAMPLE_SECONDS: Final = 1.0
+"""From one round to the next."""
+KEPT_SAMPLES: Final = 120
+"""Of a queue that somebody looks at: two minutes."""
+SLICE_SECONDS: Final = 0.001
+"""After which others have their turn; a slice ends with the queue that is being read, which is no more than as much again."""
+TURNS_BETWEEN: Final = 4
+"""Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
+LINGER_SECONDS: Final = 5.0
+"""The sampler runs on for so long after somebody has asked for one picture, who may be about to ask for the next."""
+MOST_LOOKS: Final = 256
+"""Who may look at the same time."""
+MOST_WATCHED: Final = 200
+"""Queues whose samples are kept for one who looks."""
+
+
+logger = logging.getLogger("penstock.broker")
+
+
+class Moment(NamedTuple):
+    """What is kept of a sample: messages that were ready, and messages a second that came in and went out."""
+
+    ready: int
+    came: float
+    went: float
+
+
+class Sample(NamedTuple):
+    """A queue as it was when it was read last.
+
+    Attributes:
+        at: when that was, on the loop's clock.
+        figures: what it counts; without its connections.
+        came: messages a second that came in since it was read before; 0 where it was not.
+        went: messages a second that went out.
+        acknowledged: messages a second that were acknowledged.
+        pressure: who holds back whom.
+        judged: the judgement of this moment alone. While messages move, only what was so twice in a row is the pressure.
+    """
+
+    at: float
+    figures: QueueStatistics
+    came: float
+    went: float
+    acknowledged: float
+    pressure: Pressure
+    judged: Kind
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the next round would find the same, unless the queue has changed."""
+        return not (self.came or self.went or self.acknowledged) and self.judged is self.pressure.kind
+
+    @property
+    def moment(self) -> Moment:
+        """What is kept of it."""
+        return Moment(self.figures.ready, round(self.came, 2), round(self.went, 2))
+
+
+class Look:
+    """Somebody who looks; to be closed.
+
+    Attributes:
+        rounds: how many rounds it has seen.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._watched: frozenset[str] = frozenset()
+        self.rounds = 0
+
+    async def next(self) -> bool:
+        """Wait for a round that this one has not seen; False where there is none any more, for the broker stops."""
+        going_on = await self._sampler.round_after(self.rounds)
+        self.rounds = self._sampler.rounds
+        return going_on
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Have samples kept of these queues from now on, and of those from before no more; of the first `MOST_WATCHED` of them."""
+        before, self._watched = self._watched, frozenset(list(names)[:MOST_WATCHED])
+        self._sampler.watch(self._watched - before, before - self._watched)
+
+    def close(self) -> None:
+        """Look no more."""
+        self.watch(())
+        self._sampler.leave(self)
+
+
+class Sampler:
+    """Reads the queues of a broker while somebody looks.
+
+    Args:
+        queues: all of them.
+        now: monotonic seconds, the loop's.
+
+    Attributes:
+        samples: of every queue, by name; to be looked at only, while somebody looks.
+        rounds: how many rounds there were since somebody began to look, and nobody did before.
+    """
+
+    def __init__(self, queues: QueueDirectory, now: Callable[[], float]) -> None:
+        self._queues = queues
+        self._now = now
+        self.samples: dict[str, Sample] = {}
+        self.rounds = 0
+        self._looks: set[Look] = set()
+        self._histories: dict[str, deque[Moment]] = {}
+        self._watchers: dict[str, int] = {}
+        self._restless: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._next_round: asyncio.Future[None] | None = None
+        self._linger: Look | None = None
+        self._lingers: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    @property
+    def running(self) -> bool:
+        """Whether it reads anything."""
+        return self._task is not None
+
+    def look(self) -> Look:
+        """Begin to look.
+
+        Raises:
+            LimitExceededError: as many look as may.
+        """
+        if len(self._looks) >= MOST_LOOKS:
+            raise LimitExceededError(
+                f"{MOST_LOOKS} look at this broker, which is the limit (MOST_LOOKS): close a console, or whatever else looks"
+            )
+        look = Look(self)
+        self._looks.add(look)
+        if self._task is None and not self._ended:
+            self._queues.changes.begin()
+            self._restless = set(self._queues)
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="penstock sampler")
+        return look
+
+    @contextmanager
+    def looking(self) -> Iterator[Look]:
+        """Look, and have it closed."""
+        look = self.look()
+        try:
+            yield look
+        finally:
+            look.close()
+
+    async def glance(self) -> None:
+        """See that there is a round to be looked at, and that there are more for whoever asks again soon."""
+        if self._linger is None:
+            self._linger = self.look()
+        if self._lingers is not None:
+            self._lingers.cancel()
+        self._lingers = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end_linger)
+        if not self.rounds:
+            await self._linger.next()
+
+    def history(self, name: str) -> list[Moment]:
+        """The last samples of a queue that somebody watches, the newest last; empty of others."""
+        return list(self._histories.get(name, ()))
+
+    def end(self) -> None:
+        """The broker stops: nothing is read any more, and who waits for a round is told."""
+        self._ended = True
+        self._end_linger()
+        self._stop()
+        self._tell()
+
+    # For `Look`
+
+    async def round_after(self, seen: int) -> bool:
+        """Wait until there is a later round than the one with this number; False where the sampler has ended."""
+        while self.rounds <= seen and not self._ended:
+            if self._next_round is None:
+                self._next_round = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._next_round)
+        return not self._ended
+
+    def watch(self, more: Iterable[str], less: Iterable[str]) -> None:
+        """Somebody watches more of the queues, and less."""
+        for name in more:
+            self._watchers[name] = self._watchers.get(name, 0) + 1
+        for name in less:
+            self._watchers[name] -= 1
+            if not self._watchers[name]:
+                del self._watchers[name]
+                self._histories.pop(name, None)
+
+    def leave(self, look: Look) -> None:
+        """One looks no more; behind the last of them nothing is kept, and nothing is read."""
+        self._looks.discard(look)
+        if not self._looks:
+            self._stop()
+
+    # Inside
+
+    def _stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            self._queues.changes.end()
+            self.samples, self._restless, self.rounds = {}, set(), 0
+            self._histories.clear()
+
+    def _tell(self) -> None:
+        """Whoever waits for a round looks again."""
+        told, self._next_round = self._next_round, None
+        if told is not None and not told.done():
+            told.set_result(None)
+
+    def _end_linger(self) -> None:
+        linger, self._linger = self._linger, None
+        if self._lingers is not None:
+            self._lingers.cancel()
+            self._lingers = None
+        if linger is not None:
+            linger.close()
+
+    async def _run(self) -> None:
+        due = self._now()
+        while True:
+            try:
+                await self._round()
+            except Exception:
+                # The next one may do; whoever looks is to see that something is wrong, and not to wait for ever.
+                logger.exception("a round of samples failed on a defect of ours")
+            self.rounds += 1
+            self._tell()
+            # One that took longer is not made up for.
+            due = max(due + SAMPLE_SECONDS, self._now())
+            await _until(due)
+
+    async def _round(self) -> None:
+        names = self._queues.changes.take() | self._restless
+        self._restless = set()
+        ends = self._now() + SLICE_SECONDS
+        for name in names:
+            self._read(name)
+            if self._now() >= ends:
+                for _ in range(TURNS_BETWEEN):
+                    await asyncio.sleep(0)
+                ends = self._now() + SLICE_SECONDS
+        for name in self._watchers:
+            if (sample := self.samples.get(name)) is not None:
+                self._histories.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(sample.moment)
+
+    def _read(self, name: str) -> None:
+        figures = self._queues.read(name, parties=False)
+        if figures is None:
+            self.samples.pop(name, None)
+            return
+        sample = self.samples[name] = sample_of(figures, self._queues, self._now(), self.samples.get(name))
+        if not sample.at_rest:
+            self._restless.add(name)
+
+
+async def _until(when: float) -> None:
+    """Return at a time of the loop's."""
+    loop = asyncio.get_running_loop()
+    reached = asyncio.Event()
+    timer = loop.call_at(when, reached.set)
+    try:
+        await reached.wait()
+    finally:
+        timer.cancel()
+
+
+def sample_of(figures: QueueStatistics, queues: QueueDirectory, at: float, before: Sample | None) -> Sample:
+    """A sample of a queue, from its figures now and the sample before."""
+    came = went = acknowledged = 0.0
+    moved = 0
+    if before is not None and at > before.at and figures.total_in >= before.figures.total_in:
+        seconds, old = at - before.at, before.figures
+        arrived, left = figures.total_in - old.total_in, figures.total_out - old.total_out
+        moved = arrived + left
+        came, went = arrived / seconds, max(0, left) / seconds
+        acknowledged = max(0, figures.total_acknowledged - old.total_acknowledged) / seconds
+    judged = pressure_of(figures, queues.settings_of(figures.name), moved)
+    pressure = judged
+    if moved and before is not None and before.judged is not judged.kind:
+        # Of a queue in which messages move, one moment says little: a batch is always ready, or on its way.
+        pressure = Pressure(Kind.FLOWING, f"queue {figures.name} flows")
+    return Sample(at, figures, came, went, acknowledged, pressure, judged.kind)
