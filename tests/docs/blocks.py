@@ -121,7 +121,6 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "class Sieve": "tests/streams/test_graphs_guide.py::test_the_junction_of_ones_own_works",
     },
     "docs/http.md": {
-        "penstock broker --http": HTTP,
         "[console]": HTTP,
         '"title": "not-found"': HTTP,
     },

@@ -22,7 +22,9 @@ from transport.clients.backoff import DEFAULT_CONNECT_TIMEOUT
 from transport.config.settings import (
     CONFIG_VARIABLE,
     FLAG,
+    HTTP,
     MEMORY,
+    NONE,
     OPTIONS,
     QUEUE_FLAG,
     QUEUE_OPTIONS,
@@ -236,6 +238,11 @@ Queues = Annotated[
 ]
 
 
+NoHttp = Annotated[
+    bool, typer.Option("--no-http", help="Speak no HTTP: the same as --http none.", rich_help_panel="Http")
+]
+
+
 def settings_command(
     verb: str, act: Callable[..., None], *, again: bool = False, **own: Parameter
 ) -> Callable[..., None]:
@@ -252,6 +259,10 @@ def settings_command(
 
     def command(**given: Any) -> None:
         arguments = {name: given.pop(name) for name in own}
+        if given.pop("no_http"):
+            if given[HTTP.name] is not None:
+                raise typer.BadParameter(f"--no-http and {HTTP.flag} exclude one another")
+            given[HTTP.name] = NONE
         if again:
             arguments["again"] = partial(_resolve, **given)
         act(_resolve_or_exit(verb, **given), **arguments)
@@ -260,6 +271,8 @@ def settings_command(
     for option in OPTIONS:
         panel = option.section.replace("_", " ").capitalize()
         parameters[option.name] = (_annotation(option, option.flag, default_text(option), panel), None)
+        if option is HTTP:
+            parameters["no_http"] = (NoHttp, False)
     return with_parameters(command, act, parameters | {"queue": (Queues, None)} | own)
 
 
