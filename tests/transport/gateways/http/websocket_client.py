@@ -45,7 +45,8 @@ def masked(opcode: int, data: bytes, *, final: bool = True, key: bytes | None = 
     size = len(data)
     length = bytes([size]) if size < 126 else b"\x7e" + struct.pack(">H", size) if size < 1 << 16 else b""
     length = length or b"\x7f" + struct.pack(">Q", size)
-    body = bytes(byte ^ key[at % 4] for at, byte in enumerate(data)) if any(key) else data
+    repeated = (key * (size // 4 + 1))[:size]
+    body = (int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")).to_bytes(size, "big")
     return bytes([(0x80 if final else 0) | opcode | first, 0x80 | length[0]]) + length[1:] + key + body
 
 
