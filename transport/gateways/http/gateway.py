@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http import administration, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
@@ -87,7 +87,8 @@ class Gateway:
             except BaseException:
                 said.lost()
                 raise
-            if wire.is_last:
+            # Behind a request for another protocol aiohttp reads no further one.
+            if wire.is_last or "Upgrade" in request.headers:
                 response.force_close()
             try:
                 await response.prepare(request)
@@ -110,6 +111,9 @@ class Gateway:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
             self._check_origin(request)
+            if request.rel_url.raw_path == upgrade.PATH:
+                who = await self._shown(request, connection.wire.peer)
+                return upgrade.answer(self._host, request, connection, who)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
             proved = not route.open or self._host.entrance.users is None
@@ -156,6 +160,12 @@ class Gateway:
         return name.lower() in self._names
 
     # --- who asks
+
+    async def _shown(self, request: web.BaseRequest, peer: str) -> Principal | None:
+        """Who asks, where the request says so, and there are users."""
+        if self._host.entrance.users is None or "Authorization" not in request.headers:
+            return None
+        return await self._principal(request, peer)
 
     async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
         entrance = self._host.entrance
