@@ -21,15 +21,16 @@ from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
 from transport.security.principal import ANYONE, Principal
+from transport.security.subject import subject_of
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
     from transport.broker.listener import Host
-    from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.connections import HttpConnection, Wire
     from transport.gateways.http.receipts import Receipts
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
-REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
+REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, Bearer with a token, or a client certificate"
 
 logger = logging.getLogger("penstock.http")
 
@@ -111,7 +112,7 @@ class Gateway:
                 raise ProblemError(*SHUTTING_DOWN)
             self._check_origin(request)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
-            principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
+            principal = ANYONE if route.open else await self._principal(request, connection.wire)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
             return await route.handler(Call(request, operations, names, self._receipts, share))
@@ -157,8 +158,8 @@ class Gateway:
 
     # --- who asks
 
-    async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
-        entrance = self._host.entrance
+    async def _principal(self, request: web.BaseRequest, wire: Wire) -> Principal:
+        entrance, peer = self._host.entrance, wire.peer
         if entrance.users is None:
             return ANYONE
         scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
@@ -168,6 +169,8 @@ class Gateway:
         elif scheme.lower() == "basic":
             name, password = _name_and_password(shown_as.strip())
             found = await entrance.authenticate(name, password, peer)
+        elif not scheme and (subject := subject_of(wire.certificate)) is not None:
+            found = await entrance.of_certificate(subject, peer)
         else:
             entrance.nothing_shown(peer)
             raise ProblemError("authentication-required", REQUIRED)

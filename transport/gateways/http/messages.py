@@ -41,6 +41,8 @@ MAX_TAKE_BYTES: Final = 16 * 1024 * 1024
 OCTETS: Final = "application/octet-stream"
 RECEIPT, NUMBER, DELIVERIES, KEY = "Penstock-Receipt", "Penstock-Number", "Penstock-Deliveries", "Penstock-Key"
 """Headers of an answer that is a message's bytes."""
+MAX_KEY_HEADER: Final = 4096
+"""Bytes of a key in a header of the answer. Clients take lines of 8 KiB, and some less; who wants the key of any message takes JSON."""
 
 _LOST: Final = {
     Lost.GONE: (names.GONE, "the message is not in the queue any more: it was acknowledged, moved or purged"),
@@ -128,7 +130,7 @@ def _bytes(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...]
         return Answer(None, 204)
     (row,) = _rows(receipts, taker, taken)
     headers = {RECEIPT: row["receipt"], NUMBER: str(row["number"]), DELIVERIES: str(row["deliveries"])}
-    if isinstance(key := row.get("key"), str) and key.isascii() and key.isprintable():
+    if isinstance(key := row.get("key"), str) and len(key) <= MAX_KEY_HEADER and key.isascii() and key.isprintable():
         headers[KEY] = key
     return Answer(bytes(taken[0].batch.payloads[0]), 200, headers, OCTETS)
 
