@@ -15,11 +15,12 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http import administration, described, messages, openapi, pictures, problems
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
+from transport.gateways.http.shapes import answers
 from transport.security.principal import ANYONE, Principal
 from transport.security.subject import subject_of
 from transport.wire.shown import shown
@@ -47,8 +48,24 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
-    Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
-    Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
+    Route(
+        "GET",
+        f"{PREFIX}/openapi.json",
+        None,
+        "This description.",
+        _described,
+        open=True,
+        answers=answers({"type": "object"}),
+    ),
+    Route(
+        "GET",
+        "/health/live",
+        None,
+        "Whether the process answers.",
+        _alive,
+        open=True,
+        answers=answers(described.ALIVE),
+    ),
 )
 """All there are."""
 TABLE: Final = Table(ROUTES)
