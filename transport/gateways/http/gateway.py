@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
 from transport.gateways.http import administration, described, messages, openapi, pictures, problems
@@ -127,6 +127,10 @@ class Gateway:
         try:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
+            if request.version not in (HttpVersion10, HttpVersion11):
+                # The parser takes a line without a version for HTTP/0.9, which nobody means.
+                text = f"HTTP/{request.version.major}.{request.version.minor} is not spoken here; HTTP/1.1 is"
+                raise ProblemError("protocol-error", text, headers={"Connection": "close"})
             self._check_origin(request)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal = ANYONE if route.open else await self._principal(request, connection.wire)
@@ -151,6 +155,9 @@ class Gateway:
         """
         host = request.headers.get("Host", "")
         name = _name_in(host)
+        if request.host not in (host, name):
+            # A target in absolute form has a host of its own, which would be the one that counts (RFC 9112, 3.2.2).
+            raise ProblemError("misdirected", f"the target names {request.host!r:.80}, and Host {host!r:.80}: say one")
         if (
             not self._is_ours(name)
             and request.transport is not None

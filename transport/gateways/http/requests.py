@@ -104,7 +104,8 @@ async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
 def parsed(body: bytes) -> Any:
     """The JSON value that a body is (RFC 8259); raises ProblemError where it is none, or has a name twice in an object."""
     try:
-        return json.loads(body, object_pairs_hook=_each_once, parse_constant=_no_number)
+        # As bytes it might be UTF-16 as well, and others would read something else in it.
+        return json.loads(body.decode(), object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
 
