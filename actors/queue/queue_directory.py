@@ -61,7 +61,7 @@ class QueueNotFoundError(QueueError):
     code = "not-found"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no queue {name!r}")
+        super().__init__(f"there is no queue {name!r:.255}")
 
 
 def _one_a_name(storage: Storage) -> list[StoredQueue]:

@@ -12,24 +12,26 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems, upgrade
+from transport.gateways.http import administration, described, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
+from transport.gateways.http.shapes import answers
 from transport.security.principal import ANYONE, Principal
+from transport.security.subject import subject_of
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
     from transport.broker.listener import Host
-    from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.connections import HttpConnection, Wire
     from transport.gateways.http.receipts import Receipts
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
-REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
+REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, Bearer with a token, or a client certificate"
 
 logger = logging.getLogger("penstock.http")
 
@@ -46,8 +48,24 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
-    Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
-    Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
+    Route(
+        "GET",
+        f"{PREFIX}/openapi.json",
+        None,
+        "This description.",
+        _described,
+        open=True,
+        answers=answers({"type": "object"}),
+    ),
+    Route(
+        "GET",
+        "/health/live",
+        None,
+        "Whether the process answers.",
+        _alive,
+        open=True,
+        answers=answers(described.ALIVE),
+    ),
 )
 """All there are."""
 TABLE: Final = Table(ROUTES)
@@ -110,12 +128,16 @@ class Gateway:
         try:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
+            if request.version not in (HttpVersion10, HttpVersion11):
+                # The parser takes a line without a version for HTTP/0.9, which nobody means.
+                text = f"HTTP/{request.version.major}.{request.version.minor} is not spoken here; HTTP/1.1 is"
+                raise ProblemError("protocol-error", text, headers={"Connection": "close"})
             self._check_origin(request)
             if request.rel_url.raw_path == upgrade.PATH:
-                who = await self._shown(request, connection.wire.peer)
+                who = await self._shown(request, connection.wire)
                 return upgrade.answer(self._host, request, connection, who)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
-            principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
+            principal = ANYONE if route.open else await self._principal(request, connection.wire)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
             return await route.handler(Call(request, operations, names, self._receipts, share))
@@ -137,6 +159,9 @@ class Gateway:
         """
         host = request.headers.get("Host", "")
         name = _name_in(host)
+        if request.host not in (host, name):
+            # A target in absolute form has a host of its own, which would be the one that counts (RFC 9112, 3.2.2).
+            raise ProblemError("misdirected", f"the target names {request.host!r:.80}, and Host {host!r:.80}: say one")
         if (
             not self._is_ours(name)
             and request.transport is not None
@@ -161,14 +186,14 @@ class Gateway:
 
     # --- who asks
 
-    async def _shown(self, request: web.BaseRequest, peer: str) -> Principal | None:
+    async def _shown(self, request: web.BaseRequest, wire: Wire) -> Principal | None:
         """Who asks, where the request says so, and there are users."""
         if self._host.entrance.users is None or "Authorization" not in request.headers:
             return None
-        return await self._principal(request, peer)
+        return await self._principal(request, wire)
 
-    async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
-        entrance = self._host.entrance
+    async def _principal(self, request: web.BaseRequest, wire: Wire) -> Principal:
+        entrance, peer = self._host.entrance, wire.peer
         if entrance.users is None:
             return ANYONE
         scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
@@ -178,6 +203,8 @@ class Gateway:
         elif scheme.lower() == "basic":
             name, password = _name_and_password(shown_as.strip())
             found = await entrance.authenticate(name, password, peer)
+        elif not scheme and (subject := subject_of(wire.certificate)) is not None:
+            found = await entrance.of_certificate(subject, peer)
         else:
             entrance.nothing_shown(peer)
             raise ProblemError("authentication-required", REQUIRED)

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import requests
+from transport.gateways.http import described, requests
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
-from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_ROWS, ORDERS, Asked, asked_of
+from transport.gateways.http.shapes import Answered, answers
+from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, ORDERS, Asked, asked_of
 
 if TYPE_CHECKING:
     from transport.picture.view import View
@@ -25,12 +26,15 @@ QUIET_ROUNDS: Final = 15
 """Rounds without news behind which a comment is sent: who is gone is found out by it."""
 RETRY_MS: Final = 1000
 """How soon a page is to ask again when its stream has ended."""
+EVENTS: Final = "text/event-stream"
 
 ASKED: Final = {
-    "order": Field("string", f"what comes first: {', '.join(ORDERS)}; pressure unless told"),
-    "contains": Field("string", "only queues whose name has this in it"),
-    "limit": Field("integer", f"queues at most: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
-    "start": Field("integer", f"how many to pass over, up to {MOST_BEFORE}"),
+    "order": Field("string", "what comes first; pressure unless told", limits={"enum": list(ORDERS)}),
+    "contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MOST_FILTER}),
+    "limit": Field(
+        "integer", f"queues at most; {DEFAULT_ROWS} unless told", limits={"minimum": 1, "maximum": MOST_ROWS}
+    ),
+    "start": Field("integer", "how many to pass over", limits={"minimum": 0, "maximum": MOST_BEFORE}),
     "queue": Field("string", "a queue of which to show who sends and who receives"),
 }
 
@@ -46,7 +50,7 @@ async def events(call: Call) -> Answer:
     view = call.operations.view()
 
     async def write(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": f"{EVENTS}; charset=utf-8"})
         response.force_close()
         try:
             await response.prepare(request)
@@ -125,7 +129,7 @@ def _arguments(call: Call) -> dict[str, Any]:
     found: dict[str, Any] = {name: query[name] for name in ASKED if name in query}
     for name in ("limit", "start"):
         if name in found:
-            found[name] = requests.whole(found[name], name, None, least=0)
+            found[name] = requests.whole_in_query(found[name], name, ASKED[name])
     return found
 
 
@@ -137,6 +141,7 @@ ROUTES: Final = (
         "What goes on: queues by pressure, the totals, and who holds back whom.",
         picture,
         query=ASKED,
+        answers=answers(described.PICTURE),
     ),
     Route(
         "GET",
@@ -145,5 +150,7 @@ ROUTES: Final = (
         "The same as a stream of server-sent events: a picture, then what changes, once a second.",
         events,
         query=ASKED,
+        answers={200: Answered("the stream; it ends after an hour, or with the broker", {EVENTS: {"type": "string"}})},
+        ends=False,
     ),
 )
