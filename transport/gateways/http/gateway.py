@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http import administration, exposed, health, messages, openapi, pictures, problems
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
@@ -34,10 +34,6 @@ REQUIRED: Final = "this broker has users: say who you are, by Basic with a name 
 logger = logging.getLogger("penstock.http")
 
 
-async def _alive(_call: Call) -> Answer:
-    return Answer({"status": "alive"})
-
-
 async def _described(_call: Call) -> Answer:
     return Answer(openapi.document(ROUTES))
 
@@ -47,7 +43,8 @@ ROUTES: Final = (
     *messages.ROUTES,
     *pictures.ROUTES,
     Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
-    Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
+    *exposed.ROUTES,
+    *health.ROUTES,
 )
 """All there are."""
 TABLE: Final = Table(ROUTES)
@@ -77,7 +74,9 @@ class Gateway:
         try:
             said = await self._carried_out(request, connection, share)
             if said.writes is not None:
-                return await said.writes(request)
+                written = await said.writes(request)
+                sent = written.body_length
+                return written
             try:
                 response = response_of(said, share)
             except ProblemError as refused:

@@ -70,7 +70,7 @@ def _operation(route: Route) -> dict[str, Any]:
             for name, field in route.query.items()
         ],
         "responses": {
-            "2XX": {"description": "done", "content": {"application/json": {"schema": {}}}},
+            "2XX": {"description": "done", "content": {route.answers: {"schema": _answer(route)}}},
             "4XX": _problem("the request cannot be carried out"),
             "5XX": _problem("not now, or a defect"),
         },
@@ -99,6 +99,10 @@ def _object(fields: Mapping[str, Field]) -> dict[str, Any]:
         "properties": {name: _schema(field) for name, field in fields.items()},
     }
     return described | ({"required": required} if required else {})
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    return {} if route.answers == "application/json" else {"type": "string"}
 
 
 def _schema(field: Field) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Route:
         body: the fields of its body.
         query: the fields of its query.
         open: whether it is answered whoever asks.
+        answers: the media type of what it answers with.
     """
 
     method: str
@@ -76,6 +77,7 @@ class Route:
     body: Mapping[str, Field] = field(default_factory=dict)
     query: Mapping[str, Field] = field(default_factory=dict)
     open: bool = False
+    answers: str = "application/json"
 
 
 class Table:
