@@ -251,7 +251,7 @@ class QueueOutput:
         if kind is ReceivedMessages:
             self._measures.delivered(message)
         elif kind is MessagesTaken:
-            for taken in message.messages:
+            for taken in message.ranges:
                 self._measures.delivered(taken)
         try:
             connection.deliver(message)
