@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.storage import DurableMap
+    from transport.picture.metrics import Metrics
     from transport.picture.view import View
 
 Handler = Callable[..., Awaitable[Any]]
@@ -317,6 +318,15 @@ class Operations:
         """
         self._check("picture")
         return self._services.commands.view()
+
+    def metrics(self) -> Metrics:
+        """All figures as text, for whoever may run ``stats``. To be asked at once, and not kept."""
+        self._check("stats")
+        return self._services.commands.metrics
+
+    def unready(self) -> tuple[str, str] | None:
+        """Code and text of why the broker is not ready, which anybody may know; None while it is."""
+        return self._services.commands.unready()
 
     async def command(self, name: str, arguments: Options) -> bytes:
         """Run a command; its answer, as JSON.

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from actors.queue.operations.counting import Figures
     from actors.queue.vocabulary.replies import QueueStatistics
     from actors.queue.vocabulary.settings import QueueSettings
 
@@ -87,6 +88,19 @@ class _Group(NamedTuple):
         return verb if self.number != 1 else f"{verb}s"
 
 
+def held_back_by(figures: QueueStatistics | Figures) -> Kind | None:
+    """What holds a queue back at this moment; None where nothing does."""
+    if figures.paused is not None:
+        return Kind.DISK_BEHIND if DISK_BEHIND in figures.paused else Kind.PAUSED
+    if figures.full or figures.waiting_senders:
+        return Kind.LIMIT_REACHED
+    if figures.ready and not figures.demand_waiting:
+        return Kind.RECEIVER_SLOW if figures.attached_receivers else Kind.NO_RECEIVER
+    if figures.demand_waiting and not figures.ready and figures.attached_senders:
+        return Kind.SENDER_SLOW
+    return None
+
+
 def pressure_of(
     figures: QueueStatistics, settings: QueueSettings, moved: int, parties: Sequence[Party] = ()
 ) -> Pressure:
@@ -99,15 +113,15 @@ def pressure_of(
         parties: whom the sentence may name; without them it says how many there are.
     """
     name = figures.name
-    if figures.paused is not None:
-        kind = Kind.DISK_BEHIND if DISK_BEHIND in figures.paused else Kind.PAUSED
+    kind = held_back_by(figures)
+    if kind is Kind.DISK_BEHIND or kind is Kind.PAUSED:
         return Pressure(kind, f"queue {name} takes nothing now: {figures.paused}{_so_wait(figures, parties)}")
-    if figures.full or figures.waiting_senders:
+    if kind is Kind.LIMIT_REACHED:
         text = f"queue {name} is full ({_amounts(figures, settings)}): {_who_makes_room(figures, parties)}"
         return Pressure(Kind.LIMIT_REACHED, text + _so_wait(figures, parties))
-    if figures.ready and not figures.demand_waiting:
+    if kind is Kind.RECEIVER_SLOW or kind is Kind.NO_RECEIVER:
         return _nobody_wants(figures, parties)
-    if figures.demand_waiting and not figures.ready and figures.attached_senders:
+    if kind is Kind.SENDER_SLOW:
         return _nothing_comes(figures, moved, parties)
     if moved:
         return Pressure(Kind.FLOWING, f"queue {name} flows: receivers take what senders send")

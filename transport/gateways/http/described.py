@@ -188,3 +188,4 @@ TAKEN: Final = record(
 PUBLISHED: Final = record(numbers=several(COUNT))
 SETTLED: Final = record(settled=COUNT, problems=several(record(receipt=TEXT, code=TEXT, detail=TEXT)))
 ALIVE: Final = record(status={"const": "alive"})
+READY: Final = record(status={"const": "ready"})

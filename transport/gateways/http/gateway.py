@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, described, messages, openapi, pictures, problems, upgrade
+from transport.gateways.http import administration, exposed, health, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
@@ -36,10 +36,6 @@ REQUIRED: Final = "this broker has users: say who you are, by Basic with a name 
 logger = logging.getLogger("penstock.http")
 
 
-async def _alive(_call: Call) -> Answer:
-    return Answer({"status": "alive"})
-
-
 async def _described(_call: Call) -> Answer:
     return Answer(openapi.document(ROUTES))
 
@@ -57,15 +53,8 @@ ROUTES: Final = (
         open=True,
         answers=answers({"type": "object"}),
     ),
-    Route(
-        "GET",
-        "/health/live",
-        None,
-        "Whether the process answers.",
-        _alive,
-        open=True,
-        answers=answers(described.ALIVE),
-    ),
+    *exposed.ROUTES,
+    *health.ROUTES,
 )
 """All there are."""
 TABLE: Final = Table(ROUTES)
@@ -95,7 +84,9 @@ class Gateway:
         try:
             said = await self._carried_out(request, connection, share)
             if said.writes is not None:
-                return await said.writes(request)
+                written = await said.writes(request)
+                sent = written.body_length
+                return written
             try:
                 response = response_of(said, share)
             except ProblemError as refused:
