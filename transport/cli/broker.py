@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from transport.cli._options import settings_command
 from transport.cli._run import exit_code, run, tell
+from transport.cli._setting_options import settings_command
 from transport.cli.exit_codes import EXIT_DONE, EXIT_USAGE
 from transport.errors import LocalProtocolError
 
