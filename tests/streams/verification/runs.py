@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import unittest
 from bisect import bisect_left
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -159,6 +159,34 @@ class Runs:
             # However it ends: a test that breaks a rule on purpose has made it fail.
             with contextlib.suppress(Exception, asyncio.CancelledError):
                 await running
+
+
+def rules_of(verification: type) -> list[str]:
+    """The names of the tests that a verification has, without those that it leaves out."""
+    return [name for name in dir(verification) if name.startswith("test_") and getattr(verification, name) is not None]
+
+
+def keeps_each_rule(verification: Callable[[], Runs], case: FlowCase | SourceCase | SinkCase) -> None:
+    """Runs all tests of a verification over a case, each on an instance of its own, and tells of every one that fails.
+
+    One test of pytest's for a case, not one for each of its rules: twelve thousand cost more to collect and to report than to run.
+    """
+    broken: list[Exception] = []
+    held = 0
+    for rule in rules_of(type(verification())):
+        verified = verification()
+        verified.case = case
+        try:
+            getattr(verified, rule)()
+        except unittest.SkipTest:
+            continue
+        except Exception as error:  # noqa: BLE001 - every rule that is broken is told of, whatever it was broken by
+            error.add_note(f"in {rule}")
+            broken.append(error)
+        held += 1
+    if broken:
+        raise ExceptionGroup(f"{case.name} does not keep {len(broken)} of {held} rules", broken)
+    assert held, f"every rule is skipped for {case.name}"
 
 
 def numbers(elements: int) -> Source[int]:

@@ -1,6 +1,6 @@
 """The rules for processors, over every operator in the form that lets everything through.
 
-What holds for publishers and for subscribers is verified over the same operators by `TestOperators` and `TestStages`: here are the
+What holds for publishers and for subscribers is verified over the same operators by `Operators` and `Stages`: here are the
 tests that only a processor has, and all of them over one flow, for `Flow.to_processor` itself.
 """
 
@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
 from tests.streams.verification import test_publishers, test_subscribers
-from tests.streams.verification.runs import SAME_STAGE, Runs
+from tests.streams.verification.runs import SAME_STAGE, Runs, keeps_each_rule, rules_of
 
 NO_IDENTITY: dict[str, set[str]] = {
     "what comes out is made of what came in, or is more, or is in pairs, in any form of the operator": {
@@ -76,33 +76,28 @@ class _Flows(Runs, IdentityProcessorVerification[int]):
 
 
 @without_both_sides
-class TestFlowsAsProcessors(_Flows):
-    @pytest.fixture(autouse=True, params=WITH_IDENTITY, ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
+class FlowsAsProcessors(_Flows):
+    """What only a processor has."""
 
 
-class TestAFlowAsAProcessor(_Flows):
+@pytest.mark.parametrize("case", WITH_IDENTITY, ids=lambda case: case.name)
+def test_a_flow_keeps_each_rule_that_only_processors_have(case: FlowCase) -> None:
+    keeps_each_rule(FlowsAsProcessors, case)
+
+
+def test_a_flow_as_a_processor_keeps_all_rules() -> None:
     """`Flow.to_processor` is the same for every flow; "map" stands for all."""
-
-    @pytest.fixture(autouse=True, params=["map"])
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = next(case for case in WITH_IDENTITY if case.name == request.param)
-
-
-def _tests(verification: type) -> set[str]:
-    """What pytest runs of a class."""
-    return {name for name in dir(verification) if name.startswith("test_") and getattr(verification, name) is not None}
+    keeps_each_rule(_Flows, next(case for case in WITH_IDENTITY if case.name == "map"))
 
 
 def test_no_rule_is_verified_twice_for_an_operator_and_none_is_left_out() -> None:
     classes = (
-        test_publishers.TestOperators,
-        test_subscribers.TestStages,
-        test_subscribers.TestEveryStage,
-        TestFlowsAsProcessors,
+        test_publishers.Operators,
+        test_subscribers.Stages,
+        test_subscribers.EveryStage,
+        FlowsAsProcessors,
     )
-    publisher, stage, outside, processor = map(_tests, classes)
+    publisher, stage, outside, processor = (set(rules_of(verification)) for verification in classes)
     assert {case.name for case in WITH_IDENTITY} | {case.name for case in test_subscribers.WITHOUT_IDENTITY} == {
         case.name for case in every.flows()
     }
@@ -110,5 +105,5 @@ def test_no_rule_is_verified_twice_for_an_operator_and_none_is_left_out() -> Non
     for first, second in itertools.combinations((publisher, stage, processor), 2):
         assert not first & second
     assert not publisher & outside
-    assert publisher | stage | processor == _tests(TestAFlowAsAProcessor)
+    assert publisher | stage | processor == set(rules_of(_Flows))
     assert len(processor) == len([name for name in vars(IdentityProcessorVerification) if name.startswith("test_")])

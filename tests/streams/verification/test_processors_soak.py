@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.streams.catalogue.case import FlowCase
+from tests.streams.verification.runs import keeps_each_rule
 from tests.streams.verification.test_processors import WITH_IDENTITY, _Flows
 
 
 @pytest.mark.soak
-class TestFlowsAsWholeProcessors(_Flows):
-    @pytest.fixture(autouse=True, params=WITH_IDENTITY, ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
+@pytest.mark.parametrize("case", WITH_IDENTITY, ids=lambda case: case.name)
+def test_a_flow_as_a_processor_keeps_all_rules(case: FlowCase) -> None:
+    keeps_each_rule(_Flows, case)

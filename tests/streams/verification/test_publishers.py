@@ -11,15 +11,11 @@ from streams import UNBOUNDED, Publisher, Source
 from streams.testkit.verification import PublisherVerification
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SourceCase
-from tests.streams.verification.runs import Runs, flowing_in, mostly, numbers
+from tests.streams.verification.runs import Runs, flowing_in, keeps_each_rule, mostly, numbers, rules_of
 
 
-class TestSources(Runs, PublisherVerification[Any]):
+class Sources(Runs, PublisherVerification[Any]):
     case: SourceCase
-
-    @pytest.fixture(autouse=True, params=every.sources(), ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
 
     def create_publisher(self, elements: int) -> Publisher[Any]:
         if elements >= UNBOUNDED:
@@ -32,6 +28,11 @@ class TestSources(Runs, PublisherVerification[Any]):
         return self.publisher_of(self.case.exactly(elements))
 
 
+@pytest.mark.parametrize("case", every.sources(), ids=lambda case: case.name)
+def test_a_source_keeps_each_rule_for_publishers(case: SourceCase) -> None:
+    keeps_each_rule(Sources, case)
+
+
 ONE_FOR_ONE = {
     "conflate": "how many come out of several depends on when they are asked for",
     "conflate_with_seed": "how many come out of several depends on when they are asked for",
@@ -40,12 +41,8 @@ ONE_FOR_ONE = {
 """Operators that are verified with one element only, and why."""
 
 
-class TestOperators(Runs, PublisherVerification[Any]):
+class Operators(Runs, PublisherVerification[Any]):
     case: FlowCase
-
-    @pytest.fixture(autouse=True, params=mostly(every.flows()), ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
 
     def create_publisher(self, elements: int) -> Publisher[Any]:
         if self.case.model is not None:
@@ -72,7 +69,27 @@ class TestOperators(Runs, PublisherVerification[Any]):
         return self.publisher_of(Source.failed(OSError("as it is meant to")).via(self.case.identity()))
 
 
+@pytest.mark.parametrize("case", mostly(every.flows()), ids=lambda case: case.name)
+def test_what_comes_out_of_an_operator_keeps_each_rule_for_publishers(case: FlowCase) -> None:
+    keeps_each_rule(Operators, case)
+
+
 def test_only_what_is_named_is_verified_with_one_element_only() -> None:
     unforetold = [case for case in every.flows() if not case.model and not case.identity]
     assert {case.name for case in unforetold if case.ahead is None} == set(ONE_FOR_ONE)
     assert {case.name for case in unforetold if case.ends} == set()
+
+
+class OneTooFew(Operators):
+    """Breaks a rule: what it is asked for has one element more."""
+
+    def create_publisher(self, elements: int) -> Publisher[Any]:
+        return self.publisher_of(numbers(elements - 1) if elements < UNBOUNDED else numbers(elements))
+
+
+def test_of_a_case_that_breaks_rules_each_of_them_is_named_and_the_others_are_tried_all_the_same() -> None:
+    with pytest.raises(ExceptionGroup, match="map does not keep") as caught:
+        keeps_each_rule(OneTooFew, next(case for case in every.flows() if case.name == "map"))
+    named = {note.removeprefix("in ") for error in caught.value.exceptions for note in error.__notes__}
+    assert {rule for rule in named if "_spec101_" in rule or "_spec105_" in rule}
+    assert named < set(rules_of(OneTooFew))

@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from streams.testkit.verification.blackbox import MOST_ELEMENTS
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SinkCase
-from tests.streams.verification.runs import Captured, Runs, mostly
+from tests.streams.verification.runs import Captured, Runs, keeps_each_rule, mostly
 
 
 def observed(observable: Any, pulling: list[Any]) -> Any:
@@ -43,14 +43,10 @@ PULLS: dict[str, Callable[[Any, list[Any]], Any]] = {
 """How the sinks are made to ask that wait for somebody: with what they have materialized, and those that have pulled already."""
 
 
-class TestSinks(Runs, SubscriberBlackboxVerification[int]):
+class Sinks(Runs, SubscriberBlackboxVerification[int]):
     case: SinkCase
 
     test_untested_spec202_blackbox_signals_are_dispatched_asynchronously_where_they_take_long = None
-
-    @pytest.fixture(autouse=True, params=every.sinks(), ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
 
     def create_subscriber(self) -> Subscriber[int]:
         self.pulling: list[Any] = []
@@ -69,6 +65,11 @@ class TestSinks(Runs, SubscriberBlackboxVerification[int]):
 
     def create_element(self, n: int) -> int:
         return n
+
+
+@pytest.mark.parametrize("case", every.sinks(), ids=lambda case: case.name)
+def test_a_sink_keeps_each_rule_for_subscribers(case: SinkCase) -> None:
+    keeps_each_rule(Sinks, case)
 
 
 class Greedy(Subscriber[Any]):
@@ -90,7 +91,7 @@ class Greedy(Subscriber[Any]):
 WITHOUT_IDENTITY = [case for case in every.flows() if not case.identity]
 
 
-class TestEveryStage(Runs, SubscriberBlackboxVerification[int]):
+class EveryStage(Runs, SubscriberBlackboxVerification[int]):
     """The operators in forms that make something else of what comes in: what goes up is bound by the same rules.
 
     Those that have a form that lets everything through are verified in that one, from inside.
@@ -100,10 +101,6 @@ class TestEveryStage(Runs, SubscriberBlackboxVerification[int]):
 
     test_untested_spec202_blackbox_signals_are_dispatched_asynchronously_where_they_take_long = None
 
-    @pytest.fixture(autouse=True, params=mostly(WITHOUT_IDENTITY), ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
-
     def create_subscriber(self) -> Subscriber[int]:
         return self.subscriber_of(self.case.flow().to(Sink.from_subscriber(Greedy)))
 
@@ -111,14 +108,15 @@ class TestEveryStage(Runs, SubscriberBlackboxVerification[int]):
         return n
 
 
-class TestStages(Runs, SubscriberWhiteboxVerification[int]):
+@pytest.mark.parametrize("case", mostly(WITHOUT_IDENTITY), ids=lambda case: case.name)
+def test_a_stage_in_another_form_keeps_each_rule_for_subscribers(case: FlowCase) -> None:
+    keeps_each_rule(EveryStage, case)
+
+
+class Stages(Runs, SubscriberWhiteboxVerification[int]):
     case: FlowCase
 
     test_untested_spec202_signals_are_dispatched_asynchronously_where_they_take_long = None
-
-    @pytest.fixture(autouse=True, params=[case for case in every.flows() if case.identity], ids=lambda case: case.name)
-    def _case(self, request: pytest.FixtureRequest) -> None:
-        self.case = request.param
 
     def create_subscriber(self, probe: WhiteboxProbe[int]) -> Subscriber[int]:
         assert self.case.identity is not None
@@ -128,3 +126,8 @@ class TestStages(Runs, SubscriberWhiteboxVerification[int]):
 
     def create_element(self, n: int) -> int:
         return n
+
+
+@pytest.mark.parametrize("case", [case for case in every.flows() if case.identity], ids=lambda case: case.name)
+def test_a_stage_keeps_each_rule_for_subscribers(case: FlowCase) -> None:
+    keeps_each_rule(Stages, case)
