@@ -204,11 +204,35 @@ def test_alerts_are_raised_by_what_they_are_about(evaluator: Evaluator) -> None:
     assert silent == []
 
 
-def test_promtool_finds_nothing_wrong_with_the_text(texts: tuple[tuple[str, str], tuple[str, str]]) -> None:
-    if shutil.which("promtool") is None:
+@pytest.fixture
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
         pytest.skip("needs promtool (Debian: prometheus): there is none on this machine")
+    return found
+
+
+def checked(*command: str, text: str = "") -> None:
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_finds_nothing_wrong_with_the_text(
+    promtool: str, texts: tuple[tuple[str, str], tuple[str, str]]
+) -> None:
     for text in texts[1]:
-        done = subprocess.run(
-            ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+        checked(promtool, "check", "metrics", text=text)
+
+
+def test_promtool_finds_nothing_wrong_with_the_alerts_and_the_dashboards_expressions(
+    promtool: str, tmp_path: Path
+) -> None:
+    (rules,) = re.findall(r"^```yaml\n(groups:.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    alerts_file, shown_file = tmp_path / "alerts.yml", tmp_path / "shown.yml"
+    alerts_file.write_text(rules)
+    shown = [filled(each) for each in expressions(json.loads(DASHBOARD.read_text("utf-8")))]
+    records = [{"record": f"shown:{number}", "expr": each} for number, each in enumerate(shown)]
+    # JSON is YAML.
+    shown_file.write_text(json.dumps({"groups": [{"name": "shown", "rules": records}]}))
+    checked(promtool, "check", "rules", str(alerts_file))
+    checked(promtool, "check", "rules", str(shown_file))
