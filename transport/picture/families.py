@@ -124,6 +124,9 @@ MOST_FILES: Final = Family("process_max_fds", GAUGE, "Files that the process may
 PROCESS_STARTED: Final = Family("process_start_time_seconds", GAUGE, "When the process started, seconds since 1970.")
 
 
+OLDEST: Final = Family(
+    "penstock_queue_oldest_seconds", GAUGE, "Age of the message that is next; 0 where none is ready."
+)
 OF_A_QUEUE: Final = (
     *(
         Family(f"penstock_queue_messages_{name}_total", COUNTER, f"{text}: of this queue, {SINCE}.")
@@ -132,7 +135,7 @@ OF_A_QUEUE: Final = (
     *(Family(f"penstock_queue_{each.name}", GAUGE, f"{each.text}: of this queue.") for each in FIGURES),
     Family("penstock_queue_max_messages", GAUGE, "Messages that the queue may store."),
     Family("penstock_queue_max_bytes", GAUGE, "Bytes that the queue may store."),
-    Family("penstock_queue_oldest_seconds", GAUGE, "Age of the message that is next; 0 where none is ready."),
+    OLDEST,
 )
 """The families of ``/metrics/queues`` that have a sample of each queue."""
 QUEUE_HELD_BACK: Final = Family(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,14 +113,6 @@ class Page(NamedTuple):
     following: str | None = None
 
 
-class _Row(NamedTuple):
-    """A queue: its label in braces, its values in the order of `families.OF_A_QUEUE`, and what holds it back."""
-
-    labels: str
-    values: tuple[Value, ...]
-    kind: Kind | None
-
-
 class _Pieces:
     """Text on its way to bytes, piece by piece; ``held`` is told of the size of each, and may refuse it."""
 
@@ -186,19 +179,27 @@ class Metrics:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
             count = self._queues.count()
             found, more = await _chosen(count.states, asked, slices)
-            rows: list[_Row] = []
-            for name, state in found:
-                rows.append(self._row(name, state, count))
-                if len(rows) % PIECE == 0:
-                    await slices.pause()
-            for index, family in enumerate(families.OF_A_QUEUE):
+            labels: list[str] = []
+            kinds: list[Kind | None] = []
+            # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
+            columns = [array("d" if family is families.OLDEST else "q") for family in families.OF_A_QUEUE]
+            for part in _parts(found, PIECE):
+                rows = [self._row(name, state, count) for name, state in part]
+                labels += [labelled([("queue", name)]) for name, _ in part]
+                kinds += [kind for _, kind in rows]
+                for column, values in zip(columns, zip(*[values for values, _ in rows], strict=True), strict=True):
+                    column.extend(values)
+                await slices.pause()
+            for family, column in zip(families.OF_A_QUEUE, columns, strict=True):
                 pieces.add(text.head(family))
-                for part in _parts(rows, LINES):
-                    pieces.add("".join([f"{family.name}{row.labels} {row.values[index]}\n" for row in part]))
+                for at in range(0, len(labels), LINES):
+                    part_of_it = zip(labels[at : at + LINES], column[at : at + LINES], strict=True)
+                    pieces.add("".join([f"{family.name}{label} {value}\n" for label, value in part_of_it]))
                     await slices.pause()
             pieces.add(text.head(families.QUEUE_HELD_BACK))
-            for part in _parts(rows, LINES):
-                pieces.add("".join([_held_back(row) for row in part]))
+            for at in range(0, len(labels), LINES):
+                held_back = zip(labels[at : at + LINES], kinds[at : at + LINES], strict=True)
+                pieces.add("".join([_held_back(label, kind) for label, kind in held_back if kind is not None]))
                 await slices.pause()
             pieces.add(text.end)
             pieces.cut()
@@ -206,32 +207,36 @@ class Metrics:
 
     # Inside
 
-    def _row(self, name: str, state: QueueState, count: Count) -> _Row:
+    def _row(self, name: str, state: QueueState, count: Count) -> tuple[tuple[Value, ...], Kind | None]:
+        """A queue's values, in the order of `families.OF_A_QUEUE`, and what holds it back."""
         counters, figures, settings = counters_of(state), figures_of(state), state.settings
         if (base := count.bases.get(name)) is not None:
             counters = less(counters, base)
         oldest = state.oldest_ms(asyncio.get_running_loop().time()) / 1000
         numbers = cast("tuple[int, ...]", figures[: len(families.FIGURES)])
         values = (*counters, *numbers, settings.max_messages, settings.max_bytes, oldest)
-        return _Row(labelled([("queue", name)]), values, held_back_by(figures))
+        return values, held_back_by(figures)
 
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
         count = self._queues.count()
-        counted: Sequence[int] = less(count.gone, count.based)
-        sums: Sequence[int] = [0] * len(families.FIGURES)
+        counted = list(less(count.gone, count.based))
+        sums = [0] * len(families.FIGURES)
         kinds: Counter[Kind] = Counter()
         failed = 0
-        for number, (name, state) in enumerate(count.states, 1):
-            figures = figures_of(state)
-            counted = list(map(int.__add__, counted, counters_of(state)))
-            # The figures behind the numbers are no numbers.
-            sums = list(map(int.__add__, sums, cast("tuple[int, ...]", figures)))
-            if (kind := held_back_by(figures)) is not None:
-                kinds[kind] += 1
-            queue = self._queues.known(name)
-            failed += queue is not None and not queue.is_alive()
-            if number % PIECE == 0:
-                await slices.pause()
+        numbers = len(families.FIGURES)
+        for part in _parts(count.states, PIECE):
+            figures = [figures_of(state) for _, state in part]
+            counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
+            # What is behind the numbers is none.
+            rows = cast("list[tuple[int, ...]]", [each[:numbers] for each in figures])
+            sums = list(map(sum, zip(sums, *rows, strict=True)))
+            for kind in map(held_back_by, figures):
+                if kind is not None:
+                    kinds[kind] += 1
+            for name, _ in part:
+                queue = self._queues.known(name)
+                failed += queue is not None and not queue.is_alive()
+            await slices.pause()
         for family, total in zip(families.TOTALS, counted, strict=True):
             pieces.add(text.single(family, total))
         recovered = zip(RECOVERED, count.recovered, strict=False)
@@ -308,11 +313,9 @@ def _by(kind: Kind) -> Label:
     return "kind", kind.value.replace(" ", "_")
 
 
-def _held_back(row: _Row) -> str:
-    if row.kind is None:
-        return ""
-    name, value = _by(row.kind)
-    return f'{families.QUEUE_HELD_BACK.name}{row.labels[:-1]},{name}="{value}"}} 1\n'
+def _held_back(labels: str, kind: Kind) -> str:
+    name, value = _by(kind)
+    return f'{families.QUEUE_HELD_BACK.name}{labels[:-1]},{name}="{value}"}} 1\n'
 
 
 async def _chosen(

@@ -64,7 +64,19 @@ def recovered_of(log: QueueLog) -> Counters:
 
 def counters_of(core: QueueCore) -> Counters:
     """A queue's counters."""
-    return Counters(*recovered_of(core.log)[:7], core.total_out, core.total_redelivered, core.total_rejected)
+    log = core.log
+    return Counters(
+        log.total_in,
+        log.total_acknowledged,
+        log.total_purged,
+        log.total_expired,
+        log.total_dead_lettered,
+        log.total_moved,
+        log.total_discarded,
+        core.total_out,
+        core.total_redelivered,
+        core.total_rejected,
+    )
 
 
 def figures_of(core: QueueCore) -> Figures:
