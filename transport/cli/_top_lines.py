@@ -20,13 +20,17 @@ async def write_looks(looks: Looks, wanted: Wanted, verb: str, *, as_json: bool)
     """Write what is seen, until a signal, the last look, or nobody reads any more."""
     looks.want(wanted)
     task = asyncio.ensure_future(_write(looks, verb, as_json=as_json, only=wanted.queue))
-    with on_signal(lambda _number: task.cancel()):
+    with on_signal(lambda _number: _cancel(task)):
         try:
             await task
         except asyncio.CancelledError:
             pass
         except BrokenPipeError:
             drop_unwritten()
+
+
+def _cancel(task: asyncio.Future[None]) -> None:
+    task.cancel()
 
 
 async def _write(looks: Looks, verb: str, *, as_json: bool, only: str | None) -> None:

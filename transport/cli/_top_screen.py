@@ -167,7 +167,8 @@ def _names(flow: Mapping[str, Any], side: str) -> str:
 
 def _who(party: Mapping[str, Any]) -> str:
     number = party.get("id")
-    return cell(party["client"]) if party.get("client") else f"#{number}" if number is not None else "over HTTP"
+    name = party.get("subscription") or party.get("client")
+    return cell(name) if name else f"#{number}" if number is not None else "over HTTP"
 
 
 def _flow_of(state: State) -> Mapping[str, Any] | None:

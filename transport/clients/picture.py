@@ -52,6 +52,7 @@ class PartyRow(TypedDict):
     id: int | None
     role: str
     client: str
+    subscription: str | None
     peer: str | None
     demand: int
     held: int

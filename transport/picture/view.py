@@ -198,15 +198,19 @@ class View:
     def _parties(self, figures: QueueStatistics) -> list[tuple[Party, dict[str, Any]]]:
         """Who sends and receives, as the judgement has them and as they are shown."""
         by_actor = {each.actor: each for each in self._connections.values() if each.queue == figures.name}
+        owned = {each.owner: each.name for each in figures.subscriptions if each.owned}
         found = []
         for facts in figures.connections:
             served = by_actor.get(facts.connection)
             name = "" if served is None else served.client_id or ""
-            party = Party(facts.role, name, facts.demand, facts.in_flight, facts.waiting)
+            # A query is known by its name; what its owner calls itself is a host and a process.
+            subscription = owned.get(name) if facts.role == "subscription" else None
+            party = Party(facts.role, subscription or name, facts.demand, facts.in_flight, facts.waiting)
             shown = {
                 "id": None if served is None else served.number,
                 "role": facts.role,
                 "client": name,
+                "subscription": subscription,
                 "peer": None if served is None or served.connection is None else served.connection.peer,
                 "demand": facts.demand,
                 "held": facts.in_flight,
