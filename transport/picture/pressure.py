@@ -109,12 +109,17 @@ def pressure_of(
         return _nobody_wants(figures, parties)
     if figures.demand_waiting and not figures.ready and figures.attached_senders:
         return _nothing_comes(figures, moved, parties)
+    return _unhindered(figures, moved, parties)
+
+
+def _unhindered(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
+    """Nobody holds anybody back."""
+    name, ready = figures.name, figures.ready
     if moved:
         return Pressure(Kind.FLOWING, f"queue {name} flows: receivers take what senders send")
-    if figures.ready:
-        return Pressure(
-            Kind.FLOWING, f"queue {name} flows: {_messages(figures.ready)} {_are(figures.ready)} about to leave it"
-        )
+    if ready:
+        are = "is" if ready == 1 else "are"
+        return Pressure(Kind.FLOWING, f"queue {name} flows: {_messages(ready)} {are} about to leave it")
     return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}{_wanted_in_vain(figures, parties)}")
 
 
@@ -234,10 +239,6 @@ def _left(figures: QueueStatistics) -> str:
     )
     there = ", ".join(f"{number:,} {what}" for number, what in parts if number)
     return f": {there}" if there else "" if figures.stored_messages else " and empty"
-
-
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _messages(count: int) -> str:
