@@ -136,6 +136,8 @@ class Sampler:
         self._linger: Look | None = None
         self._lingers: asyncio.TimerHandle | None = None
         self._ended = False
+        # When the round before this one began.
+        self._before = 0.0
 
     @property
     def running(self) -> bool:
@@ -259,7 +261,8 @@ class Sampler:
     async def _round(self) -> None:
         names = self._queues.changes.take() | self._restless
         self._restless = set()
-        ends = self._now() + SLICE_SECONDS
+        began = self._now()
+        ends = began + SLICE_SECONDS
         for name in names:
             try:
                 self._read(name)
@@ -271,6 +274,7 @@ class Sampler:
                 for _ in range(TURNS_BETWEEN):
                     await asyncio.sleep(0)
                 ends = self._now() + SLICE_SECONDS
+        self._before = began
         for name in self._watchers:
             if (sample := self.samples.get(name)) is not None:
                 self._histories.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(sample.moment)
@@ -280,7 +284,9 @@ class Sampler:
         if figures is None:
             self._forget(name)
             return
-        sample = self.samples[name] = sample_of(figures, self._queues, self._now(), self.samples.get(name))
+        sample = self.samples[name] = sample_of(
+            figures, self._queues, self._now(), self.samples.get(name), self._before
+        )
         if not sample.at_rest:
             self._restless.add(name)
 
@@ -301,12 +307,16 @@ async def _until(when: float) -> None:
         timer.cancel()
 
 
-def sample_of(figures: QueueStatistics, queues: QueueDirectory, at: float, before: Sample | None) -> Sample:
-    """A sample of a queue, from its figures now and the sample before."""
+def sample_of(
+    figures: QueueStatistics, queues: QueueDirectory, at: float, before: Sample | None, since: float = 0.0
+) -> Sample:
+    """A sample of a queue, from its figures now and the sample before; it has not changed between that and ``since``."""
     came = went = acknowledged = 0.0
     moved = 0
     if before is not None and at > before.at and _goes_on(before.figures, figures):
-        seconds, old = at - before.at, before.figures
+        # One that was at rest has not been read in between; what came has come since the last round.
+        seconds, old = at - max(before.at, min(since, at)), before.figures
+        seconds = seconds or SAMPLE_SECONDS
         arrived, left = figures.total_in - old.total_in, figures.total_out - old.total_out
         moved = arrived + left
         came, went = arrived / seconds, left / seconds

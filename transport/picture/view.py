@@ -122,8 +122,8 @@ class View:
         self._look = sampler.look()
         self._queues = queues
         self._connections = connections
-        # Of the parties of the queue that was shown before: when, and how many messages each had sent or got.
-        self._counted: tuple[str | None, float, dict[Hashable, int]] = (None, 0.0, {})
+        # Of the parties of the queue that was shown before: in which round, when, and how many messages each had sent or got.
+        self._counted: tuple[str | None, int, float, dict[Hashable, int]] = (None, 0, 0.0, {})
         self._rates_before: dict[Hashable, float] = {}
 
     async def next(self) -> bool:
@@ -180,7 +180,7 @@ class View:
             pressure = told if told.kind is pressure.kind else pressure
         keys = [facts.connection for facts in figures.connections]
         messages = {key: facts["messages"] for key, (_, facts) in zip(keys, there, strict=True)}
-        rates = self._rates(name, sample.at, messages)
+        rates = self._rates(name, messages)
         parties = [facts | {"rate": rates.get(key, 0.0)} for key, (_, facts) in zip(keys, there, strict=True)]
         senders = [facts for facts in parties if facts["role"] == "sender"]
         receivers = [facts for facts in parties if facts["role"] != "sender"]
@@ -221,18 +221,17 @@ class View:
             found.append((party, shown))
         return found
 
-    def _rates(self, name: str, at: float, counts: dict[Hashable, int]) -> dict[Hashable, float]:
+    def _rates(self, name: str, counts: dict[Hashable, int]) -> dict[Hashable, float]:
         """Messages a second of each party since this was shown before."""
-        before, then, old = self._counted
-        if before == name and at <= then:
+        before, shown_in, then, old = self._counted
+        now, this = asyncio.get_running_loop().time(), self._sampler.rounds
+        if before == name and (this == shown_in or now <= then):
             return self._rates_before
         known = old if before == name else {}
         self._rates_before = {
-            number: round(max(0, count - known[number]) / (at - then), 2)
-            for number, count in counts.items()
-            if number in known
+            key: round(max(0, count - known[key]) / (now - then), 2) for key, count in counts.items() if key in known
         }
-        self._counted = (name, at, counts)
+        self._counted = (name, this, now, counts)
         return self._rates_before
 
 
