@@ -41,6 +41,10 @@ VERBS: Final = {
         "file, or handle them in a program with a Receiver; what a queue has put aside goes back with `queue move`."
     ),
     "stats": Row("Show per queue what is ready, in flight and moved, and per connection its demand."),
+    "top": Row(
+        "Watch queues by pressure, rate or backlog, and who holds back whom. On a terminal it has keys; h shows them. "
+        "Into a pipe it writes a line for each queue that has changed, or with --json an object a look."
+    ),
     "bench": Row(
         "Measure a broker: what it confirms and gives a second, and how long a message takes. The queue is its own, and is deleted. "
         "It takes as much of the broker as it can get: others feel it. "

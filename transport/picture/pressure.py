@@ -123,9 +123,18 @@ def pressure_of(
         return _nobody_wants(figures, parties)
     if kind is Kind.SENDER_SLOW:
         return _nothing_comes(figures, moved, parties)
+    return _unhindered(figures, moved, parties)
+
+
+def _unhindered(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
+    """Nobody holds anybody back."""
+    name, ready = figures.name, figures.ready
     if moved:
         return Pressure(Kind.FLOWING, f"queue {name} flows: receivers take what senders send")
-    return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}")
+    if ready:
+        are = "is" if ready == 1 else "are"
+        return Pressure(Kind.FLOWING, f"queue {name} flows: {_messages(ready)} {are} about to leave it")
+    return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}{_wanted_in_vain(figures, parties)}")
 
 
 def _nobody_wants(figures: QueueStatistics, parties: Sequence[Party]) -> Pressure:
@@ -134,7 +143,14 @@ def _nobody_wants(figures: QueueStatistics, parties: Sequence[Party]) -> Pressur
     if not figures.attached_receivers:
         return Pressure(Kind.NO_RECEIVER, f"{there}, and nobody receives: start a receiver")
     who = _receivers(figures, parties)
-    return Pressure(Kind.RECEIVER_SLOW, f"{there}: {who.text} {_holds(figures, who)}{who.verb('ask')} for no more")
+    text = f"{there}: {who.text} {_holds(figures, who)}{who.verb('ask')} for no more{_in_line(figures)}"
+    return Pressure(Kind.RECEIVER_SLOW, text)
+
+
+def _in_line(figures: QueueStatistics) -> str:
+    """Those whom an exclusive queue gives nothing, for one other has it."""
+    waiting = figures.waiting_receivers
+    return f"; {waiting:,} receiver{' stands' if waiting == 1 else 's stand'} in line" if waiting else ""
 
 
 def _nothing_comes(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
@@ -143,7 +159,23 @@ def _nothing_comes(figures: QueueStatistics, moved: int, parties: Sequence[Party
     less = f"{who.does('send')} less" if moved else f"{who.does('send')} nothing"
     may = f", and may send {_messages(figures.capacity_granted)}" if figures.capacity_granted else ""
     wanted = _messages(figures.demand_waiting)
-    return Pressure(Kind.SENDER_SLOW, f"queue {figures.name} is empty, and receivers want {wanted}: {less}{may}")
+    later = (
+        f", {figures.delayed:,} {'waits' if figures.delayed == 1 else 'wait'} for a delay" if figures.delayed else ""
+    )
+    want = _who_want(figures, parties).does("want")
+    text = f"queue {figures.name} has nothing ready{later}, and {want} {wanted}: {less}{may}"
+    return Pressure(Kind.SENDER_SLOW, text)
+
+
+def _who_want(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
+    """Those who want some."""
+    return _named([party for party in _there(parties) if party.demand > 0], figures.attached_receivers, "receiver")
+
+
+def _wanted_in_vain(figures: QueueStatistics, parties: Sequence[Party]) -> str:
+    if not figures.demand_waiting or figures.attached_senders:
+        return ""
+    return f"; {_who_want(figures, parties).does('wait')} for messages, and nobody sends"
 
 
 def _who_makes_room(figures: QueueStatistics, parties: Sequence[Party]) -> str:
@@ -179,9 +211,14 @@ def _senders(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
 
 def _receivers(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
     """Those who ask for nothing, where some do not; all of them where each asks."""
-    there = [party for party in parties if party.role != "sender" and not party.waits]
+    there = _there(parties)
     slow = [party for party in there if party.demand <= 0]
     return _named(slow or there, figures.attached_receivers, "receiver")
+
+
+def _there(parties: Sequence[Party]) -> list[Party]:
+    """Those who receive, and do not stand in line for it."""
+    return [party for party in parties if party.role != "sender" and not party.waits]
 
 
 def _named(parties: list[Party], count: int, what: str) -> _Group:
