@@ -26,7 +26,10 @@ ENSURE_JAVA_SECONDS = 120.0
 # On a shared machine how long an example takes says nothing, so neither profile has a deadline for one. Every run tries the same
 # examples, on any machine, or a failure is nobody's; others are for `make soak`, and for who gives --hypothesis-seed.
 PLAIN = settings.get_profile("default")  # where hypothesis sees that it is in CI, another is loaded
-settings.register_profile("same", PLAIN, deadline=None, derandomize=True, database=None, print_blob=True)
+# The suite tries a third of them (`tests/examples_tried.py` for a test that has a number of its own); the others are tried there too.
+settings.register_profile(
+    "same", PLAIN, deadline=None, derandomize=True, database=None, print_blob=True, max_examples=35
+)
 settings.register_profile("fresh", PLAIN, deadline=None, print_blob=True)
 settings.load_profile("same")
 
@@ -100,6 +103,15 @@ def why_no_spark(config: pytest.Config) -> str | None:
             home = spark_start.fill(Path(folder.name))
         os.environ["SPARK_HOME"] = str(home)
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Has each of several processes compile a part of the tests, and not all of them all."""
+    if hasattr(session.config, "workerinput"):
+        from tests.sharing import import_share
+
+        import_share(session.config)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

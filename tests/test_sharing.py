@@ -61,6 +61,15 @@ def test_it():
 def test_after():
     assert 1 == 1
 """
+TELLS = """
+import os
+
+with open("imported", "a") as file:
+    file.write(f"{os.getpid()} {__name__}\\n")
+
+def test_it():
+    assert __name__.startswith("tests.")
+"""
 PASSES = "def test_it():\n    assert 1 == 1\n"
 
 
@@ -131,3 +140,15 @@ def test_a_process_that_dies_is_told_with_the_test_that_it_ran_and_the_others_go
     assert done.returncode == 1
     assert re.search(r"worker 'gw\d' crashed while running 'tests/test_inner_1.py::test_it'", done.stdout)
     assert done.stdout.splitlines()[-1].startswith("1 failed, 5 passed")
+
+
+def test_each_process_begins_with_modules_that_no_other_begins_with_and_imports_each_once(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    assert run(TELLS, TELLS, TELLS).stdout.splitlines()[-1].startswith("3 passed")
+    imported: dict[str, list[str]] = {}
+    for line in (tmp_path / "imported").read_text().splitlines():
+        process, module = line.split()
+        imported.setdefault(process, []).append(module.removeprefix("tests.test_inner_"))
+    assert {names[0] for names in imported.values()} == set("012"[: len(imported)])
+    assert [sorted(names) for names in imported.values()] == [["0", "1", "2"]] * len(imported)
