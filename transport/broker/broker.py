@@ -326,7 +326,7 @@ class Broker:
     def _services(self) -> Services:
         """What the door opens on."""
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
-        listed = Listed(self.queues, self.connections, self.now)
+        listed = Listed(self.queues, self.connections, self.now, lambda: self._entrance.users)
         self._sampler = Sampler(self.queues, self.now)
         commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler)
         return Services(

@@ -17,6 +17,8 @@ from aiohttp import web
 from transport.broker.served import SHUTTING_DOWN
 from transport.gateways.http import administration, messages, openapi, pictures, problems
 from transport.gateways.http.answers import ALWAYS, Answer
+from transport.gateways.http.console import signing
+from transport.gateways.http.console.pages import PAGES
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
@@ -26,6 +28,7 @@ from transport.wire.shown import shown
 if TYPE_CHECKING:
     from transport.broker.listener import Host
     from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.console.sessions import Session
     from transport.gateways.http.receipts import Receipts
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
@@ -46,11 +49,12 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
+    *signing.ROUTES,
     Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
     Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
 )
-"""All there are."""
-TABLE: Final = Table(ROUTES)
+"""All there are of the API."""
+TABLE: Final = Table((*ROUTES, *PAGES))
 
 
 class Gateway:
@@ -67,6 +71,7 @@ class Gateway:
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
         self._held = Held()
+        self._signing = signing.Signing(host.entrance, host.loop.time)
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""
@@ -111,10 +116,10 @@ class Gateway:
                 raise ProblemError(*SHUTTING_DOWN)
             self._check_origin(request)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
-            principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
+            principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire.peer)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
-            return await route.handler(Call(request, operations, names, self._receipts, share))
+            return await route.handler(Call(request, operations, names, self._receipts, share, self._signing, session))
         except Exception as error:
             problem = known(error)
             if problem is None:
@@ -122,6 +127,9 @@ class Gateway:
                     "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
                 )
                 problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+            if signing.TOKEN_HEADER in request.headers:
+                # A page of ours asks people itself who they are.
+                problem.headers = {"WWW-Authenticate": signing.CHALLENGE} | dict(problem.headers)
             return problems.answer(problem)
 
     # --- which page asks
@@ -146,7 +154,9 @@ class Gateway:
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not _follows_a_link(
+            request
+        ):
             raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
 
     def _is_ours(self, name: str) -> bool:
@@ -157,10 +167,18 @@ class Gateway:
 
     # --- who asks
 
+    async def _asker(self, request: web.BaseRequest, peer: str) -> tuple[Principal, Session | None]:
+        """Who asks, and the session that vouches for them, if one does."""
+        if self._host.entrance.users is None:
+            return ANYONE, None
+        if "Authorization" not in request.headers:
+            session = self._signing.asker(request)
+            if session is not None:
+                return session.principal, session
+        return await self._principal(request, peer), None
+
     async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
         entrance = self._host.entrance
-        if entrance.users is None:
-            return ANYONE
         scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
         found: Principal | None
         if scheme.lower() == "bearer":
@@ -184,6 +202,12 @@ def _name_and_password(encoded: str) -> tuple[str, str]:
     if not colon:
         raise ProblemError("authentication-failed", "Basic takes the base64 of NAME:PASSWORD, in UTF-8 (RFC 7617)")
     return name, password
+
+
+def _follows_a_link(request: web.BaseRequest) -> bool:
+    """Whether somebody opens the console by a link of another page, which sees nothing of it and asks for nothing else."""
+    fetched = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
+    return request.method == "GET" and request.rel_url.raw_path == "/" and fetched == ("navigate", "document")
 
 
 def _name_in(host: str) -> str:

@@ -17,6 +17,7 @@ from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_ROWS, ORDERS, Asked, asked_of
 
 if TYPE_CHECKING:
+    from transport.gateways.http.console.sessions import Session
     from transport.picture.view import View
 
 STREAM_SECONDS: Final = 3600.0
@@ -32,6 +33,7 @@ ASKED: Final = {
     "limit": Field("integer", f"queues at most: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
     "start": Field("integer", f"how many to pass over, up to {MOST_BEFORE}"),
     "queue": Field("string", "a queue of which to show who sends and who receives"),
+    "journal": Field("boolean", "whether to show the journal's figures"),
 }
 
 
@@ -50,7 +52,7 @@ async def events(call: Call) -> Answer:
         response.force_close()
         try:
             await response.prepare(request)
-            async with aclosing(_changes(view, asked)) as told:
+            async with aclosing(_changes(view, asked, call.session)) as told:
                 async for event in told:
                     await response.write(event)
                     # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
@@ -63,9 +65,14 @@ async def events(call: Call) -> Answer:
     return Answer(writes=write, lost=view.close)
 
 
-async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
-    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before."""
+async def _changes(view: View, asked: Asked, session: Session | None = None) -> AsyncGenerator[bytes, None]:
+    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before.
+
+    It ends with the session of whoever asked, too.
+    """
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
+    if session is not None:
+        ends = min(ends, session.until)
     yield f"retry: {RETRY_MS}\n\n".encode()
     before: dict[str, Any] | None = None
     quiet = 0
@@ -73,6 +80,9 @@ async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
         if not await view.next():
             code, text = SHUTTING_DOWN
             yield event("end", {"code": code, "detail": text})
+            return
+        if session is not None and session.over:
+            yield event("end", {"code": "authentication-required", "detail": "the session is over"})
             return
         now = await view.take(asked)
         if before is None:
@@ -96,7 +106,7 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     order, where that is another.
     """
     change: dict[str, Any] = {}
-    for name in ("totals", "matching", "flow"):
+    for name in ("totals", "matching", "flow", "journal"):
         if now[name] != before[name]:
             change[name] = now[name]
     old = {row["name"]: row for row in before["queues"]}
@@ -126,6 +136,8 @@ def _arguments(call: Call) -> dict[str, Any]:
     for name in ("limit", "start"):
         if name in found:
             found[name] = requests.whole(found[name], name, None, least=0)
+    if "journal" in found:
+        found["journal"] = requests.flag(found["journal"], "journal", False)
     return found
 
 

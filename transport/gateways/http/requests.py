@@ -24,16 +24,16 @@ BODY_SECONDS: Final = 10.0
 JSON: Final = "application/json"
 
 
-async def body_of(call: Call) -> bytes:
-    """A request's body.
+async def body_of(call: Call, most: int = MAX_BODY_BYTES) -> bytes:
+    """A request's body, of so many bytes at most.
 
     Raises:
         ProblemError: it is too large, or comes too slowly, or there is no room for it.
     """
     request = call.request
     announced = request.content_length
-    if announced is not None and announced > MAX_BODY_BYTES:
-        raise _too_large(announced)
+    if announced is not None and announced > most:
+        raise _too_large(announced, most)
     await _go_on(call)
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
@@ -45,8 +45,8 @@ async def body_of(call: Call) -> bytes:
             if not part:
                 return b"".join(parts)
             size += len(part)
-            if size > MAX_BODY_BYTES:
-                raise _too_large(size)
+            if size > most:
+                raise _too_large(size, most)
             call.share.take(len(part))
             parts.append(part)
     except TimeoutError:
@@ -70,18 +70,18 @@ async def _go_on(call: Call) -> None:
     writer.output_size = 0
 
 
-def _too_large(size: int) -> ProblemError:
-    text = f"the body has {size} bytes or more, and the largest has {MAX_BODY_BYTES}: send less at a time"
+def _too_large(size: int, most: int) -> ProblemError:
+    text = f"the body has {size} bytes or more, and the largest has {most}: send less at a time"
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str], most: int = MAX_BODY_BYTES) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
 
     Raises:
         ProblemError: it is none.
     """
-    request, body = call.request, await body_of(call)
+    request, body = call.request, await body_of(call, most)
     if not body:
         return {}
     if request.content_type != JSON and not request.content_type.endswith("+json"):
