@@ -14,6 +14,8 @@ from transport.gateways.http.answers import Answer
 from transport.gateways.http.console.sessions import SESSION_SECONDS, Session, Sessions
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
+from transport.security.principal import ANYONE
+from transport.wire.version import installed_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +46,17 @@ class Signing:
     Args:
         entrance: who may come in.
         now: monotonic seconds.
+
+    Attributes:
+        entrance: as given.
+        sessions: of those who have signed in.
+        version: of what runs, for those who may know.
     """
 
     def __init__(self, entrance: Entrance, now: Callable[[], float]) -> None:
         self.entrance = entrance
         self._now = now
+        self.version = installed_version()
         self.sessions = Sessions(now, self._again)
 
     def of(self, request: web.BaseRequest) -> Session | None:
@@ -102,12 +110,14 @@ def _cookie(request: web.BaseRequest, name: str, seconds: int) -> dict[str, str]
 
 
 def _facts(signing: Signing, session: Session | None) -> dict[str, Any]:
-    asked = signing.entrance.users is not None
+    if signing.entrance.users is None:
+        return {"users": False, **said_of(ANYONE), "version": signing.version}
     if session is None:
-        return {"users": asked, "user": None}
+        return {"users": True, "user": None}
     return {
-        "users": asked,
+        "users": True,
         **said_of(session.principal),
+        "version": signing.version,
         "csrf": session.token,
         "expires_s": signing.left(session),
     }
