@@ -186,6 +186,17 @@ class Wire(asyncio.Protocol):
         self._cancel_unread()
         self._inner.resume_writing()
 
+    def hand_over(self) -> asyncio.Transport | None:
+        """Let the transport go to another protocol; None where it is gone. To HTTP, and in the broker's books, this connection is over."""
+        transport, self._transport = self._transport, None
+        self._cancel_head()
+        self._cancel_unread()
+        if transport is not None:
+            # Not at once: a request of its is being answered.
+            self._loop.call_soon(self._inner.connection_lost, None)
+            self._served.connection_closed(None)
+        return transport
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         transport, self._transport = self._transport, None

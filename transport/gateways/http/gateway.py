@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http import administration, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.console import signing
 from transport.gateways.http.console.pages import PAGES
@@ -115,6 +115,9 @@ class Gateway:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
             self._check_origin(request)
+            if request.rel_url.raw_path == upgrade.PATH:
+                who = await self._shown(request, connection.wire.peer)
+                return upgrade.answer(self._host, request, connection, who)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire.peer)
             proved = not route.open or self._host.entrance.users is None
@@ -176,6 +179,15 @@ class Gateway:
             if session is not None:
                 return session.principal, session
         return await self._principal(request, peer), None
+
+    async def _shown(self, request: web.BaseRequest, peer: str) -> Principal | None:
+        """Who asks, where the request says so, and there are users. A page is known by its session; its origin was looked at."""
+        if self._host.entrance.users is None:
+            return None
+        if "Authorization" in request.headers:
+            return await self._principal(request, peer)
+        session = self._signing.of(request)
+        return None if session is None else session.principal
 
     async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
         entrance = self._host.entrance

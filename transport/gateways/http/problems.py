@@ -41,6 +41,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "timeout": 504,
     "too-slow": 408,
     "unsupported-media-type": 415,
+    "upgrade-required": 426,
 }
 """The status of each code; of one that is not here 400."""
 RETRY_SECONDS: Final[Mapping[str, int]] = {
