@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from playwright.async_api import async_playwright  # noqa: E402 - behind the path
 
-from streams import Sink, Source  # noqa: E402
 from actors import QueueSettings  # noqa: E402
+from streams import Sink, Source  # noqa: E402
 from transport import Broker, BrokerConfig, Receiver, Sender  # noqa: E402
 from transport.gateways.listeners import configured_listeners  # noqa: E402
 
@@ -33,7 +33,7 @@ ARGUMENTS: Final = [
 ]  # fmt: skip
 SIZES: Final = {1440: 900, 390: 844}
 FREE: Final = "127.0.0.1:0"
-WARM_ROUNDS: Final = 12
+WARM_ROUNDS: Final = 90
 """Rounds of the sampler before the first picture: so much of the two minutes is there to be seen."""
 ORDER: Final = b'{"order": 48213, "table": 7, "items": [{"tea": 2}, {"scone": 1}], "total": "11.40"}'
 
@@ -55,7 +55,7 @@ def stage(broker: Broker, run: Run) -> None:
     broker.queues.declare("orders", QueueSettings(max_messages=4000))
     sends("orders", "shop-north", 900, 1.0)
     sends("orders", "shop-south", 400, 1.0)
-    receives("orders", "billing", 120, 1.0, 500)
+    receives("orders", "billing", 120, 1.0, 24)
     sends("clicks", "web-1", 2000, 1.0)
     sends("clicks", "web-2", 1200, 1.0)
     receives("clicks", "sessions", 8000, 1.0)
@@ -79,7 +79,9 @@ async def rounds(page: Page, count: int) -> None:
     )
 
 
-async def shots(browser: Browser, url: str, name: str, where: str, act: Callable[[Page], Awaitable[None]] | None = None) -> None:
+async def shots(
+    browser: Browser, url: str, name: str, where: str, act: Callable[[Page], Awaitable[None]] | None = None
+) -> None:
     """One part of the page, at both widths, light and dark."""
     for width, height in SIZES.items():
         for scheme in ("light", "dark"):
@@ -90,21 +92,27 @@ async def shots(browser: Browser, url: str, name: str, where: str, act: Callable
             )
             await page.goto(f"{url}/#/{where}")
             await page.wait_for_selector("#state[data-state=live]")
+            await rounds(page, 2)
             if act is not None:
                 await act(page)
-            await rounds(page, 2)
             target = IMAGES / f"console-{name}-{width}-{scheme}.png"
             await page.screenshot(path=target)
             print(f"{target.relative_to(ROOT)}: {target.stat().st_size // 1024} KiB")
             await page.close()
 
 
+async def until_full(page: Page) -> None:
+    """Wait until the queue is seen to be full: it is, but for the moments in which a receiver has just made room."""
+    await page.wait_for_selector(".title .pill[data-kind=limit-reached]")
+
+
 async def take(page: Page) -> None:
     """Have the page be a receiver, and wait until it holds what it has asked for."""
+    await page.locator("#publish ~ form textarea").first.fill(ORDER.decode())
     await page.get_by_label("Take as a receiver").check()
     await page.get_by_role("button", name="Take", exact=True).click()
     await page.wait_for_selector(".messages li:nth-child(5)")
-    await page.locator("#publish ~ form textarea").first.fill(ORDER.decode())
+    await page.locator("#watch").scroll_into_view_if_needed()
 
 
 async def main() -> None:
@@ -127,7 +135,7 @@ async def main() -> None:
                 await page.goto(f"{url}/#/{where}")
             await rounds(looking[0], WARM_ROUNDS)
             await shots(browser, url, "queues", "queues")
-            await shots(browser, url, "flow", "queues/orders")
+            await shots(browser, url, "flow", "queues/orders", until_full)
             await shots(browser, url, "watch", "queues/emails/watch", take)
             await browser.close()
             for each in running:

@@ -86,7 +86,8 @@ async def _changes(view: View, asked: Asked, session: Session | None = None) -> 
             return
         now = await view.take(asked)
         if before is None:
-            yield event("picture", now | {"history": view.history([row["name"] for row in now["queues"]])})
+            watched = [row["name"] for row in now["queues"]] + ([] if asked.queue is None else [asked.queue])
+            yield event("picture", now | {"history": view.history(watched)})
         elif change := changed(before, now):
             yield event("change", change)
             quiet = 0

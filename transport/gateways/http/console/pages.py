@@ -32,6 +32,8 @@ FILES: Final = (
     "journal.js",
     "lists.js",
     "messages.js",
+    "native.js",
+    "native_wire.js",
     "queue.js",
     "queues.js",
     "sparkline.js",

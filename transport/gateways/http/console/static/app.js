@@ -14,7 +14,7 @@ const TICK_MS = 1000;
 const AGAIN_MS = 2000;
 const PARTS = { queues: ["Queues", Queues], connections: ["Connections", Connections], subscriptions: ["Subscriptions", Subscriptions],
   journal: ["Journal", Journal], users: ["Users", Users] };
-const TOTALS = [["In a second", (all) => rate(all.came)], ["Out a second", (all) => rate(all.went)], ["Ready", (all) => count(all.ready)],
+const TOTALS = [["In per s", (all) => rate(all.came)], ["Out per s", (all) => rate(all.went)], ["Ready", (all) => count(all.ready)],
   ["Held", (all) => count(all.held)], ["Stored", (all) => bytes(all.stored_bytes)], ["Queues", (all) => whole(all.queues)],
   ["Connections", (all) => whole(all.connections)]];
 

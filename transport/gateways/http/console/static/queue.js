@@ -19,9 +19,9 @@ const FACTS = [
   ["Ready", (row) => whole(row.ready)],
   ["Held", (row) => whole(row.held)],
   ["Delayed", (row) => whole(row.delayed)],
-  ["In a second", (row) => rate(row.came)],
-  ["Out a second", (row) => rate(row.went)],
-  ["Acknowledged a second", (row) => rate(row.acknowledged)],
+  ["In per s", (row) => rate(row.came)],
+  ["Out per s", (row) => rate(row.went)],
+  ["Done per s", (row) => rate(row.acknowledged)],
   ["Receivers want", (row) => count(row.wanted)],
   ["Senders may send", (row) => count(row.granted)],
   ["Senders that wait", (row) => whole(row.waiting_senders)],
@@ -46,7 +46,7 @@ export class Queue {
     this.content = h("div");
     this.gone = h("p", { class: "note bad", hidden: true }, "There is no such queue. It was deleted, or was never there.");
     this.element = h("section", { "aria-labelledby": "title" },
-      h("div", { class: "bar" }, h("h1", { id: "title", tabindex: "-1" }, name), this.pill,
+      h("div", { class: "bar" }, h("div", { class: "title" }, h("h1", { id: "title", tabindex: "-1" }, name), this.pill),
         button("Alter", () => this.#alter()), button("Move", () => this.#move()),
         button("Purge", () => this.#purge(), { class: "danger" }), button("Delete", () => this.#delete(), { class: "danger" })),
       h("nav", { class: "tabs", "aria-label": "Parts of the queue" }, Object.entries(TABS).map(([key, text]) => link(key, text))),

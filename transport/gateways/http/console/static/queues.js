@@ -93,17 +93,17 @@ export class Queues {
     this.empty = h("p", { class: "empty", hidden: true });
     this.table = h("table", { class: "queues" }, h("caption", { class: "unseen" }, "Queues, with figures of now and the last two minutes"),
       h("thead", {}, h("tr", {}, head("Queue", "name", "name"), head("Pressure", "pressure", "pressure"), head("Ready", "number", "backlog"),
-        head("Held", "number held"), head("In/s", "number came", "rate"), head("Out/s", "number went"), head("Two minutes", "trend"),
+        head("Held", "number held"), head("In/s", "number came", "rate"), head("Out/s", "number went"), head("Trend", "trend"),
         head("Used", "used"), head("Send / recv", "number clients"))), this.body);
     this.before = button("Previous", () => this.#ask({ start: Math.max(0, this.start - ROWS) }));
     this.next = button("Next", () => this.#ask({ start: this.start + ROWS }));
     this.where = h("span", { "aria-live": "polite" });
     this.element = h("section", { "aria-labelledby": "title" },
       h("div", { class: "bar" }, h("h1", { id: "title", tabindex: "-1" }, "Queues"),
-        h("label", { for: "filter" }, "Filter"), h("div", { class: "grow" }, this.filter), h("label", { for: "sort" }, "Sort by"), this.sort,
+        h("label", { for: "filter" }, "Filter"), h("div", { class: "grow" }, this.filter), h("span", { class: "pair" }, h("label", { for: "sort" }, "Sort by"), this.sort),
         button("Create a queue", () => this.#create(), { class: "main" })),
       h("div", { class: "scrolls" }, this.table, this.empty),
-      h("ul", { class: "key" }, h("li", { class: "ready" }, h("i"), "ready"), h("li", {}, h("i"), "in"), h("li", { class: "went" }, h("i"), "out")),
+      h("ul", { class: "key" }, h("li", { class: "ready" }, h("i"), "ready"), h("li", {}, h("i"), "in"), h("li", { class: "went" }, h("i"), "out"), h("li", {}, "over two minutes")),
       h("div", { class: "pages" }, this.before, this.next, this.where));
     this.#mark();
   }
