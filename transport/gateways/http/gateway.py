@@ -92,7 +92,8 @@ class Gateway:
             except BaseException:
                 said.lost()
                 raise
-            if wire.is_last:
+            # Behind a request for another protocol aiohttp reads no further one.
+            if wire.is_last or "Upgrade" in request.headers:
                 response.force_close()
             try:
                 await response.prepare(request)

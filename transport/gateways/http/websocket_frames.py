@@ -184,13 +184,12 @@ class FrameReader:
         if self._opcode == _PING:
             self.ping = said
         elif self._opcode == _CLOSE:
-            self.closed = NONE_SAID
-            if said:
-                code = _SHORT.unpack_from(said)[0] if len(said) > 1 else 0
-                if code in _CODES or 3000 <= code < 5000:
-                    self.closed = code
-                else:
-                    self._violated(PROTOCOL_ERROR, f"a close frame with the code {code}")
+            code = NONE_SAID if not said else _SHORT.unpack_from(said)[0] if len(said) > 1 else 0
+            if not said or code in _CODES or 3000 <= code < 5000:
+                self.closed = code
+            else:
+                self._lost = True
+                self._violated(PROTOCOL_ERROR, f"a close frame with the code {code}")
 
     def _violated(self, code: int, text: str) -> None:
         self.violation = self.violation or Violation(code, text)
