@@ -19,11 +19,12 @@ export function messageItem(facts, actions = []) {
     body.textContent = shown(payload, hex) + (size > payload.length ? `\n… ${whole(size - payload.length)} bytes more` : "");
     if (!size) body.textContent = "(empty)";
     toggle.textContent = hex ? "Text" : "Hex";
+    toggle.setAttribute("aria-label", `${toggle.textContent} of message ${number}`);
   };
   const toggle = button("Hex", () => {
     hex = !hex;
     show();
-  }, { class: "small", "aria-label": `Show message ${number} the other way`, disabled: !isText });
+  }, { class: "small", disabled: !isText });
   show();
   const about = [
     h("strong", {}, `No. ${whole(number)}`), h("span", {}, bytes(size)),
