@@ -330,7 +330,7 @@ class Broker:
     def _services(self) -> Services:
         """What the door opens on."""
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
-        listed = Listed(self.queues, self.connections, self.now)
+        listed = Listed(self.queues, self.connections, self.now, lambda: self._entrance.users)
         self._sampler = Sampler(self.queues, self.now)
         self._metrics = Metrics(self.queues, self._connections, self._describe)
         unready = partial(why_unready, self._connections, self._storage)

@@ -27,7 +27,7 @@ from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import audit
 from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
-from transport.broker.listings import connection_rows, subscription_rows, transaction_rows
+from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher, Publishers
 from transport.broker.takers import Taker, Takers
@@ -179,6 +179,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False, takes=()),
     "picture": Operation(Right.MONITOR, None, Commands.picture, long=True),
     "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
+    "user.list": Operation(Right.ADMINISTER, None, lists(user_rows, str), long=True),
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
 

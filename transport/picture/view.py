@@ -50,6 +50,7 @@ class Asked:
         limit: so many of them at most, up to `MOST_ROWS`.
         start: how many to pass over, up to `MOST_BEFORE`.
         queue: of which to show who sends and receives; None for none.
+        journal: whether to show the journal's figures.
 
     Raises:
         RemoteProtocolError: a value that cannot be.
@@ -60,6 +61,7 @@ class Asked:
     limit: int = DEFAULT_ROWS
     start: int = 0
     queue: str | None = None
+    journal: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -75,13 +77,20 @@ class Asked:
 
 
 def asked_of(arguments: Mapping[str, Any]) -> Asked:
-    """What the arguments of the command ``picture`` ask for: ``order``, ``contains``, ``limit``, ``start`` and ``queue``.
+    """What the arguments of the command ``picture`` ask for: ``order``, ``contains``, ``limit``, ``start``, ``queue`` and ``journal``.
 
     Raises:
         RemoteProtocolError: one that cannot be.
     """
     given: dict[str, Any] = {}
-    for name, kind in (("order", str), ("contains", str), ("limit", int), ("start", int), ("queue", str)):
+    for name, kind in (
+        ("order", str),
+        ("contains", str),
+        ("limit", int),
+        ("start", int),
+        ("queue", str),
+        ("journal", bool),
+    ):
         value = arguments.get(name)
         if value is None:
             continue
@@ -91,7 +100,7 @@ def asked_of(arguments: Mapping[str, Any]) -> Asked:
     return Asked(**given)
 
 
-_KINDS: Final = {str: "a text", int: "a whole number"}
+_KINDS: Final = {str: "a text", int: "a whole number", bool: "true or false"}
 
 
 class Connected(Protocol):
@@ -138,7 +147,7 @@ class View:
         """What is asked for, as JSON has it; the samples of these queues are kept from then on.
 
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
-        order; and ``flow``, the queue that is asked for with its parties, or None.
+        order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
         """
         samples = self._sampler.samples
         totals = _Totals()
@@ -160,6 +169,7 @@ class View:
             "matching": matching,
             "queues": rows,
             "flow": None if asked.queue is None else self.flow(asked.queue),
+            "journal": self._queues.storage_statistics() if asked.journal else None,
         }
 
     def history(self, names: Sequence[str]) -> dict[str, list[Moment]]:

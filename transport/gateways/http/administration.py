@@ -13,7 +13,7 @@ from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import Shape, answers, page
-from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of
+from transport.security.principal import BROKER_RIGHTS, Principal, grants_of, name_of
 from transport.wire.arguments import argument_of
 from transport.wire.field_checks import MAX_INTEGER
 from transport.wire.names import MAX_NAME_BYTES
@@ -143,18 +143,17 @@ async def abort_transaction(call: Call) -> Answer:
 
 async def who_am_i(call: Call) -> Answer:
     """Who asks, and which rights of the broker they have."""
-    principal = call.operations.principal
-    return Answer(
-        {
-            "user": principal.name,
-            "proof": principal.proof.name.lower(),
-            "broker": [name_of(right) for right in BROKER_RIGHTS if principal.may(right)],
-            "grants": [
-                {"on": grant.pattern, "rights": [name_of(right) for right in RESOURCE_RIGHTS if right in grant.rights]}
-                for grant in principal.grants
-            ],
-        }
-    )
+    return Answer(said_of(call.operations.principal))
+
+
+def said_of(principal: Principal) -> dict[str, Any]:
+    """Who somebody is, and what they may do."""
+    return {
+        "user": principal.name,
+        "proof": principal.proof.name.lower(),
+        "broker": [name_of(right) for right in BROKER_RIGHTS if principal.may(right)],
+        "grants": grants_of(principal.grants),
+    }
 
 
 _ONE_OR_MORE: Final = {"minimum": 1, "maximum": MAX_INTEGER}
@@ -332,5 +331,14 @@ ROUTES: Final = (
         "Who asks, and what they may do.",
         who_am_i,
         answers=answers(described.WHO),
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/users",
+        "user.list",
+        "A page of the users, by name, and what each may do.",
+        _command("user.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        query=PAGE,
+        answers=answers(page(described.USER)),
     ),
 )

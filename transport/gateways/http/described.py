@@ -110,6 +110,21 @@ WHO: Final = record(
         record(on=TEXT, rights=several({"enum": [name_of(right) for right in RESOURCE_RIGHTS]})),
     ),
 )
+USER: Final = record(
+    name=NAME,
+    broker=WHO["properties"]["broker"],
+    grants=WHO["properties"]["grants"],
+    password=FLAG,
+    tokens=COUNT,
+    access_keys=COUNT,
+    certificates=COUNT,
+)
+SESSION: Final = {
+    "anyOf": [
+        record(users={"const": True}, user={"type": "null"}),
+        optional(record(users=FLAG, **WHO["properties"], version=maybe(TEXT)), csrf=TEXT, expires_s=COUNT),
+    ]
+}
 
 _ROW: Final = {
     "name": NAME,
@@ -163,6 +178,7 @@ PICTURE: Final = record(
     flow=maybe(
         record(**_ROW, senders=several(_PARTY), receivers=several(_PARTY), all_senders=COUNT, all_receivers=COUNT)
     ),
+    journal=JOURNAL["properties"]["journal"],
 )
 
 TAKEN: Final = record(

@@ -17,6 +17,8 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from transport.broker.served import SHUTTING_DOWN
 from transport.gateways.http import administration, exposed, health, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
+from transport.gateways.http.console import signing
+from transport.gateways.http.console.pages import PAGES
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
@@ -28,6 +30,7 @@ from transport.wire.shown import shown
 if TYPE_CHECKING:
     from transport.broker.listener import Host
     from transport.gateways.http.connections import HttpConnection, Wire
+    from transport.gateways.http.console.sessions import Session
     from transport.gateways.http.receipts import Receipts
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
@@ -44,6 +47,7 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
+    *signing.ROUTES,
     Route(
         "GET",
         f"{PREFIX}/openapi.json",
@@ -56,8 +60,8 @@ ROUTES: Final = (
     *exposed.ROUTES,
     *health.ROUTES,
 )
-"""All there are."""
-TABLE: Final = Table(ROUTES)
+"""All there are of the API."""
+TABLE: Final = Table((*ROUTES, *PAGES))
 
 
 class Gateway:
@@ -74,6 +78,7 @@ class Gateway:
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
         self._held = Held()
+        self._signing = signing.Signing(host.entrance, host.loop.time)
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""
@@ -128,10 +133,10 @@ class Gateway:
                 who = await self._shown(request, connection.wire)
                 return upgrade.answer(self._host, request, connection, who)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
-            principal = ANYONE if route.open else await self._principal(request, connection.wire)
+            principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
-            return await route.handler(Call(request, operations, names, self._receipts, share))
+            return await route.handler(Call(request, operations, names, self._receipts, share, self._signing, session))
         except Exception as error:
             problem = known(error)
             if problem is None:
@@ -139,6 +144,9 @@ class Gateway:
                     "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
                 )
                 problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+            if signing.TOKEN_HEADER in request.headers:
+                # A page of ours asks people itself who they are.
+                problem.headers = {"WWW-Authenticate": signing.CHALLENGE} | dict(problem.headers)
             return problems.answer(problem)
 
     # --- which page asks
@@ -166,7 +174,9 @@ class Gateway:
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not _follows_a_link(
+            request
+        ):
             raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
 
     def _is_ours(self, name: str) -> bool:
@@ -177,16 +187,27 @@ class Gateway:
 
     # --- who asks
 
+    async def _asker(self, request: web.BaseRequest, wire: Wire) -> tuple[Principal, Session | None]:
+        """Who asks, and the session that vouches for them, if one does."""
+        if self._host.entrance.users is None:
+            return ANYONE, None
+        if "Authorization" not in request.headers:
+            session = self._signing.asker(request)
+            if session is not None:
+                return session.principal, session
+        return await self._principal(request, wire), None
+
     async def _shown(self, request: web.BaseRequest, wire: Wire) -> Principal | None:
-        """Who asks, where the request says so, and there are users."""
-        if self._host.entrance.users is None or "Authorization" not in request.headers:
+        """Who asks, where the request says so, and there are users. A page is known by its session; its origin was looked at."""
+        if self._host.entrance.users is None:
             return None
-        return await self._principal(request, wire)
+        if "Authorization" in request.headers:
+            return await self._principal(request, wire)
+        session = self._signing.of(request)
+        return None if session is None else session.principal
 
     async def _principal(self, request: web.BaseRequest, wire: Wire) -> Principal:
         entrance, peer = self._host.entrance, wire.peer
-        if entrance.users is None:
-            return ANYONE
         scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
         found: Principal | None
         if scheme.lower() == "bearer":
@@ -212,6 +233,12 @@ def _name_and_password(encoded: str) -> tuple[str, str]:
     if not colon:
         raise ProblemError("authentication-failed", "Basic takes the base64 of NAME:PASSWORD, in UTF-8 (RFC 7617)")
     return name, password
+
+
+def _follows_a_link(request: web.BaseRequest) -> bool:
+    """Whether somebody opens the console by a link of another page, which sees nothing of it and asks for nothing else."""
+    fetched = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
+    return request.method == "GET" and request.rel_url.raw_path == "/" and fetched == ("navigate", "document")
 
 
 def _name_in(host: str) -> str:

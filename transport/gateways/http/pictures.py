@@ -18,6 +18,7 @@ from transport.gateways.http.shapes import Answered, answers
 from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, ORDERS, Asked, asked_of
 
 if TYPE_CHECKING:
+    from transport.gateways.http.console.sessions import Session
     from transport.picture.view import View
 
 STREAM_SECONDS: Final = 3600.0
@@ -36,6 +37,7 @@ ASKED: Final = {
     ),
     "start": Field("integer", "how many to pass over", limits={"minimum": 0, "maximum": MOST_BEFORE}),
     "queue": Field("string", "a queue of which to show who sends and who receives"),
+    "journal": Field("boolean", "whether to show the journal's figures"),
 }
 
 
@@ -54,7 +56,7 @@ async def events(call: Call) -> Answer:
         response.force_close()
         try:
             await response.prepare(request)
-            async with aclosing(_changes(view, asked)) as told:
+            async with aclosing(_changes(view, asked, call.session)) as told:
                 async for event in told:
                     await response.write(event)
                     # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
@@ -67,9 +69,14 @@ async def events(call: Call) -> Answer:
     return Answer(writes=write, lost=view.close)
 
 
-async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
-    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before."""
+async def _changes(view: View, asked: Asked, session: Session | None = None) -> AsyncGenerator[bytes, None]:
+    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before.
+
+    It ends with the session of whoever asked, too.
+    """
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
+    if session is not None:
+        ends = min(ends, session.until)
     yield f"retry: {RETRY_MS}\n\n".encode()
     before: dict[str, Any] | None = None
     quiet = 0
@@ -78,9 +85,13 @@ async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
             code, text = SHUTTING_DOWN
             yield event("end", {"code": code, "detail": text})
             return
+        if session is not None and session.over:
+            yield event("end", {"code": "authentication-required", "detail": "the session is over"})
+            return
         now = await view.take(asked)
         if before is None:
-            yield event("picture", now | {"history": view.history([row["name"] for row in now["queues"]])})
+            watched = [row["name"] for row in now["queues"]] + ([] if asked.queue is None else [asked.queue])
+            yield event("picture", now | {"history": view.history(watched)})
         elif change := changed(before, now):
             yield event("change", change)
             quiet = 0
@@ -100,7 +111,7 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     order, where that is another.
     """
     change: dict[str, Any] = {}
-    for name in ("totals", "matching", "flow"):
+    for name in ("totals", "matching", "flow", "journal"):
         if now[name] != before[name]:
             change[name] = now[name]
     old = {row["name"]: row for row in before["queues"]}
@@ -130,6 +141,8 @@ def _arguments(call: Call) -> dict[str, Any]:
     for name in ("limit", "start"):
         if name in found:
             found[name] = requests.whole_in_query(found[name], name, ASKED[name])
+    if "journal" in found:
+        found["journal"] = requests.flag(found["journal"], "journal", False)
     return found
 
 

@@ -92,7 +92,7 @@ def answer(problem: ProblemError) -> Answer:
     status = STATUSES.get(problem.code, 400)
     headers = dict(problem.headers)
     if status == 401:
-        headers["WWW-Authenticate"] = CHALLENGE
+        headers.setdefault("WWW-Authenticate", CHALLENGE)
     if (seconds := RETRY_SECONDS.get(problem.code)) is not None:
         headers.setdefault("Retry-After", str(seconds))
     body = {

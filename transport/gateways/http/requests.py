@@ -78,7 +78,7 @@ def _too_large(size: int, most: int) -> ProblemError:
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str], most: int = MAX_FIELDS_BYTES) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
 
     A field that is null is as if it were not there.
@@ -86,7 +86,7 @@ async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
     Raises:
         ProblemError: it is none.
     """
-    request, body = call.request, await body_of(call, MAX_FIELDS_BYTES)
+    request, body = call.request, await body_of(call, most)
     if not body:
         return {}
     if request.content_type != JSON and not request.content_type.endswith("+json"):
@@ -182,4 +182,13 @@ def flag(found: Any, name: str, default: bool) -> bool:
         return default
     if type(found) is not bool:
         raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not true or false")
+    return found
+
+
+def text(found: Any, name: str, default: str | None = None) -> str | None:
+    """A text; ``default`` for None."""
+    if found is None:
+        return default
+    if not isinstance(found, str):
+        raise ProblemError("protocol-error", f"{name} is {kind_of(found)}, not a text")
     return found

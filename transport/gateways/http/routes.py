@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from transport.broker.operations import Operations
     from transport.gateways.http.answers import Answer
+    from transport.gateways.http.console.sessions import Session
+    from transport.gateways.http.console.signing import Signing
     from transport.gateways.http.held import Share
     from transport.gateways.http.receipts import Receipts
     from transport.gateways.http.shapes import Answered, Shape
@@ -35,6 +37,8 @@ class Call:
         names: what stands in the path for each name in braces.
         receipts: what names messages that are taken.
         share: counts the bytes that its body and its answer hold.
+        signing: signs people in who ask with a browser.
+        session: the one that vouches for whoever asks; None where something else does.
     """
 
     request: web.BaseRequest
@@ -42,6 +46,8 @@ class Call:
     names: Mapping[str, str]
     receipts: Receipts
     share: Share
+    signing: Signing
+    session: Session | None = None
 
 
 class Field(NamedTuple):
