@@ -12,7 +12,7 @@ from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.routes import Call, Field, Route
 from transport.gateways.http.shapes import Answered
 from transport.picture.exposition import OPENMETRICS, TEXT, openmetrics_wanted
-from transport.picture.metrics import DEFAULT_QUEUES, MOST_QUEUES, AskedQueues
+from transport.picture.metrics import DEFAULT_QUEUES, MOST_FILTER, MOST_QUEUES, AskedQueues
 
 if TYPE_CHECKING:
     from transport.picture.metrics import Page
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 NEXT: Final = "Penstock-Next"
 """The header that says, with percent signs, what to ask for as ``after``; it is missing on the last page."""
 ASKED: Final = {
-    "contains": Field("string", "only queues whose name has this in it"),
-    "after": Field("string", f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone"),
-    "limit": Field("integer", f"queues at most: {DEFAULT_QUEUES}, or up to {MOST_QUEUES}"),
+    "contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MOST_FILTER}),
+    "after": Field("string", f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone", limits={"maxLength": MOST_FILTER}),
+    "limit": Field(
+        "integer", f"queues at most; {DEFAULT_QUEUES} unless told", limits={"minimum": 1, "maximum": MOST_QUEUES}
+    ),
 }  # fmt: skip
 
 
@@ -36,7 +38,7 @@ async def queues(call: Call) -> Answer:
     """Each queue."""
     query = call.request.query
     requests.check_fields(dict(query), ASKED, "the query")
-    limit = requests.whole(query.get("limit"), "limit", DEFAULT_QUEUES, most=MOST_QUEUES) or DEFAULT_QUEUES
+    limit = requests.whole_in_query(query.get("limit"), "limit", ASKED["limit"]) or DEFAULT_QUEUES
     asked = AskedQueues(query.get("contains", ""), query.get("after", ""), limit)
     return _written(await call.operations.metrics().queues(asked, call.share.take, openmetrics=_openmetrics(call)))
 

@@ -142,7 +142,7 @@ def _arguments(call: Call) -> dict[str, Any]:
         if name in found:
             found[name] = requests.whole_in_query(found[name], name, ASKED[name])
     if "journal" in found:
-        found["journal"] = requests.flag(found["journal"], "journal", False)
+        found["journal"] = requests.flag_in_query(found["journal"], "journal")
     return found
 
 

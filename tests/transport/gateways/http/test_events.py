@@ -21,7 +21,7 @@ async def events_of(reader: asyncio.StreamReader) -> list[tuple[str, Any]]:
     """What a stream has told until its end."""
     told = (await reader.read()).decode()
     found = []
-    for block in told.partition("\r\n\r\n")[2].replace("\r\n", "\n").split("\n\n"):
+    for block in told.replace("\r\n", "\n").split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
         if "event" in lines:
             found.append((lines["event"], json.loads(lines["data"])))
@@ -64,7 +64,7 @@ def test_who_reads_a_byte_now_and_then_costs_no_memory_and_is_let_go_in_time(
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.5)
     picture = pictures.event("picture", {"queues": ["q" * 1000] * 1000})
 
-    async def much(_view: Any, _asked: Any) -> Any:
+    async def much(_view: Any, _asked: Any, _session: Any) -> Any:
         while True:
             yield picture
 

@@ -129,7 +129,9 @@ def test_pings_whose_answers_nobody_reads_take_no_memory(run: Any, sockets: Any)
     run(main)
 
 
-@pytest.mark.parametrize("said", [masked(PING, b""), masked(BINARY, b""), masked(PONG, b"")])
+@pytest.mark.parametrize(
+    "said", [masked(PING, b""), masked(BINARY, b""), masked(PONG, b"")], ids=["ping", "binary", "pong"]
+)
 def test_tiny_frames_without_end_hold_up_nobody(run: Any, sockets: Any, said: bytes) -> None:
     """An honest pair goes on beside four that flood; each receive of a flood is short, and it stands in line."""
 
@@ -368,7 +370,7 @@ def test_a_broker_told_to_stop_says_so_and_is_gone(run: Any, tmp_path: Path) -> 
         ]
         with Program(*arguments) as broker:
             said = (await asyncio.to_thread(broker.line, broker.stderr)).decode()
-            port = int(said.partition("HTTP ")[2].partition(",")[0].rpartition(":")[2])
+            port = int(said.partition("console http://")[2].partition("/")[0].rpartition(":")[2])
             async with aiohttp.ClientSession() as session:
                 url = f"http://127.0.0.1:{port}/ws"
                 async with session.ws_connect(url, protocols=["penstock.1"]) as socket:
