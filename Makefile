@@ -6,7 +6,7 @@ SHELL := bash
 
 PYTHON ?=
 INPUT ?=
-BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle fairness security arrow spark spark_latency \
+BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle metrics fairness security arrow spark spark_latency \
 	spark_write spark_backpressure streams operators smq websocket
 TESTS ?=
 LOCK ?=

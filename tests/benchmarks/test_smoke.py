@@ -275,6 +275,14 @@ def test_a_full_queue_slows_the_source_of_its_sender(benchmark: Benchmark) -> No
     assert value(outcome, "broker's memory at the end") > 0
 
 
+def test_metrics_are_asked_for_over_http_and_the_loops_turns_are_timed(benchmark: Benchmark) -> None:
+    outcome = benchmark("metrics", "--queues", "30", "--queues", "60", "--rounds", "1")
+    for queues in (30, 60):
+        assert value(outcome, f"{queues} queues, totals: text") > 1
+        assert value(outcome, f"{queues} queues, each queue: longest turn of the loop") > 0
+    assert value(outcome, "one observation of a histogram") > 0
+
+
 def test_idle_connections_are_set_beside_a_broker_without_any(benchmark: Benchmark) -> None:
     outcome = benchmark("idle", "--seconds", "0.3", "--senders", "3", "--receivers", "2")
     assert 0 <= value(outcome, "broker's share of a core, idle connections") <= 200

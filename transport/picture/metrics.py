@@ -17,6 +17,7 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
+from actors import QueueError
 from actors.queue.counts import less
 from actors.queue.operations.counting import RECOVERED, counters_of, figures_of
 from transport.errors import RemoteProtocolError
@@ -40,8 +41,10 @@ MOST_FILTER: Final = 255
 """Characters of a filter, as many as a name may have."""
 AT_ONCE: Final = 2
 """Answers that are being made at a time; others wait for their turn, and have nothing in memory meanwhile."""
+READ: Final = 4
+"""Queues whose figures are read before the time is looked at: of each a record may have to be read from the disk;"""
 PIECE: Final = 32
-"""Queues that are read before the time is looked at: two tenths of a millisecond or so;"""
+"""and queues that are only counted, two tenths of a millisecond or so;"""
 LINES: Final = 256
 """and lines that are written;"""
 NAMES: Final = 500
@@ -183,7 +186,7 @@ class Metrics:
             kinds: list[Kind | None] = []
             # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
             columns = [array("d" if family is families.OLDEST else "q") for family in families.OF_A_QUEUE]
-            for part in _parts(found, PIECE):
+            for part in _parts(found, READ):
                 rows = [self._row(name, state, count) for name, state in part]
                 labels += [labelled([("queue", name)]) for name, _ in part]
                 kinds += [kind for _, kind in rows]
@@ -212,7 +215,12 @@ class Metrics:
         counters, figures, settings = counters_of(state), figures_of(state), state.settings
         if (base := count.bases.get(name)) is not None:
             counters = less(counters, base)
-        oldest = state.oldest_ms(asyncio.get_running_loop().time()) / 1000
+        try:
+            # The first message of a queue is read from the disk at most once.
+            oldest = state.oldest_ms(asyncio.get_running_loop().time()) / 1000
+        except QueueError:
+            # It was deleted since the count began.
+            oldest = 0.0
         numbers = cast("tuple[int, ...]", figures[: len(families.FIGURES)])
         values = (*counters, *numbers, settings.max_messages, settings.max_bytes, oldest)
         return values, held_back_by(figures)

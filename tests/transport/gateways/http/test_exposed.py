@@ -12,6 +12,9 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
 
+from actors.errors import QueueGoneError
+from actors.queue.queue_state import QueueState
+from actors.storage.table import JournalEntryTable
 from streams import Sink, Source
 from transport import Receiver, Sender
 from transport.gateways.http import connections
@@ -235,6 +238,38 @@ def test_queues_that_come_and_go_meanwhile_take_nothing_from_the_sums(run: Any, 
     run(main)
 
 
+def test_a_first_message_that_is_on_the_disk_alone_is_read_once_and_a_deleted_queue_has_none(
+    run: Any, api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[int] = []
+    load = JournalEntryTable.load
+
+    def counted(table: JournalEntryTable, entry: Any) -> Any:
+        loads.append(entry.first)
+        return load(table, entry)
+
+    monkeypatch.setattr(JournalEntryTable, "load", counted)
+
+    async def main() -> None:
+        async with api(directory=str(tmp_path / "data")) as http:
+            await http.publish("1", "2")
+        async with api(directory=str(tmp_path / "data"), cache_bytes=0) as http:
+            key = "penstock_queue_oldest_seconds", (("queue", "orders"),)
+            ages = [(await scraped(http, "/metrics/queues"))[key] for _ in range(3)]
+            assert 0 < ages[0] <= ages[1] <= ages[2]
+            assert loads == [0]
+            assert await scraped(http)
+
+            def gone(*_: Any) -> int:
+                raise QueueGoneError
+
+            # What reading says where the queue was deleted since the count began.
+            monkeypatch.setattr(QueueState, "oldest_ms", gone)
+            assert (await scraped(http, "/metrics/queues"))[key] == 0
+
+    run(main)
+
+
 def test_whoever_does_not_read_holds_up_nobody_and_is_let_go(
     run: Any, api: Any, monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
@@ -265,15 +300,15 @@ def test_whoever_does_not_read_holds_up_nobody_and_is_let_go(
 def test_whoever_goes_away_while_it_is_made_leaves_room_for_others(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:
-            for number in range(2000):
+            for number in range(500):
                 http.broker.queues.get_or_create(f"{number:04}")
-            for _ in range(20):
+            for turns in range(20):
                 asking = asyncio.ensure_future(scraped(http, "/metrics/queues?limit=10000"))
-                for _ in range(15):
+                for _ in range(5 + 5 * turns):
                     await asyncio.sleep(0)
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
-            assert len(await scraped(http, "/metrics/queues?limit=10000")) == 2000 * len(families.OF_A_QUEUE)
+            assert len(await scraped(http, "/metrics/queues?limit=10000")) == 500 * len(families.OF_A_QUEUE)
 
     run(main)
 
