@@ -15,11 +15,10 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems, upgrade
+from transport.gateways.http import administration, messages, openapi, pictures, problems, signing, signing_in, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
-from transport.gateways.http.console import signing
-from transport.gateways.http.console.pages import PAGES
 from transport.gateways.http.held import Held, Share
+from transport.gateways.http.pages import PAGES
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
 from transport.security.principal import ANYONE, Principal
@@ -49,7 +48,7 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
-    *signing.ROUTES,
+    *signing_in.ROUTES,
     Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
     Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
 )
@@ -71,7 +70,7 @@ class Gateway:
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
         self._held = Held()
-        self._signing = signing.Signing(host.entrance, host.loop.time)
+        self._signing = signing.Signing(host)
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""
