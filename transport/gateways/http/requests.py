@@ -24,13 +24,14 @@ BODY_SECONDS: Final = 10.0
 JSON: Final = "application/json"
 
 
-async def body_of(call: Call, most: int = MAX_BODY_BYTES) -> bytes:
-    """A request's body, of so many bytes at most.
+async def body_of(call: Call, most: int | None = None) -> bytes:
+    """A request's body, of so many bytes at most; of `MAX_BODY_BYTES` unless told.
 
     Raises:
         ProblemError: it is too large, or comes too slowly, or there is no room for it.
     """
     request = call.request
+    most = MAX_BODY_BYTES if most is None else most
     announced = request.content_length
     if announced is not None and announced > most:
         raise _too_large(announced, most)
@@ -75,7 +76,7 @@ def _too_large(size: int, most: int) -> ProblemError:
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(call: Call, fields: Collection[str], most: int = MAX_BODY_BYTES) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str], most: int | None = None) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
 
     Raises:

@@ -210,7 +210,7 @@ def test_a_page_of_its_own_and_names_of_this_machine_are_answered(run: Any, api:
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "not-found"),
+        ("GET", "/nothing", 404, "not-found"),
         ("GET", "/api/v1/queues/", 404, "not-found"),
         ("GET", "/api/v1/queues/a/b/c/d/e/f/g", 404, "not-found"),
         ("PUT", "/api/v1/queues", 405, "method-not-allowed"),
