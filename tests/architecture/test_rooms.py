@@ -36,6 +36,7 @@ ROOMS = (
     "transport.picture",
     "transport.broker",
     "transport.gateways.smq",
+    "transport.gateways.http.console",
     "transport.gateways.http",
     "transport.gateways",
     "transport.testing",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from transport.gateways.http.console.sessions import MOST_OF_ONE, MOST_SESSIONS, SESSION_SECONDS
-from transport.gateways.http.console.signing import MOST_BODY
 from transport.gateways.http.pictures import STREAM_SECONDS
+from transport.gateways.http.signing_in import MOST_BODY
 from transport.picture.pressure import Kind
 from transport.picture.sampler import MOST_LOOKS
 from transport.picture.view import MOST_BEFORE

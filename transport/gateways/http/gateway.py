@@ -15,11 +15,21 @@ from urllib.parse import urlsplit
 from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, exposed, health, messages, openapi, pictures, problems, upgrade
+from transport.gateways.http import (
+    administration,
+    exposed,
+    health,
+    messages,
+    openapi,
+    pictures,
+    problems,
+    signing,
+    signing_in,
+    upgrade,
+)
 from transport.gateways.http.answers import ALWAYS, Answer
-from transport.gateways.http.console import signing
-from transport.gateways.http.console.pages import PAGES
 from transport.gateways.http.held import Held, Share
+from transport.gateways.http.pages import PAGES
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
 from transport.gateways.http.shapes import answers
@@ -47,7 +57,7 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
-    *signing.ROUTES,
+    *signing_in.ROUTES,
     Route(
         "GET",
         f"{PREFIX}/openapi.json",
@@ -78,7 +88,7 @@ class Gateway:
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
         self._held = Held()
-        self._signing = signing.Signing(host.entrance, host.loop.time)
+        self._signing = signing.Signing(host)
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""

@@ -33,7 +33,8 @@ async def body_of(call: Call, most: int | None = None) -> bytes:
     Raises:
         ProblemError: it is too large, or comes too slowly, or there is no room for it.
     """
-    request, most = call.request, most or MAX_BODY_BYTES
+    request = call.request
+    most = MAX_BODY_BYTES if most is None else most
     announced = request.content_length
     if announced is not None and announced > most:
         raise _too_large(announced, most)
@@ -78,7 +79,7 @@ def _too_large(size: int, most: int) -> ProblemError:
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(call: Call, fields: Collection[str], most: int = MAX_FIELDS_BYTES) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str], most: int | None = None) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
 
     A field that is null is as if it were not there.
@@ -86,7 +87,7 @@ async def json_body(call: Call, fields: Collection[str], most: int = MAX_FIELDS_
     Raises:
         ProblemError: it is none.
     """
-    request, body = call.request, await body_of(call, most)
+    request, body = call.request, await body_of(call, MAX_FIELDS_BYTES if most is None else most)
     if not body:
         return {}
     if request.content_type != JSON and not request.content_type.endswith("+json"):

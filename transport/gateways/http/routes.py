@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from transport.broker.operations import Operations
     from transport.gateways.http.answers import Answer
     from transport.gateways.http.console.sessions import Session
-    from transport.gateways.http.console.signing import Signing
     from transport.gateways.http.held import Share
     from transport.gateways.http.receipts import Receipts
     from transport.gateways.http.shapes import Answered, Shape
+    from transport.gateways.http.signing import Signing
 
 PREFIX: Final = "/api/v1"
 KINDS: Final = {"subscription": "subscription", "writer": "writer", "id": "connection", "version": "version"}

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from transport.gateways.http.console.pages import FILES, FOLDER, INDEX, PAGES, POLICY
+from transport.gateways.http.console.files import FILES, FOLDER, INDEX, POLICY
+from transport.gateways.http.pages import PAGES
 
 pytestmark = pytest.mark.event_loop
 LINK: Final = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}

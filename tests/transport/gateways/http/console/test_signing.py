@@ -11,7 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from transport.gateways.http.console.signing import CHALLENGE, MOST_BODY, TOKEN_HEADER
+from transport.gateways.http.signing import CHALLENGE, TOKEN_HEADER
+from transport.gateways.http.signing_in import MOST_BODY
 from transport.security import changes
 from transport.security.principal import Grant, Right
 from transport.security.proofs import TokenRecord, make_token, token_hash

@@ -8,13 +8,7 @@ from __future__ import annotations
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-from transport.gateways.http.answers import Answer
-from transport.gateways.http.routes import Call, Route
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from typing import Final
 
 FOLDER: Final = Path(__file__).resolve().parent / "static"
 INDEX: Final = "index.html"
@@ -56,33 +50,7 @@ HEADERS: Final = {
 
 
 @cache
-def _read(name: str) -> tuple[bytes, str]:
-    """A file of the list, and the mark of what is in it."""
+def read(name: str) -> tuple[bytes, str]:
+    """A file of the list, and the mark of what is in it (an ETag)."""
     content = (FOLDER / name).read_bytes()
     return content, f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-
-
-def _is_known(asked: str, mark: str) -> bool:
-    """Whether If-None-Match has the mark (RFC 9110, 13.1.2)."""
-    return asked.strip() == "*" or mark in [each.strip().removeprefix("W/") for each in asked.split(",")]
-
-
-def _file(name: str) -> Callable[[Call], Awaitable[Answer]]:
-    async def answer(call: Call) -> Answer:
-        content, mark = _read(name)
-        headers = HEADERS | {"ETag": mark}
-        if _is_known(call.request.headers.get("If-None-Match", ""), mark):
-            return Answer(None, 304, headers)
-        return Answer(content, 200, headers, TYPES[Path(name).suffix])
-
-    return answer
-
-
-def _path(name: str) -> str:
-    return "/" if name == INDEX else f"/console/{name}"
-
-
-PAGES: Final = tuple(
-    Route("GET", _path(name), None, f"The console's {name}.", _file(name), open=True) for name in FILES
-)
-"""Routes that are for browsers: no part of the API."""
