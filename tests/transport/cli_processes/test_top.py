@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -18,7 +19,10 @@ from typing import Any
 import pytest
 
 from tests.preconditions import terminal
+from tests.transport.broker_helpers import sender_with
 from tests.transport.programs import DEADLINE, BrokerProcess, Program
+from transport import Administration
+from transport.wire.messages import Request
 
 SCREEN = """\
 penstock top  ADDRESS  2 queues, 1 connection
@@ -231,3 +235,34 @@ def test_over_http_the_same_is_seen() -> None:
         with Program("top", "--http", http_of(running), "--count", "1") as program:
             assert program.line(program.stdout).decode()[10:].endswith(SENTENCE)
             assert program.end() == 0
+
+
+def test_the_page_shows_what_a_terminal_shows(run: Any, serve: Any, peers: Any) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text("utf-8")
+    (shown,) = [block for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL) if "by pressure\nqueue" in block]
+
+    def look(address: str) -> list[str]:
+        with top("--address", address) as screen:
+            lines = screen.until("senders till-1 and till-2 wait")
+            screen.press("q")
+            assert screen.program.end() == 0
+            return lines
+
+    async def main() -> None:
+        async with serve() as broker, peers() as opened:
+            async with Administration(broker.send_address) as administration:
+                await administration.create_queue("orders", max_messages=4)
+            receiver = await opened.open(broker.receive_address, "receiver", "orders", "packer")
+            receiver.send(Request(4, 1 << 20))
+            await sender_with(opened, broker, b"a", b"b", b"c", b"d", client_id="till-1")
+            await opened.open(broker.send_address, "sender", "orders", "till-2")
+            await sender_with(opened, broker, b"a", queue="stock", client_id="till-3")
+            lines = await asyncio.to_thread(look, broker.send_address)
+            text = "\n".join(line for line in lines if line).replace(broker.send_address, "127.0.0.1:9182")
+            assert _sizes_alike(text) == _sizes_alike("\n".join(line for line in shown.splitlines() if line))
+
+    run(main)
+
+
+def _sizes_alike(text: str) -> str:
+    return re.sub(r"\(\S+ [KM]iB\)", "(SIZE)", text)
