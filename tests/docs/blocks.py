@@ -82,6 +82,7 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "[console]": "tests/transport/test_shown_documented.py::test_what_the_page_shows_is_what_is_printed",
         "$ printf": BAD_INPUT,
         "no such option --quue": BAD_INPUT,
+        "by pressure\nqueue": "tests/transport/cli_processes/test_top.py::test_the_page_shows_what_a_terminal_shows",
         "waiting for receivers": SHELL + "test_a_send_to_a_full_queue_says_what_the_page_shows",
         "await administration.create_queue": PYTHON + "test_the_program_of_the_command_lines_page_prints_the_queue",
     },

@@ -93,10 +93,11 @@ class Looks:
                     if first or not is_transient(error):
                         raise
                     seen = Seen(None, lost=str(error))
-                else:
-                    left = None if left is None else left - 1
                 first = False
                 yield seen
+                # Where something else is wanted now, this was no look at it.
+                if left is not None and seen.picture is not None and not self._soon.is_set():
+                    left -= 1
                 if left != 0:
                     await self._until_next()
         finally:

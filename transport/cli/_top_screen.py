@@ -15,7 +15,7 @@ from transport.cli._top_state import CONNECTIONS, FLOW, HELP, ORDER_KEYS, State
 
 GAP: Final = "  "
 CUT: Final = "…"
-LEAST_NAME: Final = 12
+LEAST_NAME: Final = 20
 """Columns for a name, at least; figures at the right are left out for it."""
 MOST_SENTENCE: Final = 3
 """Lines of the sentence beneath the list."""
@@ -153,16 +153,16 @@ def _about(state: State, width: int) -> list[Text]:
     sentence = _wrapped(str(found.get("sentence", "")), width, MOST_SENTENCE)
     lines = [Text("─" * width, "dim"), *(Text(line, "bold") for line in sentence)]
     if flow is not None:
-        lines += [_fit(f"{side}: {_names(flow, side)}", width) for side in ("senders", "receivers")]
+        lines += [_fit(_names(flow, side), width) for side in ("senders", "receivers")]
     return lines
 
 
 def _names(flow: Mapping[str, Any], side: str) -> str:
     parties, count = flow[side], flow.get(f"all_{side}", 0)
     if not parties:
-        return "none"
+        return f"no {side}"
     named = [f"{_who(each)} {written.rate(each.get('rate', 0))}/s" for each in parties]
-    return f"{written.count(count)}: {', '.join(named)}"
+    return f"{written.counted(count, side[:-1])}: {', '.join(named)}"
 
 
 def _who(party: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from transport.cli._tables import put
 from transport.cli._top_keys import pressed
 from transport.cli._top_looks import Looks, Wanted
 from transport.cli._top_screen import screen
@@ -34,8 +35,12 @@ async def show_looks(looks: Looks, wanted: Wanted) -> None:
     looking.add_done_callback(lambda _: terminal.end())
     with terminal.entered():
         await terminal.until_ended()
+    counted = looking.done()
     looking.cancel()
     await asyncio.wait({looking})
+    if counted and not looking.cancelled() and looking.exception() is None:
+        # Whoever asks for so many looks wants to see the last.
+        terminal.leave_last()
     if not looking.cancelled() and (error := looking.exception()) is not None:
         raise error
 
@@ -58,6 +63,14 @@ class _Terminal:
 
     def end(self) -> None:
         self._ended.set()
+
+    def leave_last(self) -> None:
+        """Write what was seen last where the screen was before."""
+        width, height = self._console.size
+        lines = [line.plain.rstrip() for line in screen(self._state, self._looks.where, width, height)[:-1]]
+        while lines and not lines[-1]:
+            lines.pop()
+        put(lines)
 
     async def until_ended(self) -> None:
         await self._ended.wait()
