@@ -26,6 +26,7 @@ class BrokerProcess(Worker):
     Attributes:
         send_address: where senders connect.
         receive_address: where receivers connect.
+        http: where HTTP is spoken, likewise.
         smq_source: where sources of the simple message queue connect, if the options say that they may.
     """
 
@@ -42,6 +43,7 @@ class BrokerProcess(Worker):
         self.send_address: str = facts["send_address"]
         self.receive_address: str = facts["receive_address"]
         self.smq_source: str | None = facts["smq_source"]
+        self.http: str | None = facts["http"]
 
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
@@ -69,5 +71,7 @@ async def _serve(parent: Parent, options: dict[str, Any]) -> None:
     config = BrokerConfig(send_address=ANY_PORT, receive_address=ANY_PORT, **options)
     async with Broker(config, listeners=configured_listeners(config)) as broker:
         source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])
-        parent.say(send_address=broker.send_address, receive_address=broker.receive_address, smq_source=source)
+        http = None if config.http is None else str(broker.addresses("http")[0])
+        addresses = {"send_address": broker.send_address, "receive_address": broker.receive_address}
+        parent.say(**addresses, smq_source=source, http=http)
         await parent.told()

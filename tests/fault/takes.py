@@ -114,17 +114,13 @@ class Found:
 async def open_all(address: str, count: int, say: bytes, ends: AsyncExitStack) -> tuple[float, list[Caller]]:
     """So many connections, each of which has asked; and from when on."""
     callers: list[Caller] = []
+    began = time.monotonic()
     for first in range(0, count, AT_ONCE):
         some = await asyncio.gather(*(Caller.of(address) for _ in range(min(AT_ONCE, count - first))))
         for caller in some:
             ends.callback(caller.vanish)
+            caller.say(say)
         callers += some
-    # Connected before: so they wait from about the same time on.
-    began = time.monotonic()
-    for number, caller in enumerate(callers):
-        caller.say(say)
-        if number % AT_ONCE == 0:
-            await settle()
     return began, callers
 
 
