@@ -209,6 +209,23 @@ def websocket(
     _finish(run(messages, size, batch, max_in_flight, rounds, uvloop, profile), json)
 
 
+@app.command()
+def http(
+    requests: Annotated[int, typer.Option(min=1, metavar="N", help="Requests of a round.")] = 12_800,
+    connections: Annotated[int, typer.Option(min=1, metavar="N", help="Each waits for its answer.")] = 32,
+    size: Size = 100,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    data: Data = None,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """What a durable publish over HTTP costs, beside the same request to a handler that only parses it."""
+    from benchmarks.http import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(requests, connections, size, rounds, uvloop, data, profile), json)
+
+
 @app.command("durable_latency")
 def durable_latency(
     rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,

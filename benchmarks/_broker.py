@@ -26,8 +26,8 @@ class BrokerProcess(Worker):
     Attributes:
         send_address: where senders connect.
         receive_address: where receivers connect.
+        http: where HTTP is spoken, likewise.
         smq_source: where sources of the simple message queue connect, if the options say that they may.
-        http_address: where HTTP is spoken, likewise.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class BrokerProcess(Worker):
         self.send_address: str = facts["send_address"]
         self.receive_address: str = facts["receive_address"]
         self.smq_source: str | None = facts["smq_source"]
-        self.http_address: str | None = facts["http_address"]
+        self.http: str | None = facts["http"]
 
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
@@ -72,10 +72,6 @@ async def _serve(parent: Parent, options: dict[str, Any]) -> None:
     async with Broker(config, listeners=configured_listeners(config)) as broker:
         source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])
         http = None if config.http is None else str(broker.addresses("http")[0])
-        parent.say(
-            send_address=broker.send_address,
-            receive_address=broker.receive_address,
-            smq_source=source,
-            http_address=http,
-        )
+        addresses = {"send_address": broker.send_address, "receive_address": broker.receive_address}
+        parent.say(**addresses, smq_source=source, http=http)
         await parent.told()

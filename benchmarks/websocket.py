@@ -59,12 +59,10 @@ def _move(
     broker: BrokerProcess, kind: str, queue: str, messages: int, size: int, batch: int, max_in_flight: int
 ) -> dict[str, Any]:
     """One transfer, through a queue of its own."""
-    assert broker.http_address is not None
+    assert broker.http is not None
     websocket = kind == "WebSocket"
     common = {"websocket": websocket, "queue": queue, "messages": messages}
-    sending, receiving = (
-        (broker.http_address, broker.http_address) if websocket else (broker.send_address, broker.receive_address)
-    )
+    sending, receiving = (broker.http, broker.http) if websocket else (broker.send_address, broker.receive_address)
     with ExitStack() as stack:
         receiver = stack.enter_context(
             Worker("_websocket_clients:receive", address=receiving, max_in_flight=max_in_flight, **common)

@@ -319,6 +319,11 @@ class QueueDirectory:
         if self._storage is not None:
             await self._storage.synced()
 
+    async def acknowledged(self) -> None:
+        """As `durable`, of what was acknowledged so far."""
+        if self._storage is not None:
+            await self._storage.acknowledged()
+
     # --- limits of the broker as a whole
 
     def pause_senders(self, reason: str | None, source: str = "watermark") -> None:

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way into the journal: many small ranges become few records, and nobody waits for any of them."""
+"""Acknowledgements on their way into the journal: many small ranges become few records, and hardly anybody waits for any of them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,18 @@ class GatheredAcknowledgements:
         self._ranges.setdefault(number, RangeSet()).extend(event.ranges)
         return first
 
+    def __bool__(self) -> bool:
+        """Whether something has no record yet."""
+        return bool(self._ranges)
+
     def forget(self, number: int) -> None:
         """The queue is gone."""
         self._ranges.pop(number, None)
 
-    def write(self, loop: asyncio.AbstractEventLoop | None, again: Callable[[], None]) -> None:
+    def write(self, loop: asyncio.AbstractEventLoop | None, again: Callable[[], None], *, lazy: bool = True) -> None:
         """Append what there is. Where the journal is full it is kept, and ``again`` called on ``loop`` in a while.
+
+        Unless it is ``lazy`` somebody waits for it.
 
         Raises:
             JournalError: the journal has failed.
@@ -51,7 +57,7 @@ class GatheredAcknowledgements:
             number, ranges = next(iter(gathered.items()))
             kind, payload = codec.encode(number, MessagesAcknowledged(tuple(ranges)))
             try:
-                self._journal.append(kind, [payload], lazy=True)
+                self._journal.append(kind, [payload], lazy=lazy)
             except JournalFullError:
                 self._ranges = gathered
                 if loop is not None:

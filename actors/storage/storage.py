@@ -298,10 +298,10 @@ class Storage(DurableMap):
             self._loop.call_later(GATHER_DELAY, self._write_acknowledged)
         return 0
 
-    def _write_acknowledged(self) -> None:
+    def _write_acknowledged(self, *, lazy: bool = True) -> None:
         if self.failure is None:
             try:
-                self._gathered.write(self._loop, self._write_acknowledged)
+                self._gathered.write(self._loop, self._write_acknowledged, lazy=lazy)
             except JournalError as error:
                 self.fail(storage_error(error))
 
@@ -320,6 +320,13 @@ class Storage(DurableMap):
             changed = asyncio.get_running_loop().create_future()
             self._synced.append(changed)
             await changed
+
+    async def acknowledged(self) -> None:
+        """As `synced`, of everything that was acknowledged so far."""
+        while self._gathered and self.failure is None:
+            self._write_acknowledged(lazy=False)
+            await self.synced()  # where some is left the journal was full, and there is room now
+        await self.synced()
 
     def begin_alone(self, batches: int) -> bool:
         """Whether what is recorded next is to be made durable by `end_alone`; ``batches`` are about to be recorded. See `AloneCommits`."""

@@ -130,7 +130,7 @@ class Broker:
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
-        self._takers, self._publishers = Takers(), Publishers()
+        self._takers, self._publishers = Takers(self._acknowledged), Publishers()
         self._sampler: Sampler
         self._metrics: Metrics
         self._ends_at: float | None = None
@@ -252,6 +252,9 @@ class Broker:
         self._sampler.end()
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
+
+    async def _acknowledged(self) -> None:
+        await self.queues.acknowledged()
 
     async def reload_users(self) -> bool:
         """Read the users file anew; whether that was possible. Where it was not, the users stay as they were, and the log says why.

@@ -39,6 +39,8 @@ ANSWER_SECONDS = 30.0
 """In which a queue answers for what it was sent, unless its disk stands still."""
 EXPLAIN_SECONDS = 1.0
 """In which it says why there is no room."""
+TURNS_FOR_ROOM = 4
+"""Turns of the loop in which a queue that has room grants it; one that has not said so by then is asked why."""
 
 
 class Publishers:
@@ -188,6 +190,10 @@ class Publisher:
         try:
             if not asked.sent.done() and wait > 0:
                 await asyncio.wait([asked.sent], timeout=wait)
+            for _ in range(TURNS_FOR_ROOM):
+                if asked.sent.done():
+                    break
+                await asyncio.sleep(0)
             if not asked.sent.done():
                 # The queue answers this behind what it grants: it may have had room all the time.
                 why = await self._why()

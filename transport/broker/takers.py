@@ -7,7 +7,7 @@ holds what was taken (`actors.queue.message_taker`). It is begun by the first re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,13 @@ from actors import InboxOverflowError
 from actors.queue.message_taker import MessageTaker
 from actors.queue.vocabulary.commands import Left
 from actors.queue.vocabulary.replies import MessagesTaken, TakenSettled
-from actors.queue.vocabulary.takes import CancelTake, GiveBackUnseen, SettleTaken, TakeMessages, TakenSeen
+from actors.queue.vocabulary.takes import CancelTake, GiveBackUnseen, Settlement, SettleTaken, TakeMessages, TakenSeen
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import LimitExceededError
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
     from actors.queue.vocabulary.replies import Lost, ReceivedMessages, Reply
-    from actors.queue.vocabulary.takes import Settlement
 
     Ref = LoopActorRef[Any]
 
@@ -34,9 +33,14 @@ ANSWER_SECONDS = 30.0
 
 
 class Takers:
-    """All that take messages for gateways, by gateway and queue."""
+    """All that take messages for gateways, by gateway and queue.
 
-    def __init__(self) -> None:
+    Args:
+        acknowledged: returns when what was acknowledged so far is durable.
+    """
+
+    def __init__(self, acknowledged: Callable[[], Awaitable[None]]) -> None:
+        self._acknowledged = acknowledged
         self._takers: dict[tuple[str, Ref], Taker] = {}
         self._draining = False
 
@@ -44,7 +48,9 @@ class Takers:
         """The one of a gateway and a queue, begun if need be; to be asked at once, for one that nobody asks ends."""
         taker = self._takers.get((gateway, queue))
         if taker is None:
-            taker = self._takers[gateway, queue] = Taker(queue, name, id_prefix, partial(self._gone, gateway, queue))
+            taker = self._takers[gateway, queue] = Taker(
+                queue, name, id_prefix, partial(self._gone, gateway, queue), self._acknowledged
+            )
             if self._draining:
                 taker.drain()
         return taker
@@ -74,9 +80,18 @@ class Taker:
         name: the queue's name.
         id_prefix: the first bytes of the ids generated for its messages: no other queue has them, nor one that is made anew.
         gone: told, with this one, when nobody may ask it any more.
+        acknowledged: as of `Takers`.
     """
 
-    def __init__(self, queue: Ref, name: str, id_prefix: bytes, gone: Callable[[Taker], None]) -> None:
+    def __init__(
+        self,
+        queue: Ref,
+        name: str,
+        id_prefix: bytes,
+        gone: Callable[[Taker], None],
+        acknowledged: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._acknowledged = acknowledged
         self.name = name
         self.id_prefix = id_prefix
         self._gone = gone
@@ -126,11 +141,17 @@ class Taker:
         failed: bool = True,
         reason: str | None = None,
     ) -> dict[tuple[int, int], Lost]:
-        """Settle messages, as of ``SettleTaken``: those that could not be, as they were named, each with why. Errors as of `take`."""
+        """Settle messages, as of ``SettleTaken``: those that could not be, as they were named, each with why.
+
+        What is acknowledged is as durable by then as the broker makes it. Errors are as of `take`, and a StorageError.
+        """
         request = next(self._numbers)
         command = SettleTaken(request, tuple(taken), how, seconds, failed, reason)
         answer = await self._ask(request, command, 0.0)
         assert isinstance(answer, TakenSettled)
+        if how is Settlement.ACKNOWLEDGE and len(answer.lost) < len(command.taken):
+            # Receivers hear nothing of their acknowledgements. Whoever is answered that it is done may forget the message.
+            await self._acknowledged()
         return dict(answer.lost)
 
     def seen(self, taken: tuple[ReceivedMessages, ...]) -> None:

@@ -165,6 +165,8 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand it on, if it may be there."""
         self.bytes_in += len(data)
+        if self._transport is None or self._transport.is_closing():
+            return  # uvloop has read it in the same turn
         request = self._request
         if request is None:
             if self._head is None:

@@ -21,11 +21,15 @@ NEXT: Final = "Penstock-Next"
 """The header that says, with percent signs, what to ask for as ``after``; it is missing on the last page."""
 ASKED: Final = {
     "contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MOST_FILTER}),
-    "after": Field("string", f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone", limits={"maxLength": MOST_FILTER}),
+    "after": Field(
+        "string",
+        f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone",
+        limits={"maxLength": MOST_FILTER},
+    ),
     "limit": Field(
         "integer", f"queues at most; {DEFAULT_QUEUES} unless told", limits={"minimum": 1, "maximum": MOST_QUEUES}
     ),
-}  # fmt: skip
+}
 
 
 async def totals(call: Call) -> Answer:

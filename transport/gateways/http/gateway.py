@@ -8,7 +8,7 @@ import ipaddress
 import logging
 import socket
 from base64 import b64decode
-from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
 REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, Bearer with a token, or a client certificate"
+MOST_HOSTS: Final = 256
+"""Values of Host headers that are remembered for what is in them: nearly all requests have one of a few."""
 
 logger = logging.getLogger("penstock.http")
 
@@ -190,10 +192,7 @@ class Gateway:
             raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
 
     def _is_ours(self, name: str) -> bool:
-        with suppress(ValueError):
-            ipaddress.ip_address(name)
-            return True
-        return name.lower() in self._names
+        return name.lower() in self._names or _is_address(name)
 
     # --- who asks
 
@@ -251,6 +250,16 @@ def _follows_a_link(request: web.BaseRequest) -> bool:
     return request.method == "GET" and request.rel_url.raw_path == "/" and fetched == ("navigate", "document")
 
 
+@lru_cache(MOST_HOSTS)
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+@lru_cache(MOST_HOSTS)
 def _name_in(host: str) -> str:
     """The name or address in a Host header; an empty text where it is none."""
     if any(each in host for each in "@/?#\\"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from transport.gateways.http.signing import Signing
 
 PREFIX: Final = "/api/v1"
+MOST_FOUND: Final = 512
+"""Methods and paths whose route is remembered; each has 8 KiB at most."""
 KINDS: Final = {"subscription": "subscription", "writer": "writer", "id": "connection", "version": "version"}
 """What the names in paths are names of; all others are queues'."""
 
@@ -110,13 +113,15 @@ class Table:
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
         self.routes = routes
+        # Most requests are about one of a few queues.
+        self.find = lru_cache(MOST_FOUND)(self._find)
         self._by_shape: dict[tuple[str | None, ...], dict[str, Route]] = {}
         for route in routes:
             methods = self._by_shape.setdefault(_shape(route.path), {})
             assert route.method not in methods, f"{route.method} {route.path} is there twice"
             methods[route.method] = route
 
-    def find(self, method: str, raw_path: str) -> tuple[Route, dict[str, str]]:
+    def _find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
         """The route of a method and a path as it came, with percent signs; and the names in it.
 
         Raises:
@@ -142,7 +147,7 @@ class Table:
                 continue
             for what, name in names.items():
                 check_name(name, KINDS.get(what, "queue"))
-            return route, names
+            return route, MappingProxyType(names)
         raise ProblemError("not-found", f"there is nothing at this path: {PREFIX}/openapi.json says what there is")
 
 

@@ -18,7 +18,8 @@ LOOK = b"GET /api/v1/events?limit=200 HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def events_of(reader: asyncio.StreamReader) -> list[tuple[str, Any]]:
-    """What a stream has told until its end."""
+    """What a stream tells from here on until its end."""
+    # The lines between are the sizes of chunks.
     told = (await reader.read()).decode()
     found = []
     for block in told.replace("\r\n", "\n").split("\n\n"):

@@ -292,7 +292,8 @@ def test_100_mb_of_headers_are_neither_kept_nor_read_to_their_end(run: Any, api:
                     await writer.drain()
             with suppress(ConnectionError):
                 assert statuses(await whole(reader)) in ([400], [])
-            assert connection.wire.bytes_in < 2 * MIB
+            # uvloop reads a socket up to 32 times in a turn.
+            assert connection.wire.bytes_in < 16 * MIB
             await lives(http)
 
     run(main)

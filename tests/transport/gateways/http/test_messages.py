@@ -262,3 +262,91 @@ def test_a_queue_that_is_not_there_is_made_by_a_publish_and_by_nothing_else(run:
             assert (await http.queue())["ready"] == 1
 
     run(main)
+
+
+def test_a_receipt_is_of_one_delivery_of_one_message_and_any_byte_changed_makes_it_none(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await http.publish("a")
+            (taken,) = await http.take()
+            receipt = taken["receipt"]
+            whole = bytearray(base64.urlsafe_b64decode(receipt))
+            for place in range(len(whole)):
+                for bit in range(8):
+                    whole[place] ^= 1 << bit
+                    other = base64.urlsafe_b64encode(whole).decode()
+                    whole[place] ^= 1 << bit
+                    status, problem = await http.settle(("acknowledge", "return")[bit % 2], other)
+                    assert (status, problem["code"]) == (400, "invalid-receipt"), (place, bit)
+            status, problem = await http.settle("extend", other, seconds=1)
+            assert (status, problem["code"]) == (400, "invalid-receipt")
+            assert await http.settle("acknowledge", receipt) == (200, {"settled": 1, "problems": []})
+
+    run(main)
+
+
+@pytest.mark.parametrize(("how", "more"), [("acknowledge", {}), ("return", {}), ("extend", {"seconds": 9})])
+def test_a_receipt_whose_time_is_over_is_refused_and_the_next_one_is_good(
+    run: Any, api: Any, how: str, more: dict[str, Any]
+) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await http.publish("a")
+            (before,) = await http.take(visibility="50ms")
+            (after,) = await http.take(wait=30, visibility="1h")
+            assert (after["deliveries"], after["possibly_replayed"]) == (2, True)
+            status, problem = await http.settle(how, before["receipt"], **more)
+            assert (status, problem["code"]) == (409, "receipt-expired")
+            assert (await http.settle("acknowledge", after["receipt"]))[0] == 200
+            for receipt in (before["receipt"], after["receipt"]):
+                status, problem = await http.settle(how, receipt, **more)
+                assert (status, problem["code"]) == (410, "receipt-gone")
+
+    run(main)
+
+
+@pytest.mark.parametrize("how", ["acknowledge", "return"])
+def test_a_receipt_is_used_once_in_one_request_and_of_two_that_come_together_one_is_taken(
+    run: Any, api: Any, how: str
+) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await http.publish("a", "b")
+            first, second = await http.take(visibility="1h")
+            status, answer = await http.settle(how, first["receipt"], first["receipt"])
+            assert (status, answer) == (200, {"settled": 1, "problems": []})
+            both = await asyncio.gather(*[http.settle(how, second["receipt"]) for _ in range(2)])
+            assert sorted(status for status, _ in both) == [200, 410 if how == "acknowledge" else 409]
+
+    run(main)
+
+
+def test_a_receipt_of_a_queue_that_was_made_anew_under_its_name_is_foreign(run: Any, api: Any, stored: Any) -> None:
+    async def main() -> None:
+        async with api(**stored) as http:
+            await http.publish("a")
+            (before,) = await http.take()
+            assert (await http.ask("DELETE", Q))[0] == 200
+            await http.publish("a")
+            await http.take()
+            status, problem = await http.settle("acknowledge", before["receipt"])
+            assert (status, problem["code"]) == (409, "foreign-receipt")
+
+    run(main)
+
+
+def test_an_acknowledgement_is_on_the_disk_when_it_is_answered(run: Any, api: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with api(directory=str(tmp_path)) as http:
+            await http.publish("a", "b")
+            first, second = await http.take()
+            storage = http.broker._storage
+            durable = []
+            for each in (first, second):
+                assert (await http.settle("acknowledge", each["receipt"]))[0] == 200
+                durable.append((storage.durable, storage._journal.next_lsn, bool(storage._gathered)))
+            assert all(upto == last - 1 and not gathered for upto, last, gathered in durable)
+            # Each has a record of its own: none waited for the next.
+            assert durable[1][0] > durable[0][0]
+
+    run(main)
