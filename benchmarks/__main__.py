@@ -314,6 +314,22 @@ def idle(
 
 
 @app.command()
+def metrics(
+    queues: Annotated[
+        list[int] | None,
+        typer.Option(min=1, metavar="N", help="Queues; may be given several times. [default: 1,000, 10,000]"),
+    ] = None,
+    rounds: Rounds = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+) -> None:
+    """What the metrics cost a broker with many queues, and how long its loop stands still for them."""
+    from benchmarks.metrics import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(queues or [1_000, 10_000], rounds, uvloop), json)
+
+
+@app.command()
 def spark(
     rows_per_batch: Annotated[
         list[int] | None,

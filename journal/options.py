@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,10 @@ NEVER: Final = "never"
 MIB = 1 << 20
 MIN_SEGMENT_BYTES = 256
 """Smaller ones hold a header and hardly a record: useful to no one, tests of many segments included."""
+
+
+def _nothing(_figure: float) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class JournalOptions:
         compact_below: neighbours are combined when live records fill less than this share of a segment in each.
         checkpoint_bytes: a checkpoint is due after so many bytes, which bounds what a start reads;
         checkpoint_records: or after so many records, which bounds what it replays.
+        on_sync: told how many seconds each sync of a segment took, on whichever thread commits; it must not raise, nor take long.
+        on_write: told how many bytes each group commit wrote; as above.
     """
 
     segment_bytes: int = 64 * MIB
@@ -46,6 +53,8 @@ class JournalOptions:
     compact_below: float = 0.5
     checkpoint_bytes: int = 64 * MIB
     checkpoint_records: int = 100_000
+    on_sync: Callable[[float], None] = _nothing
+    on_write: Callable[[float], None] = _nothing
 
     def __post_init__(self) -> None:
         if self.sync not in {ALWAYS, INTERVAL, NEVER}:

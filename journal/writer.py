@@ -234,6 +234,7 @@ class Writer:
         self._group_position += len(records)
         self.groups += 1
         self.records += len(records)
+        self._options.on_write(size)
         if self._options.sync == ALWAYS:
             self._sync()
         elif self._options.sync == INTERVAL:
@@ -256,6 +257,7 @@ class Writer:
         self.last_sync_seconds = self._clock() - start
         self.sync_seconds += self.last_sync_seconds
         self.syncs += 1
+        self._options.on_sync(self.last_sync_seconds)
         self._group_position = 0
         self._unsynced_since = None
 

@@ -40,6 +40,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Brokers that tests start as processes would all want the one usual address of HTTP; those that are to have some name one.
+os.environ["PENSTOCK_HTTP"] = "none"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The event loop that ``asyncio.run`` makes, and whether the long forms run too."""
     parser.addoption("--soak", action="store_true", help="run what is marked `soak` too")

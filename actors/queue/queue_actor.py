@@ -11,6 +11,7 @@ import pykka
 
 from actors.errors import DiskBehindError, QueueError, QueueGoneError, StorageError
 from actors.queue.changes import Changes
+from actors.queue.measures import Measures
 from actors.queue.moves_out import Move, MovesOut
 from actors.queue.operations.browsing import describe
 from actors.queue.operations.receiving import purge_step
@@ -86,6 +87,7 @@ class QueueActor(LoopActor):
         storage: where the state's events are made durable; None for a queue in memory.
         find_queue: the queue with a name, made if need be, for dead letters.
         changes: told that this queue has changed.
+        measures: told how long messages take.
     """
 
     supervision = Supervision.RESTART
@@ -98,18 +100,30 @@ class QueueActor(LoopActor):
         storage: Storage | None = None,
         find_queue: Callable[[str], commands.Ref] | None = None,
         changes: Changes | None = None,
+        measures: Measures | None = None,
     ) -> None:
         super().__init__()
         self._changes = Changes() if changes is None else changes
         self._state = state
         self._wall_clock = wall_clock
         self._storage = storage
+        measures = Measures(wall_clock) if measures is None else measures
+        self._confirmation = measures.confirmation
         self._output = QueueOutput(
-            self.actor_ref, state.name, state.number, storage, find_queue, self._unwatch, _DURABLE
+            self.actor_ref,
+            state.name,
+            state.number,
+            storage,
+            find_queue,
+            self._unwatch,
+            _DURABLE,
+            measures,
         )
         self._moves = MovesOut(state, self._output)
         self._timer: TimerHandle | None = None
         self._accepted_before = self._turns = 0
+        # When the first of what is to be stored was accepted.
+        self._accepted_at = 0.0
         self._watches: dict[Connection, Watch] = {}
 
     def on_start(self) -> None:
@@ -160,6 +174,7 @@ class QueueActor(LoopActor):
         except QueueError as error:
             self._refuse(message, error)
         if fresh and state.incoming:
+            self._accepted_at = self.loop.time()
             self.actor_ref.tell(_STORE)
 
     def _execute(self, command: Any) -> Any:
@@ -252,6 +267,8 @@ class QueueActor(LoopActor):
         while True:
             if effects := state.take_effects():
                 output.carry_out(effects)
+            if output.confirming:
+                output.note_confirmed(self.loop.time())
             if not output.ended:
                 break
             connection = output.ended.pop()
@@ -289,12 +306,19 @@ class QueueActor(LoopActor):
     def _store(self, in_turn: bool) -> None:
         storage, state = self._storage, self._state
         self._accepted_before = self._turns = 0
+        first = state.log.next_sequence
         alone = in_turn and storage is not None and storage.begin_alone(len(state.incoming))
         try:
             state.store(self.loop.time(), self._wall_us())
         finally:
             if alone and storage is not None:
                 storage.end_alone()
+        stored = state.log.next_sequence - first
+        if stored:
+            if storage is None or storage.durable >= state.last_event:
+                self._confirmation.observe(self.loop.time() - self._accepted_at, stored)
+            else:
+                self._output.confirming.append((state.last_event, self._accepted_at, stored))
 
     def _more_comes(self) -> bool:
         """Whether to wait another turn of the loop before storing: while more comes in each, for a few."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from actors.errors import InvalidRequestError, QueueError
 from actors.queue.changes import Changes
+from actors.queue.counts import Count, Counts
+from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
@@ -30,6 +32,7 @@ from actors.runtime.loop_ref import LoopActorRef
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import QueueStatistics
     from actors.storage import Storage, StoredQueue
+    from actors.storage.measures import JournalMeasures
 
 WallClock = Callable[[], float]
 
@@ -61,7 +64,7 @@ class QueueNotFoundError(QueueError):
     code = "not-found"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"there is no queue {name!r}")
+        super().__init__(f"there is no queue {name!r:.255}")
 
 
 def _one_a_name(storage: Storage) -> list[StoredQueue]:
@@ -95,6 +98,7 @@ class QueueDirectory:
         settings: what a queue gets that is not declared otherwise.
         transactions: those over these queues.
         changes: which queues have changed, as long as somebody wants to know; one that is made or deleted has.
+        measures: how long messages take.
     """
 
     def __init__(
@@ -118,6 +122,8 @@ class QueueDirectory:
         self._logs: dict[str, QueueLog] = {}
         self._states: dict[str, QueueState] = {}
         self.changes = Changes()
+        self.measures = Measures(wall_clock)
+        self._counts = Counts()
         self._next_number = 0
         self._pauses: dict[str, str] = {}
         self._paused: str | None = None
@@ -136,6 +142,7 @@ class QueueDirectory:
                 self._declared[stored.name] = wanted
             self._numbers[stored.name] = stored.number
             self._logs[stored.name] = stored.log
+            self._counts.recovered(stored.name, stored.log)
             self._living(stored.name)
         for name, wanted in declared.items():
             # Those count, and are made even so: whoever declares a queue goes before clients who have filled the broker with theirs.
@@ -273,6 +280,10 @@ class QueueDirectory:
             return None
         return describe(self._states[name], asyncio.get_running_loop().time(), parties=parties)
 
+    def count(self) -> Count:
+        """Begin to count what all queues have, those that are gone included."""
+        return self._counts.begin(self._states)
+
     def delete(self, name: str) -> None:
         """Remove the queue ``name``, one that has failed too, and end its connections; what it held is gone.
 
@@ -287,7 +298,7 @@ class QueueDirectory:
         del self._numbers[name]
         self._declared.pop(name, None)
         self._logs.pop(name, None)
-        self._states.pop(name, None)
+        self._counts.deleted(name, self._states.pop(name, None))
         if self.changes.names is not None:
             self.changes.names.add(name)
         queue = self._queues.pop(name, None)
@@ -344,6 +355,10 @@ class QueueDirectory:
         """What ``penstock stats`` shows of the storage; None for queues in memory."""
         return None if self._storage is None else self._storage.statistics() | {"paused": self._paused}
 
+    def storage_measures(self) -> JournalMeasures | None:
+        """What the journal's syncs and writes were like; None for queues in memory."""
+        return None if self._storage is None else self._storage.measures
+
     # --- inside
 
     def _create(self, name: str, settings: QueueSettings | None) -> LoopActorRef[QueueActor]:
@@ -389,6 +404,8 @@ class QueueDirectory:
         storage, number = self._storage, self._numbers[name]
         if storage is None:
             self._logs[name] = QueueLog()
+        if (failed := self._states.get(name)) is not None:
+            self._counts.begins_anew(failed, self._logs[name])
         state = QueueState(
             name,
             number,
@@ -402,7 +419,7 @@ class QueueDirectory:
             transaction_timeout=self._transaction_timeout,
         )
         self._states[name] = state
-        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue, self.changes)
+        queue = self.start_actor(state, self._wall_clock, storage, self._dead_letter_queue, self.changes, self.measures)
         if self._paused is not None:
             queue.tell(PauseSenders(self._paused))
         return queue

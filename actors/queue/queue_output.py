@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import pykka
 
 from actors.errors import InboxOverflowError, QueueError
 from actors.queue.vocabulary.commands import DeadLettersMoved, Origin, StoreDeadLetters
-from actors.queue.vocabulary.replies import DeadLetter, Refused, SubscriptionForgotten, Superseded
+from actors.queue.vocabulary.replies import (
+    DeadLetter,
+    MessagesTaken,
+    ReceivedMessages,
+    Refused,
+    SubscriptionForgotten,
+    Superseded,
+)
 from actors.queue.vocabulary.settings import dead_letter_name
 from actors.runtime.loop_future import LaterReply
 
 if TYPE_CHECKING:
+    from actors.queue.measures import Measures
     from actors.queue.vocabulary.commands import Ref
     from actors.queue.vocabulary.moves import ParcelsStored
     from actors.queue.vocabulary.replies import Connection, Effect, Reply, Tell
@@ -55,6 +65,11 @@ class CommitGate:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    @property
+    def durable(self) -> float:
+        """Every event with this number or a lower one may be told."""
+        return inf if self._storage is None else self._storage.durable
 
     def passes(self, after: int) -> bool:
         """Whether what depends on event ``after`` may be told now; tells first what is held and may be told."""
@@ -118,8 +133,10 @@ class QueueOutput:
         find_queue: the queue with a name, made if need be, for dead letters.
         let_go: told of a connection that is not the queue's any more.
         durable: what the queue is told when more of what happened is durable.
+        measures: told what leaves, and when it may.
 
     Attributes:
+        confirming: what was stored and may not be confirmed yet: the event it waits for, when it was accepted, and how many messages it is.
         ended: connections that do not take what they are told; whoever empties it detaches them.
     """
 
@@ -132,6 +149,7 @@ class QueueOutput:
         find_queue: Callable[[str], Ref] | None,
         let_go: Callable[[Connection], None],
         durable: object,
+        measures: Measures,
     ) -> None:
         self._queue = queue
         self._name = name
@@ -140,7 +158,16 @@ class QueueOutput:
         self._let_go = let_go
         self._gate = CommitGate(storage, partial(_wake, queue, durable), self._let_out)
         self._promised: dict[LaterReply, None] = {}
+        self._measures = measures
+        self.confirming: deque[tuple[int, float, int]] = deque()
         self.ended: list[Ref] = []
+
+    def note_confirmed(self, now: float) -> None:
+        """Measure what may be confirmed by now; it is bounded as what the gate holds is, where each has a confirmation."""
+        confirming, durable = self.confirming, self._gate.durable
+        while confirming and confirming[0][0] <= durable:
+            _, accepted, messages = confirming.popleft()
+            self._measures.confirmation.observe(now - accepted, messages)
 
     def carry_out(self, effects: list[Effect]) -> None:
         """Do what the state asks for. `tell` is written out here: a queue does little else as often."""
@@ -183,6 +210,7 @@ class QueueOutput:
         for reply in self._promised:
             reply.fail(reason)
         self._promised.clear()
+        self.confirming.clear()
         self.ended.clear()
 
     def end(self) -> None:
@@ -219,6 +247,12 @@ class QueueOutput:
             self._hand_over(target, message)
 
     def _hand_over(self, connection: Any, message: Any) -> None:
+        kind = type(message)
+        if kind is ReceivedMessages:
+            self._measures.delivered(message)
+        elif kind is MessagesTaken:
+            for taken in message.ranges:
+                self._measures.delivered(taken)
         try:
             connection.deliver(message)
         except pykka.ActorDeadError:

@@ -20,6 +20,7 @@ from actors.storage.contents import Contents, recover
 from actors.storage.durable_map import DurableMap, EntryPut
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
+from actors.storage.measures import JournalMeasures
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
     GATHER_DELAY,
@@ -55,6 +56,7 @@ class Storage(DurableMap):
         sections: the map as it is.
         durable: every event with this number or a lower one is on the disk.
         failure: why nothing can be stored any more; None while all is well.
+        measures: what the journal's syncs and writes were like.
         on_behind: told True when the disk cannot follow, and False when it can again; whoever limits senders sets it.
     """
 
@@ -73,6 +75,7 @@ class Storage(DurableMap):
         self._gathered = GatheredAcknowledgements(journal, self._checkpoints.schedule)
         self._given_up: list[tuple[int, Event]] = []
         self.durable = 0
+        self.measures = JournalMeasures()
         self.failure: StorageError | None = None
         self.on_behind: Callable[[bool], None] | None = None
         self._behind = False
@@ -101,8 +104,10 @@ class Storage(DurableMap):
         what = "opened"
         try:
             files = files or OsFiles()
-            journal = Journal.open(directory, options or storage_options(), files, logger.warning)
+            measures = JournalMeasures()
+            journal = Journal.open(directory, measures.told(options or storage_options()), files, logger.warning)
             storage = cls(journal, directory, cache_bytes, files, committer)
+            storage.measures = measures
             what = "read"
             storage._given_up = recover(journal, storage._contents, files, directory)
             storage.sections = storage._contents.sections

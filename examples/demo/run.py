@@ -88,8 +88,10 @@ class Demo:
             *("--send-address", ANY_PORT, "--receive-address", ANY_PORT),
             *("--max-queue-messages", self.history.limit, "--data", data),
         )
-        addresses = await self._broker.first_match(r"sending (\S+), receiving (\S+)")
-        return addresses[1], addresses[2]
+        told = await self._broker.first_match(r"sending (\S+), receiving ([^\s,]+)(?:, console ([^\s,]+))?")
+        if told[3] is not None:
+            self._view.say(f"Watch it in a browser: {told[3]}")
+        return told[1], told[2]
 
     async def _start_query(self, children: Children, address: str, checkpoint: str) -> Child:
         return await children.start(

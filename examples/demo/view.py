@@ -23,6 +23,9 @@ REFRESHES_A_SECOND = 4
 class View(Protocol):
     """Shows a run while it lasts."""
 
+    def say(self, text: str) -> None:
+        """Something to know before the run begins."""
+
     def open(self) -> None:
         """The run begins."""
 
@@ -57,6 +60,10 @@ class Lines:
         self._console = console
         self._samples = 0
 
+    def say(self, text: str) -> None:
+        """Print it."""
+        self._console.print(text, soft_wrap=True, highlight=False)
+
     def open(self) -> None:
         """Nothing to prepare."""
 
@@ -83,7 +90,12 @@ class Dashboard:
     """Figures, their recent past as bars, and how far the counting is."""
 
     def __init__(self, console: Console) -> None:
+        self._console = console
         self._live = Live(console=console, refresh_per_second=REFRESHES_A_SECOND)
+
+    def say(self, text: str) -> None:
+        """Print it above the picture."""
+        self._console.print(text, soft_wrap=True, highlight=False)
 
     def open(self) -> None:
         """Take the terminal."""

@@ -42,6 +42,7 @@ SMQ: Final = SHELL + "test_a_broker_with_the_ports_of_the_simple_queue_says_what
 BAD_INPUT: Final = SHELL + "test_the_command_lines_page_shows_what_a_bad_line_and_an_unknown_option_bring"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
+METRICS: Final = "tests/docs/test_metrics.py::"
 REACHED: Final = SECURED + "test_a_broker_that_others_reach_starts_with_users_and_tls_and_logs_json"
 ASKED: Final = SECURED + "test_a_user_sends_with_a_password_that_is_asked_for"
 LAKE: Final = SPARK + "test_what_the_page_reads_into_a_lake_it_writes_into_queues"
@@ -121,11 +122,17 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
         "class Sieve": "tests/streams/test_graphs_guide.py::test_the_junction_of_ones_own_works",
     },
     "docs/http.md": {
-        "penstock broker --http": HTTP,
         "[console]": HTTP,
         '"title": "not-found"': HTTP,
     },
     "docs/ledger.md": {"ledger of subscription": Excuse.PICTURE, "[python]": CLIENTS, "[text]": CLIENTS},
+    "docs/metrics.md": {
+        "curl -s http": METRICS + "test_a_broker_answers_the_curl_and_the_token_of_the_page",
+        "scrape_configs:": METRICS + "test_prometheus_is_pointed_at_routes_that_there_are",
+        "penstock user add prometheus": METRICS + "test_a_broker_answers_the_curl_and_the_token_of_the_page",
+        "alert: PenstockDown": "tests/transport/test_dashboard.py::"
+        "test_every_alert_of_the_page_can_be_evaluated_and_none_is_raised_by_a_broker_that_is_well",
+    },
     "docs/operations.md": {
         "--check --data ./penstock-data": CHECK,
         "is in use by another broker": CHECK,

@@ -33,7 +33,7 @@ END_OF_INPUT: Final = "^D"
 KEYS: Final = {KEY: b"\x03", END_OF_INPUT: b"\x04"}
 BLOCK: Final = re.compile(r"^```console(?: title=\"(?P<title>[^\"]*)\")?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 FIGURES: Final = (
-    (re.compile(r"\b[\d.,]+ (?:ms|s|min|h|d)\b"), "TIME"),
+    (re.compile(r"\b[\d.,]+ (?:ms|s|min|h|d)\b(?: \d+ (?:s|min|h)\b)?"), "TIME"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
     (re.compile(r"\b[\d.,]+ (?=(?:messages|MiB|KiB|MB|B)/s)"), "N "),
     (re.compile(r"\b[\d.,]+ (?=(?:GiB|MiB|KiB|MB|B)\b)"), "N "),

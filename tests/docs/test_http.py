@@ -12,6 +12,7 @@ import pytest
 
 from tests.docs.console import free_address
 from tests.docs.typed import Shell
+from transport.config.config import DEFAULT_HTTP_ADDRESS
 from transport.gateways.http.gateway import ROUTES
 from transport.gateways.http.problems import STATUSES
 
@@ -21,17 +22,15 @@ PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "http.md").read_te
 def test_the_lines_of_curl_print_what_the_page_shows(shell: Shell) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl: there is none on this machine")
-    started = re.search(r"^(penstock broker --http) (\S+)$", PAGE, re.MULTILINE)
     block = re.search(r'^```console title="http"\n(.*?)^```$', PAGE, re.MULTILINE | re.DOTALL)
-    assert started is not None
     assert block is not None
     address, others = free_address(), (free_address(), free_address())
-    words = f"{started[1]} {address} --memory --send-address {others[0]} --receive-address {others[1]}"
+    words = f"penstock broker --http {address} --memory --send-address {others[0]} --receive-address {others[1]}"
     broker = shell.start(f"exec {words}")
     try:
         assert broker.stderr is not None
         assert "penstock broker: sending" in broker.stderr.readline()
-        lines = block[1].replace(started[2], address).splitlines()
+        lines = block[1].replace(DEFAULT_HTTP_ADDRESS, address).splitlines()
         typed = "\n".join(f"{line[2:]}\nprintf '\\n%s\\n' --" for line in lines if line.startswith("$ "))
         done = subprocess.run(
             ["bash", "-c", typed], cwd=shell.folder, capture_output=True, text=True, timeout=60, check=False

@@ -88,6 +88,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "stats": (),
     "connection.list": (),
     "connection.close": (),
+    "user.list": (),
 }
 """The texts that each command takes."""
 KNOWN: dict[str, Any] = {

@@ -34,15 +34,19 @@ class Authentication:
     Args:
         users: those in force; None where everybody may come in.
         now: the clock that tokens end by.
+        known: who was shown to ask before HELLO; one that has no proof of its own leaves it at that.
 
     Attributes:
         name: who says that it is they, for the log; nobody has proved it.
         certificate: the subject of the certificate that was shown in place of any other proof.
     """
 
-    def __init__(self, users: Callable[[], Users | None], now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, users: Callable[[], Users | None], now: Callable[[], datetime], known: Principal | None = None
+    ) -> None:
         self._users = users
         self._now = now
+        self._known = known
         self._exchange: tuple[Users, ServerExchange] | None = None
         self._challenged = False
         self.name: str | None = None
@@ -86,6 +90,9 @@ class Authentication:
             return None
         if token is not None:
             return self._someone(users.of_token(token, self._now()))
+        if self._known is not None:
+            self.name = self._known.name
+            return self._someone(self._known)
         shown = subject()
         if shown is None:
             raise AuthenticationRequiredError(REQUIRED)

@@ -28,6 +28,7 @@ from transport.broker.memory import memory_limit, resident_bytes
 from transport.broker.operations import Operations, Services
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publishers
+from transport.broker.readiness import why_unready
 from transport.broker.reload import Reloads
 from transport.broker.served import SHUTTING_DOWN, Connections, Served
 from transport.broker.takers import Takers
@@ -35,6 +36,7 @@ from transport.broker.watermarks import Watermarks
 from transport.config.config import BrokerConfig
 from transport.config.exposure import check_listener, problems_together, warnings_of
 from transport.errors import LocalProtocolError
+from transport.picture.metrics import Metrics
 from transport.picture.sampler import Sampler
 from transport.security.users_file import UsersFileError
 from transport.shell.ends import LINGER
@@ -130,6 +132,7 @@ class Broker:
         self._tasks = Tasks()
         self._takers, self._publishers = Takers(), Publishers()
         self._sampler: Sampler
+        self._metrics: Metrics
         self._ends_at: float | None = None
         self._entrance: Entrance
         self._certificates = Certificates(config)
@@ -205,6 +208,7 @@ class Broker:
         self._takers.end()
         self._publishers.end()
         self._sampler.end()
+        self._metrics.end()
         self._tasks.cancel()
         self._entrance.close()
         for connection in list(self.connections.values()):
@@ -326,9 +330,11 @@ class Broker:
     def _services(self) -> Services:
         """What the door opens on."""
         backups = Backups(self._storage, lambda: self.watermarks.disk.reached)
-        listed = Listed(self.queues, self.connections, self.now)
+        listed = Listed(self.queues, self.connections, self.now, lambda: self._entrance.users)
         self._sampler = Sampler(self.queues, self.now)
-        commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler)
+        self._metrics = Metrics(self.queues, self._connections, self._describe)
+        unready = partial(why_unready, self._connections, self._storage)
+        commands = Commands(listed, self._describe, self.id_prefix, backups, self._sampler, self._metrics, unready)
         return Services(
             self.queues,
             self.enlisted,

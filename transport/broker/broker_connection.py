@@ -59,15 +59,18 @@ class BrokerConnection(Client):
     Args:
         host: what the broker gives.
         states: the connection's state machine.
+        known: who it is known to be before it says HELLO; None where HELLO is to say it.
     """
 
-    def __init__(self, host: Host, states: Protocol) -> None:
+    def __init__(self, host: Host, states: Protocol, known: Principal | None = None) -> None:
         super().__init__(host.connections, host.greeting, states, host.loop.time())
         self._door = host.operations
         self._loop = host.loop
         self._entrance = host.entrance
         # Until it is let in: what it has shown is not kept.
-        self._authentication: Authentication | None = Authentication(lambda: host.entrance.users, host.entrance.now)
+        self._authentication: Authentication | None = Authentication(
+            lambda: host.entrance.users, host.entrance.now, known
+        )
         self._waits: asyncio.TimerHandle | None = None
         self._hello: wire.Hello | None = None
         self._port: Port | None = None

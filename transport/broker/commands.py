@@ -18,7 +18,9 @@ from actors.queue.queue_directory import QueueNotFoundError
 from transport.broker import listings, peeked
 from transport.broker.backups import Backups
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing
+from transport.broker.served import Connections
 from transport.errors import ConnectionNotFoundError, LocalProtocolError, RemoteProtocolError, TransportError
+from transport.picture.metrics import Metrics
 from transport.picture.sampler import Sampler
 from transport.picture.view import View, asked_of
 from transport.wire.arguments import CHECK, flag_of, number_of, read_settings, string_of
@@ -54,6 +56,8 @@ class Commands:
         id_prefix: the first bytes of the ids generated for the messages of the queue with a name.
         backups: of its journal.
         sampler: of its queues.
+        metrics: its figures as text.
+        unready: code and text of why it is not ready to be used; None while it is.
     """
 
     def __init__(
@@ -63,10 +67,14 @@ class Commands:
         id_prefix: Callable[[str], bytes] = lambda _: bytes(8),
         backups: Backups | None = None,
         sampler: Sampler | None = None,
+        metrics: Metrics | None = None,
+        unready: Callable[[], tuple[str, str] | None] = lambda: None,
     ) -> None:
         self._of = of
         self.backups = Backups(None) if backups is None else backups
         self.sampler = Sampler(of.queues, of.now) if sampler is None else sampler
+        self.metrics = Metrics(of.queues, Connections(0), describe) if metrics is None else metrics
+        self.unready = unready
         self._describe = describe
         self._id_prefix = id_prefix
         # Who may make a long answer now; the others wait.

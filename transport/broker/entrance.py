@@ -175,6 +175,15 @@ class Entrance:
             self.failed(peer, None)
         return found
 
+    async def of_certificate(self, subject: str, peer: str) -> Principal | None:
+        """Whose certificate it is, by its subject, which TLS has verified; None for nobody's. ``peer`` as of `authenticate`."""
+        if wait := self.wait(peer):
+            await _passed(wait)
+        found = None if self.users is None else self.users.of_certificate(subject)
+        if found is None:
+            self.failed(peer, subject, subject)
+        return found
+
     def close(self) -> None:
         """Look at nothing any more."""
         if self._looking is not None:

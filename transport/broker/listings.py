@@ -18,13 +18,14 @@ from pykka import ActorDeadError
 
 from actors import GetStatistics, InboxOverflowError, QueueDirectory, ask
 from transport.errors import LimitExceededError, RemoteProtocolError
-from transport.security.principal import ANYONE
+from transport.security.principal import ANYONE, BROKER_RIGHTS, grants_of, name_of
 from transport.wire.frames import MAX_BODY_BYTES
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors.queue.vocabulary.replies import QueueStatistics
     from transport.broker.served import Served
+    from transport.security.users import Users
     from transport.wire.messages import Options
 
 ANSWER_TIMEOUT = 5.0
@@ -46,11 +47,12 @@ FAILED: dict[type[Exception], str] = {
 
 
 class Listed(NamedTuple):
-    """What a broker lists: its queues, its connections by number, and monotonic seconds to tell their ages by."""
+    """What a broker lists: its queues, its connections by number, monotonic seconds to tell their ages by, and its users, if any."""
 
     queues: QueueDirectory
     connections: Mapping[int, Served[Any]]
     now: Callable[[], float]
+    users: Callable[[], Users | None] = lambda: None
 
 
 Key = tuple[Any, ...]
@@ -185,6 +187,25 @@ async def transaction_rows(of: Listed, after: Key | None) -> Rows:
         key = (transaction.writer, transaction.version)
         if after is None or key > after:
             yield key, transaction._asdict()
+
+
+async def user_rows(of: Listed, after: Key | None) -> Rows:
+    """Every user, by name, with what they may do. Of their proofs only how many there are is told."""
+    users = of.users()
+    for user in sorted(users or (), key=lambda each: each.name):
+        if after is None or user.name > after[0]:
+            yield (
+                (user.name,),
+                {
+                    "name": user.name,
+                    "broker": [name_of(right) for right in BROKER_RIGHTS if right in user.rights],
+                    "grants": grants_of(user.grants),
+                    "password": user.password is not None,
+                    "tokens": len(user.tokens),
+                    "access_keys": len(user.access_keys),
+                    "certificates": len(user.certificates),
+                },
+            )
 
 
 async def _rows(rows: Rows, limit: int | None, most: int) -> tuple[list[bytes], Key | None]:

@@ -27,7 +27,7 @@ from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import audit
 from transport.broker.commands import Commands, lists
 from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
-from transport.broker.listings import connection_rows, subscription_rows, transaction_rows
+from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher, Publishers
 from transport.broker.takers import Taker, Takers
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from actors.queue.connection_actor import Port
     from actors.queue.subscription_publisher import SubscriptionPort
     from actors.storage import DurableMap
+    from transport.picture.metrics import Metrics
     from transport.picture.view import View
 
 Handler = Callable[..., Awaitable[Any]]
@@ -178,6 +179,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "journal.release": Operation(Right.ADMINISTER, None, Commands.journal_release, of_asker=True, told=False, takes=()),
     "picture": Operation(Right.MONITOR, None, Commands.picture, long=True),
     "stats": Operation(Right.MONITOR, None, Commands.stats, long=True),
+    "user.list": Operation(Right.ADMINISTER, None, lists(user_rows, str), long=True),
 }
 """What there is to be done: what a connection attaches as, and the commands of docs/protocol.md, section "Administration"."""
 
@@ -317,6 +319,15 @@ class Operations:
         """
         self._check("picture")
         return self._services.commands.view()
+
+    def metrics(self) -> Metrics:
+        """All figures as text, for whoever may run ``stats``. To be asked at once, and not kept."""
+        self._check("stats")
+        return self._services.commands.metrics
+
+    def unready(self) -> tuple[str, str] | None:
+        """Code and text of why the broker is not ready, which anybody may know; None while it is."""
+        return self._services.commands.unready()
 
     async def command(self, name: str, arguments: Options) -> bytes:
         """Run a command; its answer, as JSON.

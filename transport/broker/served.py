@@ -45,6 +45,7 @@ class Connections:
         standing: those that are told of, by number.
         numbers: how many there ever were; the next one's number.
         ending: whether the broker stops, and takes no more.
+        bytes_gone: by listener, bytes in and out of connections that stood and are over.
     """
 
     def __init__(self, configured: int) -> None:
@@ -52,6 +53,7 @@ class Connections:
         self.standing: dict[int, Served[Any]] = {}
         self.numbers = 0
         self.ending = False
+        self.bytes_gone: dict[str, tuple[int, int]] = {}
         self._accepted: set[int] = set()
         self._awaited: list[tuple[set[int], asyncio.Future[None]]] = []
 
@@ -77,7 +79,10 @@ class Connections:
     def remove(self, connection: Served[Any]) -> None:
         """Forget one that is over."""
         self._accepted.discard(connection.number)
-        self.standing.pop(connection.number, None)
+        shell = connection.connection
+        if self.standing.pop(connection.number, None) is not None and shell is not None:
+            before = self.bytes_gone.get(connection.listener, (0, 0))
+            self.bytes_gone[connection.listener] = before[0] + shell.bytes_in, before[1] + shell.bytes_out
         for numbers, gone in self._awaited:
             numbers.discard(connection.number)
             if not numbers and not gone.done():

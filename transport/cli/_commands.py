@@ -104,13 +104,18 @@ class Group(_Helpful, TyperGroup):
         raise UsageError(f"no such verb {name}{did_you_mean(self._meant(name))}", ctx)
 
     def _meant(self, name: str) -> list[str]:
-        shown = {each: command for each, command in self.commands.items() if not command.hidden}
+        shown = self.lines()
         if found := near(name, shown):
             return found
         synonym = SYNONYMS.get(name, name)
         if synonym in shown or synonym.startswith("-"):
             return [synonym]
-        return [f"{each} {synonym}" for each, command in shown.items() if synonym in getattr(command, "commands", {})]
+        return [f"{each} {synonym}" for each in shown if synonym in getattr(self.commands[each], "commands", {})]
+
+    def lines(self) -> dict[str, str]:
+        """The verbs that are shown, with the line of each."""
+        parts: Any = self.commands
+        return dict(parts.lines())
 
     def main(
         self,

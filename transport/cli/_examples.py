@@ -42,6 +42,11 @@ EXAMPLES: Final[dict[str, tuple[Example, ...]]] = {
         Example("penstock stats", "Show what waits and what moves."),
         Example("penstock stats --json", "The same, for programs."),
     ),
+    "top": (
+        Example("penstock top", "See the queues under the most pressure first; h shows the keys."),
+        Example("penstock top --queue orders --sort backlog", "Begin with one queue: who sends, who receives."),
+        Example("penstock top --count 1 --json", "One look, for programs."),
+    ),
     "bench": (
         Example("penstock bench --memory --seconds 2", "Measure a broker that is started for this, in memory."),
         Example("penstock bench --size 1000 --senders 2 --receivers 2", "Measure the broker of this machine."),

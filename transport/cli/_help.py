@@ -56,11 +56,7 @@ def panels_of(command: Any, ctx: Any) -> dict[str, list[Row]]:
             # Typer's own name of an argument has braces around it.
             names = written if parameter.param_type_name == "option" else names_of(parameter)
             panels[own or PANELS[parameter.param_type_name]].append((names, re.sub(r"  +", " ", text)))
-    panels["Verbs"] = [
-        (name, " ".join((each.short_help or each.help or "").split()))
-        for name, each in getattr(command, "commands", {}).items()
-        if not each.hidden
-    ]
+    panels["Verbs"] = list(command.lines().items()) if hasattr(command, "commands") else []
     return panels
 
 

@@ -15,6 +15,7 @@ from transport.broker.descriptors import raise_soft_limit
 from transport.broker.memory import collect_rarely
 from transport.broker.reload import texts
 from transport.broker.unhurried import Unhurried
+from transport.cli._default_http import with_http_if_possible
 from transport.cli._logs import set_level, start_logging
 from transport.cli._run import tell
 from transport.cli._signals import broker_signals
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from transport.config.settings_sources import Resolved
 
 VERB = "broker"
-GATEWAYS = {LISTENER: "HTTP", SOURCE: "SMQ sources", SINK: "SMQ sinks"}
+GATEWAYS = {SOURCE: "SMQ sources", SINK: "SMQ sinks"}
 """Listeners that options ask for, and what is said of them."""
 
 logger = logging.getLogger("penstock.broker")
@@ -57,7 +58,7 @@ class Serving:
 
     async def serve(self) -> int:
         """All of it; returns the exit code."""
-        config = self._settings.config
+        config, without = await asyncio.to_thread(with_http_if_possible, self._settings)
         start_logging(config.log_format, config.log_level)
         # This process is a broker and nothing else, so its limits are the broker's business; a program with a broker in it sets its own.
         raise_soft_limit(config.max_connections)
@@ -73,6 +74,8 @@ class Serving:
                 broker.reloads.add("log level", lambda config: set_level(config.log_level), "broker.log_level")
                 collect_rarely()
                 tell(VERB, _where(broker, config))
+                if without is not None:
+                    tell(VERB, without)
                 self._supervisor.ready()
                 self._supervisor.watch(asyncio.get_running_loop())
                 stack.callback(self._supervisor.leave)
@@ -153,6 +156,9 @@ def _where(broker: Broker, config: BrokerConfig) -> str:
     """Where it listens and keeps what it has, for the line that says that it stands."""
     gateways = {name: broker.addresses(name)[0] for name in GATEWAYS if getattr(config, name.replace("-", "_"))}
     also = "".join(f", {GATEWAYS[name]} {address}" for name, address in gateways.items())
+    if config.http is not None:
+        scheme = "http" if config.tls_certificate is None else "https"
+        also = f", console {scheme}://{broker.addresses(LISTENER)[0]}/{also}"
     kept = "in memory only" if config.directory is None else f"journal in {config.directory}"
     return f"sending {broker.send_address}, receiving {broker.receive_address}{also}, {kept}"
 

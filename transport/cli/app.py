@@ -1,72 +1,33 @@
-"""The command's tree: which verb is served by which module."""
+"""The command itself: what stands before a verb, and the verbs, by `_verbs.py`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from transport.cli import (
-    bench,
-    broker,
-    completion,
-    config,
-    connection,
-    context,
-    journal,
-    move,
-    peek,
-    queue,
-    receive,
-    send,
-    stats,
-    subscription,
-    transaction,
-    user,
-)
 from transport.cli._commands import Group, Verb
-from transport.cli._options import EPILOG
 from transport.cli._run import escape_unknown, open_closed
 from transport.cli._usage import PROGRAM
+from transport.cli._verbs import all_verbs
 from transport.wire.version import installed_version
+
+
+class Root(Group):
+    """The whole command, whose verbs are loaded when they are named."""
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts | {"commands": all_verbs(Verb, Group)})
+
 
 app = typer.Typer(
     name=PROGRAM,
     help="A message queue that moves only what is asked for.",
-    cls=Group,
+    cls=Root,
     add_completion=False,
     # Errors that users can mend are reported in one line; a traceback of what they cannot mend is better plain.
     pretty_exceptions_enable=False,
 )
-app.command("broker", epilog=EPILOG)(broker.broker)
-app.command("send")(send.send)
-app.command("receive")(receive.receive)
-app.command("stats")(stats.stats)
-queue.app.command("move")(move.move)
-queue.app.command("peek")(peek.peek)
-app.command("bench")(bench.bench)
-app.add_typer(queue.app, name="queue")
-app.add_typer(completion.app, name="completion")
-app.add_typer(config.app, name="config")
-app.add_typer(connection.app, name="connection")
-app.add_typer(context.app, name="context")
-app.add_typer(journal.app, name="journal")
-app.add_typer(subscription.app, name="subscription")
-app.add_typer(transaction.app, name="transaction")
-app.add_typer(user.app, name="user")
-
-
-def _of_ours(group: typer.Typer) -> None:
-    """Have the verbs of ``group``, and of the groups in it, helped and told of as ours are."""
-    for verb in group.registered_commands:
-        verb.cls = Verb
-    for each in group.registered_groups:
-        each.cls = Group
-        if each.typer_instance is not None:
-            _of_ours(each.typer_instance)
-
-
-_of_ours(app)
 
 
 def _show_version(wanted: bool) -> None:

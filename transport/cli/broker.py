@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from transport.cli._options import settings_command
 from transport.cli._run import exit_code, run, tell
+from transport.cli._setting_options import settings_command
 from transport.cli.exit_codes import EXIT_DONE, EXIT_USAGE
 from transport.errors import LocalProtocolError
 
@@ -38,9 +38,13 @@ def _broker(settings: Resolved, again: Callable[[], Resolved], check: bool) -> N
 def _check(settings: Resolved) -> NoReturn:
     """Say what would keep a broker from starting, each thing in a line; exits with the code that the first of them would have."""
     from transport.broker.check import check  # noqa: PLC0415 - not needed for --help
+    from transport.cli._default_http import with_http_if_possible  # noqa: PLC0415
     from transport.security.users_file import UsersFileError  # noqa: PLC0415
 
-    problems = check(settings.config)
+    config, without = with_http_if_possible(settings)
+    problems = check(config)
+    if without is not None:
+        tell(CHECKING, f"note: {without}")
     for problem in problems:
         tell(CHECKING, problem.text if problem.error is not None else f"note: {problem.text}")
     errors = [problem.error for problem in problems if problem.error is not None]

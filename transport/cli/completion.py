@@ -187,7 +187,7 @@ def _argument(command: Any, position: int) -> Any:
 
 
 def _parts(command: Any) -> list[Offer]:
-    return [(name, part.short_help or part.help or "") for name, part in command.commands.items() if not part.hidden]
+    return list(command.lines().items())
 
 
 def _options(command: Any, said: dict[str, str]) -> list[Offer]:

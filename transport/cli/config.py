@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from transport.cli import _written as written
-from transport.cli._options import EPILOG, settings_command
 from transport.cli._run import tell
+from transport.cli._setting_options import settings_command
 from transport.cli._tables import show as show_table
+from transport.cli._verbs import EPILOG
 from transport.config.settings import ENVIRONMENT_PREFIX, OPTIONS
 
 if TYPE_CHECKING:

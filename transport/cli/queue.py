@@ -10,13 +10,16 @@ import typer
 from transport.cli import _written as written
 from transport.cli._administering import admin_command, administer
 from transport.cli._looking import AsJson, Rates, Watch, Wide, WithRates, present
-from transport.cli._options import CONNECTING, REQUIRED, QueueArgument, queue_settings_command
+from transport.cli._options import CONNECTING, REQUIRED, QueueArgument
 from transport.cli._queue_figures import QUEUE_HOLDS, RATES, SHORT, queue_lines, setting_columns
 from transport.cli._queue_files import export_queues, import_command
 from transport.cli._queue_page import blocking, page
 from transport.cli._run import tell
+from transport.cli._setting_options import queue_settings_command
 from transport.cli._tables import Column
 from transport.cli.exit_codes import EXIT_USAGE
+from transport.cli.move import move
+from transport.cli.peek import peek
 from transport.cli.subscription import SHORT as SUBSCRIPTIONS
 from transport.cli.subscription import subscription_lines
 from transport.errors import BrokerError, LocalProtocolError
@@ -169,3 +172,5 @@ async def purge_queue(administration: Administration, queue: QueueArgument) -> N
 
 app.command("export")(export_queues)
 app.command("import")(import_command)
+app.command("move")(move)
+app.command("peek")(peek)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from actors.storage.backups import Backup
     from transport.clients.peeked import PeekedMessage
+    from transport.clients.picture import Picture
     from transport.wire.address import Address
     from transport.wire.receiving import Part
 
@@ -100,6 +101,29 @@ class MessageCommands(ABC):
 
         arguments: Facts = {"name": check_name(name, "queue"), "bytes": most_bytes}
         return await peek(lambda more: self._command("queue.peek", arguments | more), count, start, newest)
+
+    async def picture(
+        self, order: str = "pressure", contains: str = "", *, limit: int = 50, start: int = 0, queue: str | None = None
+    ) -> Picture:
+        """What goes on: some of the queues with their rates and the sentence that says who holds back whom, and the totals of all.
+
+        Rates are those of the last second in which somebody looked: the first picture after a while has none.
+
+        Args:
+            order: what comes first: ``pressure``, ``rate``, ``backlog`` or ``name``.
+            contains: only queues whose name has this in it.
+            limit: queues at most, up to 200.
+            start: how many to pass over, up to 1000.
+            queue: of which to tell, as ``flow``, who sends and who receives.
+
+        Raises:
+            BrokerError: ``protocol-error`` for a value that cannot be, and from a broker of before, which has no pictures.
+            RemoteProtocolError: the answer is of another shape.
+        """
+        from transport.clients.picture import checked  # noqa: PLC0415 - of few programs
+
+        asked = {"order": order, "contains": contains, "limit": limit, "start": start, "queue": queue}
+        return checked(await self._command("picture", asked))
 
     async def connections(self) -> list[Facts]:
         """Every connection: ``id``, ``role``, ``queue``, ``client_id``, ``user``, ``peer`` and its figures."""

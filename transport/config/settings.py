@@ -16,6 +16,7 @@ from actors.queue.vocabulary.settings import BLOCK, QUEUE_SETTINGS, REJECT, Sett
 from transport.config.config import (
     CLIENT_CERTIFICATES,
     DEFAULT_DIRECTORY,
+    DEFAULT_HTTP_ADDRESS,
     IN_MEMORY,
     LOG_FORMATS,
     LOG_LEVELS,
@@ -112,7 +113,16 @@ DURATION = Kind(
 SHARE = Kind("SHARE", 'a number from 0 to 1 or a text such as "60%"', (int, float), True, parse_share, str)
 FLAG = Kind("", "true or false", (bool,), False, _flag, lambda flag: str(flag).lower())
 ADDRESS = _text("H:P")
-ADDRESS_OR_NONE = Kind("H:P", "a text in quotes", (), True, lambda text: text or None, lambda address: address or "")
+NONE = "none"
+"""For an address: nowhere."""
+ADDRESS_OR_NONE = Kind(
+    "H:P",
+    "a text in quotes",
+    (),
+    True,
+    lambda text: None if text in ("", NONE) else text,
+    lambda address: address or NONE,
+)
 FOLDER = _text("DIR")
 FILE = Kind(
     "FILE", "a text in quotes", (), True, lambda text: os.path.expanduser(text) or None, lambda name: name or ""
@@ -183,6 +193,8 @@ DATA = _option("broker", "data", FOLDER, "Where the journal is kept.", field="di
 MEMORY = _option("broker", "memory", FLAG, "Keep everything in memory only; excludes --data.", field="directory")
 """These two say one thing, so they are resolved together."""
 
+HTTP = _option("http", "address", ADDRESS_OR_NONE, "Where HTTP and the console are; none for nowhere.", name="http")
+
 OPTIONS: tuple[Option, ...] = (
     _option("broker", "send_address", ADDRESS, "Where senders connect; port 0 takes any."),
     _option("broker", "receive_address", ADDRESS, "Where receivers connect; port 0 takes any."),
@@ -198,7 +210,7 @@ OPTIONS: tuple[Option, ...] = (
     _option("security", "tls_key", FILE, "Its key, where the certificate's file does not have it."),
     _option("security", "tls_client_ca", FILE, "What signs the certificates of clients; none to ask for none."),
     _option("security", "tls_client_certificates", CLIENTS, "Whether each client has to show a certificate."),
-    _option("http", "address", ADDRESS_OR_NONE, "Where HTTP is spoken; nowhere by default.", name="http"),
+    HTTP,
     _option("smq", "source", ADDRESS_OR_NONE, "Where SMQ's sources connect; nowhere by default.", name="smq_source"),
     _option("smq", "sink", ADDRESS_OR_NONE, "Where SMQ's sinks connect; nowhere by default.", name="smq_sink"),
     _option("smq", "queue", _text("Q"), "The queue of both; exclusive where sinks connect.", name="smq_queue"),
@@ -237,7 +249,11 @@ def default_text(option: Option) -> str:
         return DEFAULT_DIRECTORY
     if option is MEMORY:
         return FLAG.show(False)
+    if option is HTTP:
+        return DEFAULT_HTTP_ADDRESS
     value = getattr(_DEFAULT, option.field)
+    if value is None and option.kind is ADDRESS_OR_NONE:
+        return ""
     if value is None and option.key in IN_MEMORY:
         return f"{option.kind.show(WITH_JOURNAL[option.key])}; {option.kind.show(IN_MEMORY[option.key])} in memory"
     return option.kind.show(value)

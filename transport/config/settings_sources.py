@@ -13,13 +13,14 @@ from typing import Any
 
 from actors import QueueSettings
 from actors.queue.vocabulary.settings import dead_letter_settings
-from transport.config.config import DEFAULT_DIRECTORY, BrokerConfig
+from transport.config.config import DEFAULT_DIRECTORY, DEFAULT_HTTP_ADDRESS, BrokerConfig
 from transport.config.exposure import problems_together
 from transport.config.settings import (
     CONFIG_VARIABLE,
     DATA,
     ENVIRONMENT_PREFIX,
     FILE,
+    HTTP,
     MEMORY,
     OPTIONS,
     QUEUE_DEFAULTS,
@@ -124,6 +125,7 @@ def resolve(
     ]
     given = {name: value for layer in layers for name, value in layer.items()}
     given |= _storage(layers, problems)
+    given.setdefault(HTTP.name, Given(DEFAULT_HTTP_ADDRESS, DEFAULT))
     declared = _Declared(problems)
     declared.take_file(file)
     declared.take_texts(environment.get(QUEUES_VARIABLE, "").splitlines(), Origin("environment", QUEUES_VARIABLE))

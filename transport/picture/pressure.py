@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from actors.queue.operations.counting import Figures
     from actors.queue.vocabulary.replies import QueueStatistics
     from actors.queue.vocabulary.settings import QueueSettings
 
@@ -87,6 +88,19 @@ class _Group(NamedTuple):
         return verb if self.number != 1 else f"{verb}s"
 
 
+def held_back_by(figures: QueueStatistics | Figures) -> Kind | None:
+    """What holds a queue back at this moment; None where nothing does."""
+    if figures.paused is not None:
+        return Kind.DISK_BEHIND if DISK_BEHIND in figures.paused else Kind.PAUSED
+    if figures.full or figures.waiting_senders:
+        return Kind.LIMIT_REACHED
+    if figures.ready and not figures.demand_waiting:
+        return Kind.RECEIVER_SLOW if figures.attached_receivers else Kind.NO_RECEIVER
+    if figures.demand_waiting and not figures.ready and figures.attached_senders:
+        return Kind.SENDER_SLOW
+    return None
+
+
 def pressure_of(
     figures: QueueStatistics, settings: QueueSettings, moved: int, parties: Sequence[Party] = ()
 ) -> Pressure:
@@ -99,19 +113,28 @@ def pressure_of(
         parties: whom the sentence may name; without them it says how many there are.
     """
     name = figures.name
-    if figures.paused is not None:
-        kind = Kind.DISK_BEHIND if DISK_BEHIND in figures.paused else Kind.PAUSED
+    kind = held_back_by(figures)
+    if kind is Kind.DISK_BEHIND or kind is Kind.PAUSED:
         return Pressure(kind, f"queue {name} takes nothing now: {figures.paused}{_so_wait(figures, parties)}")
-    if figures.full or figures.waiting_senders:
+    if kind is Kind.LIMIT_REACHED:
         text = f"queue {name} is full ({_amounts(figures, settings)}): {_who_makes_room(figures, parties)}"
         return Pressure(Kind.LIMIT_REACHED, text + _so_wait(figures, parties))
-    if figures.ready and not figures.demand_waiting:
+    if kind is Kind.RECEIVER_SLOW or kind is Kind.NO_RECEIVER:
         return _nobody_wants(figures, parties)
-    if figures.demand_waiting and not figures.ready and figures.attached_senders:
+    if kind is Kind.SENDER_SLOW:
         return _nothing_comes(figures, moved, parties)
+    return _unhindered(figures, moved, parties)
+
+
+def _unhindered(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
+    """Nobody holds anybody back."""
+    name, ready = figures.name, figures.ready
     if moved:
         return Pressure(Kind.FLOWING, f"queue {name} flows: receivers take what senders send")
-    return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}")
+    if ready:
+        are = "is" if ready == 1 else "are"
+        return Pressure(Kind.FLOWING, f"queue {name} flows: {_messages(ready)} {are} about to leave it")
+    return Pressure(Kind.IDLE, f"queue {name} is idle{_left(figures)}{_wanted_in_vain(figures, parties)}")
 
 
 def _nobody_wants(figures: QueueStatistics, parties: Sequence[Party]) -> Pressure:
@@ -120,7 +143,14 @@ def _nobody_wants(figures: QueueStatistics, parties: Sequence[Party]) -> Pressur
     if not figures.attached_receivers:
         return Pressure(Kind.NO_RECEIVER, f"{there}, and nobody receives: start a receiver")
     who = _receivers(figures, parties)
-    return Pressure(Kind.RECEIVER_SLOW, f"{there}: {who.text} {_holds(figures, who)}{who.verb('ask')} for no more")
+    text = f"{there}: {who.text} {_holds(figures, who)}{who.verb('ask')} for no more{_in_line(figures)}"
+    return Pressure(Kind.RECEIVER_SLOW, text)
+
+
+def _in_line(figures: QueueStatistics) -> str:
+    """Those whom an exclusive queue gives nothing, for one other has it."""
+    waiting = figures.waiting_receivers
+    return f"; {waiting:,} receiver{' stands' if waiting == 1 else 's stand'} in line" if waiting else ""
 
 
 def _nothing_comes(figures: QueueStatistics, moved: int, parties: Sequence[Party]) -> Pressure:
@@ -129,7 +159,23 @@ def _nothing_comes(figures: QueueStatistics, moved: int, parties: Sequence[Party
     less = f"{who.does('send')} less" if moved else f"{who.does('send')} nothing"
     may = f", and may send {_messages(figures.capacity_granted)}" if figures.capacity_granted else ""
     wanted = _messages(figures.demand_waiting)
-    return Pressure(Kind.SENDER_SLOW, f"queue {figures.name} is empty, and receivers want {wanted}: {less}{may}")
+    later = (
+        f", {figures.delayed:,} {'waits' if figures.delayed == 1 else 'wait'} for a delay" if figures.delayed else ""
+    )
+    want = _who_want(figures, parties).does("want")
+    text = f"queue {figures.name} has nothing ready{later}, and {want} {wanted}: {less}{may}"
+    return Pressure(Kind.SENDER_SLOW, text)
+
+
+def _who_want(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
+    """Those who want some."""
+    return _named([party for party in _there(parties) if party.demand > 0], figures.attached_receivers, "receiver")
+
+
+def _wanted_in_vain(figures: QueueStatistics, parties: Sequence[Party]) -> str:
+    if not figures.demand_waiting or figures.attached_senders:
+        return ""
+    return f"; {_who_want(figures, parties).does('wait')} for messages, and nobody sends"
 
 
 def _who_makes_room(figures: QueueStatistics, parties: Sequence[Party]) -> str:
@@ -165,9 +211,14 @@ def _senders(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
 
 def _receivers(figures: QueueStatistics, parties: Sequence[Party]) -> _Group:
     """Those who ask for nothing, where some do not; all of them where each asks."""
-    there = [party for party in parties if party.role != "sender" and not party.waits]
+    there = _there(parties)
     slow = [party for party in there if party.demand <= 0]
     return _named(slow or there, figures.attached_receivers, "receiver")
+
+
+def _there(parties: Sequence[Party]) -> list[Party]:
+    """Those who receive, and do not stand in line for it."""
+    return [party for party in parties if party.role != "sender" and not party.waits]
 
 
 def _named(parties: list[Party], count: int, what: str) -> _Group:

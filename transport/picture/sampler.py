@@ -136,6 +136,8 @@ class Sampler:
         self._linger: Look | None = None
         self._lingers: asyncio.TimerHandle | None = None
         self._ended = False
+        # When the round before this one began.
+        self._before = 0.0
 
     @property
     def running(self) -> bool:
@@ -171,6 +173,8 @@ class Sampler:
 
     async def glance(self) -> None:
         """See that there is a round to be looked at, and that there are more for whoever asks again soon."""
+        if self._ended:
+            return
         if self._linger is None:
             self._linger = self.look()
         if self._lingers is not None:
@@ -257,13 +261,20 @@ class Sampler:
     async def _round(self) -> None:
         names = self._queues.changes.take() | self._restless
         self._restless = set()
-        ends = self._now() + SLICE_SECONDS
+        began = self._now()
+        ends = began + SLICE_SECONDS
         for name in names:
-            self._read(name)
+            try:
+                self._read(name)
+            except Exception:
+                # The others are read all the same, and this one when it changes.
+                logger.exception("queue %s could not be sampled on a defect of ours", name)
+                self._forget(name)
             if self._now() >= ends:
                 for _ in range(TURNS_BETWEEN):
                     await asyncio.sleep(0)
                 ends = self._now() + SLICE_SECONDS
+        self._before = began
         for name in self._watchers:
             if (sample := self.samples.get(name)) is not None:
                 self._histories.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(sample.moment)
@@ -271,11 +282,18 @@ class Sampler:
     def _read(self, name: str) -> None:
         figures = self._queues.read(name, parties=False)
         if figures is None:
-            self.samples.pop(name, None)
+            self._forget(name)
             return
-        sample = self.samples[name] = sample_of(figures, self._queues, self._now(), self.samples.get(name))
+        sample = self.samples[name] = sample_of(
+            figures, self._queues, self._now(), self.samples.get(name), self._before
+        )
         if not sample.at_rest:
             self._restless.add(name)
+
+    def _forget(self, name: str) -> None:
+        """It is gone: one of the same name that comes is another."""
+        self.samples.pop(name, None)
+        self._histories.pop(name, None)
 
 
 async def _until(when: float) -> None:
@@ -289,19 +307,32 @@ async def _until(when: float) -> None:
         timer.cancel()
 
 
-def sample_of(figures: QueueStatistics, queues: QueueDirectory, at: float, before: Sample | None) -> Sample:
-    """A sample of a queue, from its figures now and the sample before."""
+def sample_of(
+    figures: QueueStatistics, queues: QueueDirectory, at: float, before: Sample | None, since: float = 0.0
+) -> Sample:
+    """A sample of a queue, from its figures now and the sample before; it has not changed between that and ``since``."""
     came = went = acknowledged = 0.0
     moved = 0
-    if before is not None and at > before.at and figures.total_in >= before.figures.total_in:
-        seconds, old = at - before.at, before.figures
+    if before is not None and at > before.at and _goes_on(before.figures, figures):
+        # One that was at rest has not been read in between; what came has come since the last round.
+        seconds, old = at - max(before.at, min(since, at)), before.figures
+        seconds = seconds or SAMPLE_SECONDS
         arrived, left = figures.total_in - old.total_in, figures.total_out - old.total_out
         moved = arrived + left
-        came, went = arrived / seconds, max(0, left) / seconds
-        acknowledged = max(0, figures.total_acknowledged - old.total_acknowledged) / seconds
+        came, went = arrived / seconds, left / seconds
+        acknowledged = (figures.total_acknowledged - old.total_acknowledged) / seconds
     judged = pressure_of(figures, queues.settings_of(figures.name), moved)
     pressure = judged
     if moved and before is not None and before.judged is not judged.kind:
         # Of a queue in which messages move, one moment says little: a batch is always ready, or on its way.
         pressure = Pressure(Kind.FLOWING, f"queue {figures.name} flows")
     return Sample(at, figures, came, went, acknowledged, pressure, judged.kind)
+
+
+def _goes_on(before: QueueStatistics, now: QueueStatistics) -> bool:
+    """Whether these are of one queue. What counts up never falls, so one that fell was deleted meanwhile and made again."""
+    return (
+        now.total_in >= before.total_in
+        and now.total_out >= before.total_out
+        and now.total_acknowledged >= before.total_acknowledged
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest, nsmallest
 from itertools import islice
@@ -32,12 +32,12 @@ CHUNK: Final = 500
 """Samples that are looked through at once: less than a millisecond's work."""
 
 ORDERS: Final[dict[str, Callable[[Sample], Any]]] = {
-    "pressure": lambda sample: (sample.pressure.kind.rank, sample.figures.ready, sample.figures.name),
-    "rate": lambda sample: (sample.came + sample.went, sample.figures.name),
-    "backlog": lambda sample: (sample.figures.ready, sample.figures.name),
+    "pressure": lambda sample: (-sample.pressure.kind.rank, -sample.figures.ready, sample.figures.name),
+    "rate": lambda sample: (-sample.came - sample.went, sample.figures.name),
+    "backlog": lambda sample: (-sample.figures.ready, sample.figures.name),
     "name": lambda sample: sample.figures.name,
 }
-"""What queues can be ordered by: the name upwards, all else with the most first."""
+"""What queues can be ordered by, as keys with the first the smallest: the most first, and names upwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Asked:
         limit: so many of them at most, up to `MOST_ROWS`.
         start: how many to pass over, up to `MOST_BEFORE`.
         queue: of which to show who sends and receives; None for none.
+        journal: whether to show the journal's figures.
 
     Raises:
         RemoteProtocolError: a value that cannot be.
@@ -60,6 +61,7 @@ class Asked:
     limit: int = DEFAULT_ROWS
     start: int = 0
     queue: str | None = None
+    journal: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
@@ -75,13 +77,20 @@ class Asked:
 
 
 def asked_of(arguments: Mapping[str, Any]) -> Asked:
-    """What the arguments of the command ``picture`` ask for: ``order``, ``contains``, ``limit``, ``start`` and ``queue``.
+    """What the arguments of the command ``picture`` ask for: ``order``, ``contains``, ``limit``, ``start``, ``queue`` and ``journal``.
 
     Raises:
         RemoteProtocolError: one that cannot be.
     """
     given: dict[str, Any] = {}
-    for name, kind in (("order", str), ("contains", str), ("limit", int), ("start", int), ("queue", str)):
+    for name, kind in (
+        ("order", str),
+        ("contains", str),
+        ("limit", int),
+        ("start", int),
+        ("queue", str),
+        ("journal", bool),
+    ):
         value = arguments.get(name)
         if value is None:
             continue
@@ -91,7 +100,7 @@ def asked_of(arguments: Mapping[str, Any]) -> Asked:
     return Asked(**given)
 
 
-_KINDS: Final = {str: "a text", int: "a whole number"}
+_KINDS: Final = {str: "a text", int: "a whole number", bool: "true or false"}
 
 
 class Connected(Protocol):
@@ -122,9 +131,9 @@ class View:
         self._look = sampler.look()
         self._queues = queues
         self._connections = connections
-        # Of the parties of the queue that was shown before: when, and how many messages each had sent or got.
-        self._counted: tuple[str | None, float, dict[int, int]] = (None, 0.0, {})
-        self._rates_before: dict[int, float] = {}
+        # Of the parties of the queue that was shown before: in which round, when, and how many messages each had sent or got.
+        self._counted: tuple[str | None, int, float, dict[Hashable, int]] = (None, 0, 0.0, {})
+        self._rates_before: dict[Hashable, float] = {}
 
     async def next(self) -> bool:
         """Wait until there is more to see; False where there will not be, for the broker stops."""
@@ -138,19 +147,18 @@ class View:
         """What is asked for, as JSON has it; the samples of these queues are kept from then on.
 
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
-        order; and ``flow``, the queue that is asked for with its parties, or None.
+        order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
         """
         samples = self._sampler.samples
         totals = _Totals()
         top: list[Sample] = []
         matching, order = 0, ORDERS[asked.order]
-        pick = nsmallest if asked.order == "name" else nlargest
         values = list(samples.values())
         for chunk in _chunks(values, CHUNK):
             totals.add(chunk)
             found = [each for each in chunk if asked.contains in each.figures.name] if asked.contains else chunk
             matching += len(found)
-            top = pick(asked.start + asked.limit, (*top, *found), key=order)
+            top = nsmallest(asked.start + asked.limit, (*top, *found), key=order)
             for _ in range(TURNS_BETWEEN if len(values) > CHUNK else 0):
                 await asyncio.sleep(0)
         rows = [row_of(sample, self._queues) for sample in top[asked.start :]]
@@ -161,6 +169,7 @@ class View:
             "matching": matching,
             "queues": rows,
             "flow": None if asked.queue is None else self.flow(asked.queue),
+            "journal": self._queues.storage_statistics() if asked.journal else None,
         }
 
     def history(self, names: Sequence[str]) -> dict[str, list[Moment]]:
@@ -179,8 +188,10 @@ class View:
             # By name, where that says the same; else what holds over time.
             told = pressure_of(figures, self._queues.settings_of(name), 1 if sample.came or sample.went else 0, named)
             pressure = told if told.kind is pressure.kind else pressure
-        rates = self._rates(name, sample.at, {facts["id"]: facts["messages"] for _, facts in there})
-        parties = [facts | {"rate": rates.get(facts["id"], 0.0)} for _, facts in there]
+        keys = [facts.connection for facts in figures.connections]
+        messages = {key: facts["messages"] for key, (_, facts) in zip(keys, there, strict=True)}
+        rates = self._rates(name, messages)
+        parties = [facts | {"rate": rates.get(key, 0.0)} for key, (_, facts) in zip(keys, there, strict=True)]
         senders = [facts for facts in parties if facts["role"] == "sender"]
         receivers = [facts for facts in parties if facts["role"] != "sender"]
         return {
@@ -198,15 +209,19 @@ class View:
     def _parties(self, figures: QueueStatistics) -> list[tuple[Party, dict[str, Any]]]:
         """Who sends and receives, as the judgement has them and as they are shown."""
         by_actor = {each.actor: each for each in self._connections.values() if each.queue == figures.name}
+        owned = {each.owner: each.name for each in figures.subscriptions if each.owned}
         found = []
         for facts in figures.connections:
             served = by_actor.get(facts.connection)
             name = "" if served is None else served.client_id or ""
-            party = Party(facts.role, name, facts.demand, facts.in_flight, facts.waiting)
+            # A query is known by its name; what its owner calls itself is a host and a process.
+            subscription = owned.get(name) if facts.role == "subscription" else None
+            party = Party(facts.role, subscription or name, facts.demand, facts.in_flight, facts.waiting)
             shown = {
                 "id": None if served is None else served.number,
                 "role": facts.role,
                 "client": name,
+                "subscription": subscription,
                 "peer": None if served is None or served.connection is None else served.connection.peer,
                 "demand": facts.demand,
                 "held": facts.in_flight,
@@ -216,18 +231,17 @@ class View:
             found.append((party, shown))
         return found
 
-    def _rates(self, name: str, at: float, counts: dict[int, int]) -> dict[int, float]:
+    def _rates(self, name: str, counts: dict[Hashable, int]) -> dict[Hashable, float]:
         """Messages a second of each party since this was shown before."""
-        before, then, old = self._counted
-        if before == name and at <= then:
+        before, shown_in, then, old = self._counted
+        now, this = asyncio.get_running_loop().time(), self._sampler.rounds
+        if before == name and (this == shown_in or now <= then):
             return self._rates_before
         known = old if before == name else {}
         self._rates_before = {
-            number: round(max(0, count - known[number]) / (at - then), 2)
-            for number, count in counts.items()
-            if number in known
+            key: round(max(0, count - known[key]) / (now - then), 2) for key, count in counts.items() if key in known
         }
-        self._counted = (name, at, counts)
+        self._counted = (name, this, now, counts)
         return self._rates_before
 
 

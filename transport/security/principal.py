@@ -147,6 +147,14 @@ def name_of(right: Right) -> str:
     return right.name.lower()
 
 
+def grants_of(grants: Iterable[Grant]) -> list[dict[str, Any]]:
+    """Grants as they are told: each with its pattern, and the words for its rights."""
+    return [
+        {"on": grant.pattern, "rights": [name_of(right) for right in RESOURCE_RIGHTS if right in grant.rights]}
+        for grant in grants
+    ]
+
+
 def right_of(name: str) -> Right:
     """The right of that name.
 

@@ -68,6 +68,8 @@ class Hosting:
         self._thread: threading.Thread | None = None
         self._end: asyncio.Future[bool] | None = None
         self._ended = threading.Event()
+        # Whoever ends it while another does waits, and finds it ended.
+        self._ending = threading.Lock()
         self.running = False
         self.failure: StorageError | None = None
 
@@ -108,15 +110,18 @@ class Hosting:
 
     def stop(self, within: float = DEADLINE) -> None:
         """End it in good order, as SIGTERM does: what was sent is stored, and clients are told."""
-        self._finish(DRAIN, within)
+        with self._ending:
+            self._finish(DRAIN, within)
 
     def close(self, within: float = DEADLINE) -> None:
         """End it at once, telling its clients; nothing where it has ended."""
         # Whatever the test has made of the disk, the test is over.
         self._files.slow(0)
-        if self.running:
-            self._finish(0.0, within)
-        elif self._thread is not None:
+        with self._ending:
+            if self.running:
+                # It may end by itself meanwhile, as on a disk that fails.
+                with suppress(LocalProtocolError):
+                    self._finish(0.0, within)
             self._join(within)
 
     def restart(self, within: float = DEADLINE) -> None:

@@ -270,6 +270,43 @@ def test_a_broker_that_cannot_start_says_why_and_leaves_no_thread(tmp_path: Path
     assert threading.active_count() == before
 
 
+def test_two_that_close_a_broker_at_once_both_find_it_closed() -> None:
+    both, ended, failed = threading.Event(), threading.Event(), []
+
+    class Late(HostedBroker):
+        """Where two are ending it, the second is held up until the first has."""
+
+        begun = 0
+
+        def _begin(self, work: Any, what: str) -> Any:
+            self.begun += 1
+            if self.begun > 1:
+                both.set()
+                ended.wait(10)
+            else:
+                # Nobody comes where one has to wait for the other.
+                both.wait(0.2)
+            return super()._begin(work, what)
+
+    broker = Late()
+    broker.start()
+
+    def close() -> None:
+        try:
+            broker.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            failed.append(error)
+        ended.set()
+
+    closing = [threading.Thread(target=close) for _ in range(2)]
+    for each in closing:
+        each.start()
+    for each in closing:
+        each.join()
+    assert not failed
+    assert not broker.running
+
+
 def test_a_loop_is_as_far_ahead_as_it_was_told() -> None:
     loop = JumpingLoop()
     try:

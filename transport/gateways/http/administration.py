@@ -6,24 +6,53 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from actors.queue.vocabulary.settings import QUEUE_SETTINGS, Unit
-from transport.gateways.http import requests
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
+from actors.queue.vocabulary.settings import BLOCK, MAX_RECEIVES_LIMIT, QUEUE_SETTINGS, REJECT, Unit
+from transport.gateways.http import described, requests
 from transport.gateways.http.answers import Answer
 from transport.gateways.http.problems import ProblemError
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
-from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, name_of
+from transport.gateways.http.shapes import Shape, answers, page
+from transport.security.principal import BROKER_RIGHTS, Principal, grants_of, name_of
 from transport.wire.arguments import argument_of
+from transport.wire.field_checks import MAX_INTEGER
+from transport.wire.names import MAX_NAME_BYTES
 
 MOST_ROWS: Final = 1000
 DEFAULT_ROWS: Final = 100
 """Of a page."""
 MAX_FILTER: Final = 255
+MAX_REASON: Final = 255
+"""Characters, as the commands have it."""
 PAGE: Final = {
-    "limit": Field("integer", f"rows of a page: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
+    "limit": Field(
+        "integer",
+        f"rows of a page: {DEFAULT_ROWS}, or up to {MOST_ROWS}",
+        limits={"minimum": 1, "maximum": MOST_ROWS},
+    ),
     "after": Field("string", "what the page before gave as next"),
 }
 _TYPES: Final = {Unit.COUNT: "integer", Unit.BYTES: "integer", Unit.SECONDS: "integer", Unit.FLAG: "boolean"}
-SETTINGS: Final = {argument_of(each): Field(_TYPES.get(each.unit, "string"), each.help) for each in QUEUE_SETTINGS}
+_TWELVE_HOURS, _A_LEAP_YEAR = round(MAX_VISIBILITY_SECONDS * 1000), round(MAX_TTL_SECONDS * 1000)
+_LIMITS: Final[Mapping[str, Shape]] = {
+    "overflow": {"enum": [BLOCK, REJECT]},
+    "max_receives": {"minimum": 0, "maximum": MAX_RECEIVES_LIMIT},
+    "visibility_timeout": {"minimum": 1, "maximum": _TWELVE_HOURS},
+    "delay": {"minimum": 0, "maximum": _TWELVE_HOURS},
+    "ttl": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+    "exclusive": {},
+    "dead_letter_queue": {"maxLength": MAX_NAME_BYTES},
+    "subscription_expiry": {"minimum": 0, "maximum": _A_LEAP_YEAR},
+}
+"""Of settings; those that are not here are 1 or more."""
+SETTINGS: Final = {
+    argument_of(each): Field(
+        _TYPES.get(each.unit, "string"),
+        each.help,
+        limits=_LIMITS.get(each.name, {"minimum": 1, "maximum": MAX_INTEGER}),
+    )
+    for each in QUEUE_SETTINGS
+}
 
 
 def _command(
@@ -54,16 +83,16 @@ def _command(
 
 def _typed(name: str, value: str, field: Field) -> Any:
     if field.kind == "integer":
-        return requests.whole(value, name, None, least=0)
+        return requests.whole_in_query(value, name, field)
     if field.kind == "boolean":
-        return requests.flag(value, name, False)
+        return requests.flag_in_query(value, name)
     return value
 
 
 async def list_queues(call: Call) -> Answer:
     """A page of the queues; with ``contains`` of those whose name has it."""
     query = call.request.query
-    limit = requests.whole(query.get("limit"), "limit", DEFAULT_ROWS, most=MOST_ROWS) or DEFAULT_ROWS
+    limit = requests.whole_in_query(query.get("limit"), "limit", PAGE["limit"]) or DEFAULT_ROWS
     contains, after = query.get("contains", ""), query.get("after")
     if len(contains) > MAX_FILTER:
         raise ProblemError("protocol-error", f"contains has {len(contains)} characters, {MAX_FILTER} are the most")
@@ -101,47 +130,49 @@ async def show_journal(call: Call) -> Answer:
 async def close_connection(call: Call) -> Answer:
     """End a connection."""
     asked = await requests.json_body(call, CLOSE)
-    asked["id"] = requests.whole(call.names["id"], "the connection's number", None, least=0)
+    asked["id"] = requests.whole(requests.digits(call.names["id"]), "the connection's number", None, least=0)
     return Answer(await call.operations.command("connection.close", asked))
 
 
 async def abort_transaction(call: Call) -> Answer:
     """Discard a transaction."""
-    version = requests.whole(call.names["version"], "the version", None, least=0)
+    version = requests.whole(requests.digits(call.names["version"]), "the version", None, least=0)
     arguments = {"writer": call.names["writer"], "version": version}
     return Answer(await call.operations.command("transaction.abort", arguments))
 
 
 async def who_am_i(call: Call) -> Answer:
     """Who asks, and which rights of the broker they have."""
-    principal = call.operations.principal
-    return Answer(
-        {
-            "user": principal.name,
-            "proof": principal.proof.name.lower(),
-            "broker": [name_of(right) for right in BROKER_RIGHTS if principal.may(right)],
-            "grants": [
-                {"on": grant.pattern, "rights": [name_of(right) for right in RESOURCE_RIGHTS if right in grant.rights]}
-                for grant in principal.grants
-            ],
-        }
-    )
+    return Answer(said_of(call.operations.principal))
 
 
+def said_of(principal: Principal) -> dict[str, Any]:
+    """Who somebody is, and what they may do."""
+    return {
+        "user": principal.name,
+        "proof": principal.proof.name.lower(),
+        "broker": [name_of(right) for right in BROKER_RIGHTS if principal.may(right)],
+        "grants": grants_of(principal.grants),
+    }
+
+
+_ONE_OR_MORE: Final = {"minimum": 1, "maximum": MAX_INTEGER}
+_ANY_NUMBER: Final = {"minimum": 0, "maximum": MAX_INTEGER}
+_NAMED: Final = {"minLength": 1, "maxLength": MAX_NAME_BYTES}
 BROWSE: Final = {
-    "count": Field("integer", "how many; 10 unless told"),
-    "start": Field("integer", "the number to begin with"),
+    "count": Field("integer", "how many; 10 unless told", limits=_ONE_OR_MORE),
+    "start": Field("integer", "the number to begin with", limits=_ANY_NUMBER),
     "newest": Field("boolean", "the newest, in place of the oldest"),
-    "bytes": Field("integer", "of each payload and key"),
+    "bytes": Field("integer", "of each payload and key", limits=_ANY_NUMBER),
 }
 MOVE: Final = {
-    "to": Field("string", "the other queue", required=True),
-    "count": Field("integer", "how many at most; all that is ready unless told"),
+    "to": Field("string", "the other queue", required=True, limits=_NAMED),
+    "count": Field("integer", "how many at most; all that is ready unless told", limits=_ONE_OR_MORE),
     "create": Field("boolean", "make the other queue where there is none"),
     "after": Field("string", "what the answer before gave as next"),
 }
 RELEASE: Final = {"force": Field("boolean", "also while its owner is connected, which then gets the messages twice")}
-CLOSE: Final = {"reason": Field("string", "what the other side is told")}
+CLOSE: Final = {"reason": Field("string", "what the other side is told", limits={"maxLength": MAX_REASON})}
 _QUEUE: Final = f"{PREFIX}/queues/{{name}}"
 _NAME: Final = {"name": "name"}
 
@@ -152,7 +183,9 @@ ROUTES: Final = (
         "queue.list",
         "A page of the queues, by name.",
         list_queues,
-        query=PAGE | {"contains": Field("string", "only queues whose name has this in it")},
+        query=PAGE
+        | {"contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MAX_FILTER})},
+        answers=answers(page(described.QUEUE)),
     ),
     Route(
         "POST",
@@ -160,11 +193,22 @@ ROUTES: Final = (
         "queue.create",
         "Make a queue; one that is there must have the same settings.",
         _command(
-            "queue.create", body=(create := {"name": Field("string", "its name", required=True)} | SETTINGS), status=201
+            "queue.create",
+            body=(create := {"name": Field("string", "its name", required=True, limits=_NAMED)} | SETTINGS),
+            status=201,
         ),
         create,
+        answers=answers(described.SETTINGS, "it is there", 201),
+        refuses=frozenset({"already-exists", "invalid-name"}),
     ),
-    Route("GET", _QUEUE, "queue.list", "One queue, with its settings and figures.", show_queue),
+    Route(
+        "GET",
+        _QUEUE,
+        "queue.list",
+        "One queue, with its settings and figures.",
+        show_queue,
+        answers=answers(described.QUEUE),
+    ),
     Route(
         "PATCH",
         _QUEUE,
@@ -172,6 +216,7 @@ ROUTES: Final = (
         "Give a queue other settings; those that are not given stay.",
         _command("queue.alter", body=SETTINGS, path=_NAME),
         SETTINGS,
+        answers=answers(described.SETTINGS),
     ),
     Route(
         "DELETE",
@@ -179,6 +224,7 @@ ROUTES: Final = (
         "queue.delete",
         "Delete a queue with all it holds, and end its connections.",
         _command("queue.delete", path=_NAME),
+        answers=answers(described.DELETED),
     ),
     Route(
         "POST",
@@ -186,6 +232,7 @@ ROUTES: Final = (
         "queue.purge",
         "Drop the messages that wait; what is held stays.",
         _command("queue.purge", path=_NAME),
+        answers=answers(described.PURGED),
     ),
     Route(
         "GET",
@@ -194,6 +241,7 @@ ROUTES: Final = (
         "Look at messages; nothing comes of it.",
         _command("queue.peek", path=_NAME, query=BROWSE, fixed={"count": 10}),
         query=BROWSE,
+        answers=answers(described.BROWSED),
     ),
     Route(
         "POST",
@@ -202,6 +250,8 @@ ROUTES: Final = (
         "Move messages to another queue; ask again with what the answer gives as next.",
         _command("queue.move", body=MOVE, path={"name": "from"}),
         MOVE,
+        answers=answers(described.MOVED),
+        refuses=frozenset({"queue-full"}),
     ),
     Route(
         "GET",
@@ -210,6 +260,7 @@ ROUTES: Final = (
         "A page of the connections, by number.",
         _command("connection.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
+        answers=answers(page(described.CONNECTION)),
     ),
     Route(
         "DELETE",
@@ -218,6 +269,7 @@ ROUTES: Final = (
         "End a connection; the other side is told why.",
         close_connection,
         CLOSE,
+        answers=answers(described.CLOSED),
     ),
     Route(
         "GET",
@@ -226,6 +278,7 @@ ROUTES: Final = (
         "A page of the subscriptions, by queue and name.",
         _command("subscription.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
+        answers=answers(page(described.SUBSCRIPTION)),
     ),
     Route(
         "POST",
@@ -234,6 +287,8 @@ ROUTES: Final = (
         "Make receivable again what a subscription has reserved.",
         _command("subscription.release", body=RELEASE, path={"queue": "queue", "subscription": "name"}),
         RELEASE,
+        answers=answers(described.RELEASED),
+        refuses=frozenset({"subscription-owned"}),
     ),
     Route(
         "DELETE",
@@ -241,6 +296,8 @@ ROUTES: Final = (
         "subscription.delete",
         "Forget a subscription.",
         _command("subscription.delete", path={"queue": "queue", "subscription": "name"}),
+        answers=answers(described.RELEASED),
+        refuses=frozenset({"subscription-owned"}),
     ),
     Route(
         "GET",
@@ -249,6 +306,7 @@ ROUTES: Final = (
         "A page of the open transactions, by writer and version.",
         _command("transaction.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
         query=PAGE,
+        answers=answers(page(described.TRANSACTION)),
     ),
     Route(
         "DELETE",
@@ -256,7 +314,31 @@ ROUTES: Final = (
         "transaction.abort",
         "Discard what a transaction has staged.",
         abort_transaction,
+        answers=answers(described.ABORTED),
     ),
-    Route("GET", f"{PREFIX}/journal", "stats", "The figures of the journal.", show_journal),
-    Route("GET", f"{PREFIX}/whoami", None, "Who asks, and what they may do.", who_am_i),
+    Route(
+        "GET",
+        f"{PREFIX}/journal",
+        "stats",
+        "The figures of the journal.",
+        show_journal,
+        answers=answers(described.JOURNAL),
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/whoami",
+        None,
+        "Who asks, and what they may do.",
+        who_am_i,
+        answers=answers(described.WHO),
+    ),
+    Route(
+        "GET",
+        f"{PREFIX}/users",
+        "user.list",
+        "A page of the users, by name, and what each may do.",
+        _command("user.list", query=PAGE, fixed={"limit": DEFAULT_ROWS}),
+        query=PAGE,
+        answers=answers(page(described.USER)),
+    ),
 )

@@ -15,7 +15,7 @@ from transport.errors import TransportError
 from transport.shell.loop_transport import peer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from transport.broker.listener import Host
     from transport.broker.operations import Operations
@@ -125,10 +125,15 @@ class Wire(asyncio.Protocol):
         self.bytes_out += sent
         self._request = None
         if self._last:
-            self._close()
+            self.close()
         elif self._behind:
             # Of the next one something is there already.
             self._await_head()
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What TLS has verified of the peer; as of a `Connection`."""
+        return None if self._transport is None else self._transport.get_extra_info("peercert")
 
     @property
     def is_last(self) -> bool:
@@ -139,7 +144,7 @@ class Wire(asyncio.Protocol):
         """End behind the request that is being answered; at once where there is none."""
         self._last = True
         if self._request is None:
-            self._close()
+            self.close()
 
     # asyncio's
 
@@ -152,7 +157,7 @@ class Wire(asyncio.Protocol):
             self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks
         except TransportError as error:
             transport.write(plain_answer("503 Service Unavailable", str(error)))
-            self._close()
+            self.close()
             return
         self._inner.connection_made(cast("asyncio.Transport", _Closable(transport, self)))
         self._await_head()
@@ -186,6 +191,17 @@ class Wire(asyncio.Protocol):
         self._cancel_unread()
         self._inner.resume_writing()
 
+    def hand_over(self) -> asyncio.Transport | None:
+        """Let the transport go to another protocol; None where it is gone. To HTTP, and in the broker's books, this connection is over."""
+        transport, self._transport = self._transport, None
+        self._cancel_head()
+        self._cancel_unread()
+        if transport is not None:
+            # Not at once: a request of its is being answered.
+            self._loop.call_soon(self._inner.connection_lost, None)
+            self._served.connection_closed(None)
+        return transport
+
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         transport, self._transport = self._transport, None
@@ -209,6 +225,13 @@ class Wire(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def close(self) -> None:
+        """Close behind what waits to be read; a peer that does not read it is not waited for."""
+        if self._transport is not None:
+            self._transport.close()
+            if self._closing is None:
+                self._closing = self._loop.call_later(UNREAD_SECONDS, self.abort)
+
     def end(self, error: Exception) -> None:
         """End it; where nothing is being answered, with the reason."""
         transport = self._transport
@@ -216,16 +239,9 @@ class Wire(asyncio.Protocol):
             return
         if self._request is None:
             transport.write(plain_answer("503 Service Unavailable", str(error)))
-        self._close()
+        self.close()
 
     # Inside
-
-    def _close(self) -> None:
-        """Close behind what waits to be read; a peer that does not read it is not waited for."""
-        if self._transport is not None:
-            self._transport.close()
-            if self._closing is None:
-                self._closing = self._loop.call_later(UNREAD_SECONDS, self.abort)
 
     def _await_head(self) -> None:
         self._cancel_head()
@@ -236,7 +252,7 @@ class Wire(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
             self._transport.write(plain_answer("408 Request Timeout", text))
-            self._close()
+            self.close()
 
     def _watch(self, transport: asyncio.Transport) -> None:
         """Look later whether the client goes on reading."""
@@ -272,4 +288,4 @@ class _Closable:
 
     def close(self) -> None:
         """As of a transport."""
-        self._wire._close()
+        self._wire.close()

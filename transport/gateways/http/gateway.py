@@ -12,30 +12,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import administration, messages, openapi, pictures, problems
+from transport.gateways.http import administration, exposed, health, messages, openapi, pictures, problems, upgrade
 from transport.gateways.http.answers import ALWAYS, Answer
+from transport.gateways.http.console import signing
+from transport.gateways.http.console.pages import PAGES
 from transport.gateways.http.held import Held, Share
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
+from transport.gateways.http.shapes import answers
 from transport.security.principal import ANYONE, Principal
+from transport.security.subject import subject_of
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
     from transport.broker.listener import Host
-    from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.connections import HttpConnection, Wire
+    from transport.gateways.http.console.sessions import Session
     from transport.gateways.http.receipts import Receipts
 
 FAILED: Final = "nobody here proves it so: the name and password, or the token, are wrong, or its time is over"
-REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, or Bearer with a token"
+REQUIRED: Final = "this broker has users: say who you are, by Basic with a name and password, Bearer with a token, or a client certificate"
 
 logger = logging.getLogger("penstock.http")
-
-
-async def _alive(_call: Call) -> Answer:
-    return Answer({"status": "alive"})
 
 
 async def _described(_call: Call) -> Answer:
@@ -46,11 +47,21 @@ ROUTES: Final = (
     *administration.ROUTES,
     *messages.ROUTES,
     *pictures.ROUTES,
-    Route("GET", f"{PREFIX}/openapi.json", None, "This description.", _described, open=True),
-    Route("GET", "/health/live", None, "Whether the process answers.", _alive, open=True),
+    *signing.ROUTES,
+    Route(
+        "GET",
+        f"{PREFIX}/openapi.json",
+        None,
+        "This description.",
+        _described,
+        open=True,
+        answers=answers({"type": "object"}),
+    ),
+    *exposed.ROUTES,
+    *health.ROUTES,
 )
-"""All there are."""
-TABLE: Final = Table(ROUTES)
+"""All there are of the API."""
+TABLE: Final = Table((*ROUTES, *PAGES))
 
 
 class Gateway:
@@ -67,6 +78,7 @@ class Gateway:
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
         self._held = Held()
+        self._signing = signing.Signing(host.entrance, host.loop.time)
 
     async def answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
         """Answer a request, and have it written."""
@@ -77,7 +89,9 @@ class Gateway:
         try:
             said = await self._carried_out(request, connection, share)
             if said.writes is not None:
-                return await said.writes(request)
+                written = await said.writes(request)
+                sent = written.body_length
+                return written
             try:
                 response = response_of(said, share)
             except ProblemError as refused:
@@ -87,7 +101,8 @@ class Gateway:
             except BaseException:
                 said.lost()
                 raise
-            if wire.is_last:
+            # Behind a request for another protocol aiohttp reads no further one.
+            if wire.is_last or "Upgrade" in request.headers:
                 response.force_close()
             try:
                 await response.prepare(request)
@@ -109,12 +124,19 @@ class Gateway:
         try:
             if self._host.connections.ending:
                 raise ProblemError(*SHUTTING_DOWN)
+            if request.version not in (HttpVersion10, HttpVersion11):
+                # The parser takes a line without a version for HTTP/0.9, which nobody means.
+                text = f"HTTP/{request.version.major}.{request.version.minor} is not spoken here; HTTP/1.1 is"
+                raise ProblemError("protocol-error", text, headers={"Connection": "close"})
             self._check_origin(request)
+            if request.rel_url.raw_path == upgrade.PATH:
+                who = await self._shown(request, connection.wire)
+                return upgrade.answer(self._host, request, connection, who)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
-            principal = ANYONE if route.open else await self._principal(request, connection.wire.peer)
+            principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire)
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
-            return await route.handler(Call(request, operations, names, self._receipts, share))
+            return await route.handler(Call(request, operations, names, self._receipts, share, self._signing, session))
         except Exception as error:
             problem = known(error)
             if problem is None:
@@ -122,6 +144,9 @@ class Gateway:
                     "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
                 )
                 problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+            if signing.TOKEN_HEADER in request.headers:
+                # A page of ours asks people itself who they are.
+                problem.headers = {"WWW-Authenticate": signing.CHALLENGE} | dict(problem.headers)
             return problems.answer(problem)
 
     # --- which page asks
@@ -133,6 +158,9 @@ class Gateway:
         """
         host = request.headers.get("Host", "")
         name = _name_in(host)
+        if request.host not in (host, name):
+            # A target in absolute form has a host of its own, which would be the one that counts (RFC 9112, 3.2.2).
+            raise ProblemError("misdirected", f"the target names {request.host!r:.80}, and Host {host!r:.80}: say one")
         if (
             not self._is_ours(name)
             and request.transport is not None
@@ -146,7 +174,9 @@ class Gateway:
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not _follows_a_link(
+            request
+        ):
             raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
 
     def _is_ours(self, name: str) -> bool:
@@ -157,10 +187,27 @@ class Gateway:
 
     # --- who asks
 
-    async def _principal(self, request: web.BaseRequest, peer: str) -> Principal:
-        entrance = self._host.entrance
-        if entrance.users is None:
-            return ANYONE
+    async def _asker(self, request: web.BaseRequest, wire: Wire) -> tuple[Principal, Session | None]:
+        """Who asks, and the session that vouches for them, if one does."""
+        if self._host.entrance.users is None:
+            return ANYONE, None
+        if "Authorization" not in request.headers:
+            session = self._signing.asker(request)
+            if session is not None:
+                return session.principal, session
+        return await self._principal(request, wire), None
+
+    async def _shown(self, request: web.BaseRequest, wire: Wire) -> Principal | None:
+        """Who asks, where the request says so, and there are users. A page is known by its session; its origin was looked at."""
+        if self._host.entrance.users is None:
+            return None
+        if "Authorization" in request.headers:
+            return await self._principal(request, wire)
+        session = self._signing.of(request)
+        return None if session is None else session.principal
+
+    async def _principal(self, request: web.BaseRequest, wire: Wire) -> Principal:
+        entrance, peer = self._host.entrance, wire.peer
         scheme, _, shown_as = request.headers.get("Authorization", "").partition(" ")
         found: Principal | None
         if scheme.lower() == "bearer":
@@ -168,6 +215,8 @@ class Gateway:
         elif scheme.lower() == "basic":
             name, password = _name_and_password(shown_as.strip())
             found = await entrance.authenticate(name, password, peer)
+        elif not scheme and (subject := subject_of(wire.certificate)) is not None:
+            found = await entrance.of_certificate(subject, peer)
         else:
             entrance.nothing_shown(peer)
             raise ProblemError("authentication-required", REQUIRED)
@@ -184,6 +233,12 @@ def _name_and_password(encoded: str) -> tuple[str, str]:
     if not colon:
         raise ProblemError("authentication-failed", "Basic takes the base64 of NAME:PASSWORD, in UTF-8 (RFC 7617)")
     return name, password
+
+
+def _follows_a_link(request: web.BaseRequest) -> bool:
+    """Whether somebody opens the console by a link of another page, which sees nothing of it and asks for nothing else."""
+    fetched = request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest")
+    return request.method == "GET" and request.rel_url.raw_path == "/" and fetched == ("navigate", "document")
 
 
 def _name_in(host: str) -> str:

@@ -10,17 +10,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from actors import BatchError, MessageBatch
 from actors.batch import ID_BYTES, Message
-from actors.limits import MAX_VISIBILITY_SECONDS
+from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
 from transport.broker.served import RefusalError
-from transport.clients.json_messages import TAKEN, json_of, kind_of, message_of
+from transport.clients.json_messages import TAKEN, TOLD, json_of, kind_of, message_of
 from transport.errors import ImpossibleTimeError
+from transport.gateways.http import described, requests
 from transport.gateways.http import receipts as names
-from transport.gateways.http import requests
 from transport.gateways.http.answers import Answer
+from transport.gateways.http.openapi import object_of
 from transport.gateways.http.problems import STATUSES, ProblemError
 from transport.gateways.http.routes import Call, Field, Route
+from transport.gateways.http.shapes import (
+    BASE64,
+    BYTES,
+    TEXT,
+    Answered,
+    answers,
+    both,
+    from_one_to,
+    one_of,
+    seconds_to,
+    several,
+)
 from transport.wire.timing import Timing
 
 if TYPE_CHECKING:
@@ -41,6 +54,8 @@ MAX_TAKE_BYTES: Final = 16 * 1024 * 1024
 OCTETS: Final = "application/octet-stream"
 RECEIPT, NUMBER, DELIVERIES, KEY = "Penstock-Receipt", "Penstock-Number", "Penstock-Deliveries", "Penstock-Key"
 """Headers of an answer that is a message's bytes."""
+MAX_KEY_HEADER: Final = 4096
+"""Bytes of a key in a header of the answer. Clients take lines of 8 KiB, and some less; who wants the key of any message takes JSON."""
 
 _LOST: Final = {
     Lost.GONE: (names.GONE, "the message is not in the queue any more: it was acknowledged, moved or purged"),
@@ -128,7 +143,7 @@ def _bytes(receipts: Receipts, taker: Taker, taken: tuple[ReceivedMessages, ...]
         return Answer(None, 204)
     (row,) = _rows(receipts, taker, taken)
     headers = {RECEIPT: row["receipt"], NUMBER: str(row["number"]), DELIVERIES: str(row["deliveries"])}
-    if isinstance(key := row.get("key"), str) and key.isascii() and key.isprintable():
+    if isinstance(key := row.get("key"), str) and len(key) <= MAX_KEY_HEADER and key.isascii() and key.isprintable():
         headers[KEY] = key
     return Answer(bytes(taken[0].batch.payloads[0]), 200, headers, OCTETS)
 
@@ -247,37 +262,67 @@ def _messages_of(found: Any) -> list[Any]:
 _DURATION = "duration"
 _RECEIPTS: Final = {
     "receipt": Field("string", "what a take gave with the message"),
-    "receipts": Field("array", f"several of them, at most {MAX_RECEIPTS}"),
+    "receipts": Field(
+        "array",
+        f"several of them, at most {MAX_RECEIPTS}",
+        limits={"items": TEXT, "minItems": 1, "maxItems": MAX_RECEIPTS},
+    ),
 }
+_ONE_OF_BOTH: Final = one_of("receipt", "receipts")
+_HELD: Final = seconds_to(MAX_VISIBILITY_SECONDS)
 MESSAGE: Final = {
     "payload": Field("string", "the payload, where it is text"),
-    "payload_base64": Field("string", "the payload, where it is any bytes"),
+    "payload_base64": Field("string", "the payload, where it is any bytes", limits=BASE64),
     "key": Field("string", "its key, where that is text"),
-    "key_base64": Field("string", "its key, where that is any bytes"),
-    "headers": Field("object", 'texts by their names, or objects {"base64": ...}'),
+    "key_base64": Field("string", "its key, where that is any bytes", limits=BASE64),
+    "headers": Field("object", 'texts by their names, or objects {"base64": ...}', limits=described.HEADERS),
     "id": Field("string", "32 hexadecimal digits; without one the broker gives one"),
-    "delay": Field(_DURATION, "until it can be received"),
-    "ttl": Field(_DURATION, "after which it is of no use"),
+    "delay": Field(_DURATION, "until it can be received", limits=_HELD),
+    "ttl": Field(_DURATION, "after which it is of no use", limits=seconds_to(MAX_TTL_SECONDS)),
 }
 assert MESSAGE.keys() == TAKEN, "what a message is made of"
+_MESSAGE: Final = {
+    **object_of(MESSAGE | {name: Field("any", "as a take told it; of no meaning here") for name in sorted(TOLD)}),
+    **one_of("payload", "payload_base64"),
+    "not": both("key", "key_base64"),
+}
+_PUBLISHED: Final = {
+    "anyOf": [
+        _MESSAGE,
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": ["messages"],
+            "properties": {
+                "messages": {**several(_MESSAGE), "minItems": 1, "maxItems": MAX_PUBLISH_MESSAGES},
+            },
+        },
+    ]
+}
 TAKE: Final = {
-    "messages": Field("integer", f"how many at most: 1, or up to {MAX_TAKE_MESSAGES}"),
-    "bytes": Field("integer", "of them together at most, but one message in any case"),
-    "wait": Field(_DURATION, f"for the first message; 0, or up to {MAX_TAKE_WAIT_SECONDS:g} s"),
-    "visibility": Field(_DURATION, "for which they are held; the queue's own by default"),
+    "messages": Field("integer", "how many at most; 1 unless told", limits=from_one_to(MAX_TAKE_MESSAGES)),
+    "bytes": Field(
+        "integer", "of them together at most, but one message in any case", limits=from_one_to(MAX_TAKE_BYTES)
+    ),
+    "wait": Field(_DURATION, "for the first message; 0 unless told", limits=seconds_to(MAX_TAKE_WAIT_SECONDS)),
+    "visibility": Field(_DURATION, "for which they are held; the queue's own by default", limits=_HELD),
 }
 ACKNOWLEDGE: Final = _RECEIPTS
 RETURN: Final = _RECEIPTS | {
-    "delay": Field(_DURATION, "until they can be received again"),
+    "delay": Field(_DURATION, "until they can be received again", limits=_HELD),
     "failed": Field("boolean", "whether that counts as a failure: true by default"),
 }
-EXTEND: Final = _RECEIPTS | {"seconds": Field(_DURATION, "from now, for which they are held", required=True)}
+EXTEND: Final = _RECEIPTS | {
+    "seconds": Field(_DURATION, "from now, for which they are held", required=True, limits=_HELD)
+}
 PUBLISH_QUERY: Final = {
-    "wait": Field(_DURATION, f"for room in the queue; 0, or up to {MAX_PUBLISH_WAIT:g} s"),
-    "delay": Field(_DURATION, "of messages that have none of their own"),
-    "ttl": Field(_DURATION, "likewise"),
+    "wait": Field(_DURATION, "for room in the queue; 0 unless told", limits=seconds_to(MAX_PUBLISH_WAIT)),
+    "delay": Field(_DURATION, "of messages that have none of their own", limits=_HELD),
+    "ttl": Field(_DURATION, "likewise", limits=seconds_to(MAX_TTL_SECONDS)),
     "key": Field("string", "of the message, where the body is its bytes"),
 }
+_SETTLED: Final = answers(described.SETTLED, "how many were settled, and what is wrong with each of the others")
+_UNFIT: Final = frozenset(code for code, _ in _LOST.values()) | {names.INVALID, names.FOREIGN, names.STALE}
 
 _OF_QUEUE: Final = "/api/v1/queues/{name}"
 ROUTES: Final = (
@@ -287,8 +332,12 @@ ROUTES: Final = (
         "sender",
         "Publish a message, or several in the field messages; answered when they are durable.",
         publish,
-        MESSAGE | {"messages": Field("array", "several messages, in place of the fields of one")},
+        MESSAGE,
         PUBLISH_QUERY,
+        answers=answers(described.PUBLISHED, "all are durable; their numbers", 201),
+        refuses=frozenset({"queue-full"}),
+        media={OCTETS: {**BYTES, "description": "one message, as it is; so is a body of any other type"}},
+        whole=_PUBLISHED,
     ),
     Route(
         "POST",
@@ -297,6 +346,14 @@ ROUTES: Final = (
         "Take messages; each comes with a receipt.",
         take,
         TAKE,
+        answers={
+            200: Answered(
+                "what there is, which may be nothing; or the bytes of one message",
+                {requests.JSON: described.TAKEN, OCTETS: BYTES},
+                dict.fromkeys((RECEIPT, NUMBER, DELIVERIES, KEY), "of the message, where the answer is its bytes"),
+            ),
+            204: Answered("nothing came in time, and the bytes of a message were asked for"),
+        },
     ),
     Route(
         "POST",
@@ -305,6 +362,9 @@ ROUTES: Final = (
         "Messages are done with, and gone for good.",
         acknowledge,
         ACKNOWLEDGE,
+        answers=_SETTLED,
+        refuses=_UNFIT,
+        whole={**object_of(ACKNOWLEDGE), **_ONE_OF_BOTH},
     ),
     Route(
         "POST",
@@ -313,6 +373,9 @@ ROUTES: Final = (
         "Messages come again.",
         give_back,
         RETURN,
+        answers=_SETTLED,
+        refuses=_UNFIT,
+        whole={**object_of(RETURN), **_ONE_OF_BOTH},
     ),
     Route(
         "POST",
@@ -321,6 +384,9 @@ ROUTES: Final = (
         "Messages are held for longer.",
         extend,
         EXTEND,
+        answers=_SETTLED,
+        refuses=_UNFIT,
+        whole={**object_of(EXTEND), **_ONE_OF_BOTH},
     ),
 )
 assert all(code in STATUSES for code, _ in _LOST.values()), "each code has a status"

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from transport.broker.served import SHUTTING_DOWN
-from transport.gateways.http import requests
+from transport.gateways.http import described, requests
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
-from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_ROWS, ORDERS, Asked, asked_of
+from transport.gateways.http.shapes import Answered, answers
+from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, ORDERS, Asked, asked_of
 
 if TYPE_CHECKING:
+    from transport.gateways.http.console.sessions import Session
     from transport.picture.view import View
 
 STREAM_SECONDS: Final = 3600.0
@@ -25,13 +27,17 @@ QUIET_ROUNDS: Final = 15
 """Rounds without news behind which a comment is sent: who is gone is found out by it."""
 RETRY_MS: Final = 1000
 """How soon a page is to ask again when its stream has ended."""
+EVENTS: Final = "text/event-stream"
 
 ASKED: Final = {
-    "order": Field("string", f"what comes first: {', '.join(ORDERS)}; pressure unless told"),
-    "contains": Field("string", "only queues whose name has this in it"),
-    "limit": Field("integer", f"queues at most: {DEFAULT_ROWS}, or up to {MOST_ROWS}"),
-    "start": Field("integer", f"how many to pass over, up to {MOST_BEFORE}"),
+    "order": Field("string", "what comes first; pressure unless told", limits={"enum": list(ORDERS)}),
+    "contains": Field("string", "only queues whose name has this in it", limits={"maxLength": MOST_FILTER}),
+    "limit": Field(
+        "integer", f"queues at most; {DEFAULT_ROWS} unless told", limits={"minimum": 1, "maximum": MOST_ROWS}
+    ),
+    "start": Field("integer", "how many to pass over", limits={"minimum": 0, "maximum": MOST_BEFORE}),
     "queue": Field("string", "a queue of which to show who sends and who receives"),
+    "journal": Field("boolean", "whether to show the journal's figures"),
 }
 
 
@@ -46,11 +52,11 @@ async def events(call: Call) -> Answer:
     view = call.operations.view()
 
     async def write(request: web.BaseRequest) -> web.StreamResponse:
-        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response = web.StreamResponse(headers={**ALWAYS, "Content-Type": f"{EVENTS}; charset=utf-8"})
         response.force_close()
         try:
             await response.prepare(request)
-            async with aclosing(_changes(view, asked)) as told:
+            async with aclosing(_changes(view, asked, call.session)) as told:
                 async for event in told:
                     await response.write(event)
                     # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
@@ -63,9 +69,14 @@ async def events(call: Call) -> Answer:
     return Answer(writes=write, lost=view.close)
 
 
-async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
-    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before."""
+async def _changes(view: View, asked: Asked, session: Session | None = None) -> AsyncGenerator[bytes, None]:
+    """The events of one stream: ``picture`` with everything, then ``change`` with what is other than before.
+
+    It ends with the session of whoever asked, too.
+    """
     ends = asyncio.get_running_loop().time() + STREAM_SECONDS
+    if session is not None:
+        ends = min(ends, session.until)
     yield f"retry: {RETRY_MS}\n\n".encode()
     before: dict[str, Any] | None = None
     quiet = 0
@@ -74,9 +85,13 @@ async def _changes(view: View, asked: Asked) -> AsyncGenerator[bytes, None]:
             code, text = SHUTTING_DOWN
             yield event("end", {"code": code, "detail": text})
             return
+        if session is not None and session.over:
+            yield event("end", {"code": "authentication-required", "detail": "the session is over"})
+            return
         now = await view.take(asked)
         if before is None:
-            yield event("picture", now | {"history": view.history([row["name"] for row in now["queues"]])})
+            watched = [row["name"] for row in now["queues"]] + ([] if asked.queue is None else [asked.queue])
+            yield event("picture", now | {"history": view.history(watched)})
         elif change := changed(before, now):
             yield event("change", change)
             quiet = 0
@@ -96,7 +111,7 @@ def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]
     order, where that is another.
     """
     change: dict[str, Any] = {}
-    for name in ("totals", "matching", "flow"):
+    for name in ("totals", "matching", "flow", "journal"):
         if now[name] != before[name]:
             change[name] = now[name]
     old = {row["name"]: row for row in before["queues"]}
@@ -125,7 +140,9 @@ def _arguments(call: Call) -> dict[str, Any]:
     found: dict[str, Any] = {name: query[name] for name in ASKED if name in query}
     for name in ("limit", "start"):
         if name in found:
-            found[name] = requests.whole(found[name], name, None, least=0)
+            found[name] = requests.whole_in_query(found[name], name, ASKED[name])
+    if "journal" in found:
+        found["journal"] = requests.flag(found["journal"], "journal", False)
     return found
 
 
@@ -137,6 +154,7 @@ ROUTES: Final = (
         "What goes on: queues by pressure, the totals, and who holds back whom.",
         picture,
         query=ASKED,
+        answers=answers(described.PICTURE),
     ),
     Route(
         "GET",
@@ -145,5 +163,7 @@ ROUTES: Final = (
         "The same as a stream of server-sent events: a picture, then what changes, once a second.",
         events,
         query=ASKED,
+        answers={200: Answered("the stream; it ends after an hour, or with the broker", {EVENTS: {"type": "string"}})},
+        ends=False,
     ),
 )

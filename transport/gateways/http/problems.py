@@ -41,6 +41,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "timeout": 504,
     "too-slow": 408,
     "unsupported-media-type": 415,
+    "upgrade-required": 426,
 }
 """The status of each code; of one that is not here 400."""
 RETRY_SECONDS: Final[Mapping[str, int]] = {
@@ -91,7 +92,7 @@ def answer(problem: ProblemError) -> Answer:
     status = STATUSES.get(problem.code, 400)
     headers = dict(problem.headers)
     if status == 401:
-        headers["WWW-Authenticate"] = CHALLENGE
+        headers.setdefault("WWW-Authenticate", CHALLENGE)
     if (seconds := RETRY_SECONDS.get(problem.code)) is not None:
         headers.setdefault("Retry-After", str(seconds))
     body = {

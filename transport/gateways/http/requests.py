@@ -10,30 +10,33 @@ from typing import TYPE_CHECKING, Any, Final
 from transport.clients.json_messages import kind_of
 from transport.config.units import parse_duration
 from transport.gateways.http.problems import ProblemError
+from transport.wire.field_checks import MAX_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from transport.gateways.http.routes import Call
+    from transport.gateways.http.routes import Call, Field
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 """Of a request: what a frame of the native protocol may have."""
+MAX_FIELDS_BYTES: Final = 256 * 1024
+"""Of a body that has no messages: four times what the most receipts take. In memory JSON may take twenty times its bytes."""
 LEAST_BYTES_A_SECOND: Final = 1024
 BODY_SECONDS: Final = 10.0
 """A body comes at this rate at least, behind so many seconds."""
 JSON: Final = "application/json"
 
 
-async def body_of(call: Call) -> bytes:
-    """A request's body.
+async def body_of(call: Call, most: int | None = None) -> bytes:
+    """A request's body, of so many bytes at most; of `MAX_BODY_BYTES` unless told.
 
     Raises:
         ProblemError: it is too large, or comes too slowly, or there is no room for it.
     """
-    request = call.request
+    request, most = call.request, most or MAX_BODY_BYTES
     announced = request.content_length
-    if announced is not None and announced > MAX_BODY_BYTES:
-        raise _too_large(announced)
+    if announced is not None and announced > most:
+        raise _too_large(announced, most)
     await _go_on(call)
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
@@ -45,8 +48,8 @@ async def body_of(call: Call) -> bytes:
             if not part:
                 return b"".join(parts)
             size += len(part)
-            if size > MAX_BODY_BYTES:
-                raise _too_large(size)
+            if size > most:
+                raise _too_large(size, most)
             call.share.take(len(part))
             parts.append(part)
     except TimeoutError:
@@ -70,18 +73,20 @@ async def _go_on(call: Call) -> None:
     writer.output_size = 0
 
 
-def _too_large(size: int) -> ProblemError:
-    text = f"the body has {size} bytes or more, and the largest has {MAX_BODY_BYTES}: send less at a time"
+def _too_large(size: int, most: int) -> ProblemError:
+    text = f"the body has {size} bytes or more, and the largest has {most}: send less at a time"
     return ProblemError("frame-too-large", text, headers={"Connection": "close"})
 
 
-async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
+async def json_body(call: Call, fields: Collection[str], most: int = MAX_FIELDS_BYTES) -> dict[str, Any]:
     """The JSON object that a request has for a body, with no other fields than these; an empty body is an object without any.
+
+    A field that is null is as if it were not there.
 
     Raises:
         ProblemError: it is none.
     """
-    request, body = call.request, await body_of(call)
+    request, body = call.request, await body_of(call, most)
     if not body:
         return {}
     if request.content_type != JSON and not request.content_type.endswith("+json"):
@@ -93,15 +98,31 @@ async def json_body(call: Call, fields: Collection[str]) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ProblemError("protocol-error", f"the body is no JSON object, but {kind_of(found)}")
     check_fields(found, fields, "the body")
-    return found
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def parsed(body: bytes) -> Any:
-    """The JSON value that a body is; raises ProblemError where it is none."""
+    """The JSON value that a body is (RFC 8259); raises ProblemError where it is none, or has a name twice in an object."""
     try:
-        return json.loads(body)
+        # As bytes it might be UTF-16 as well, and others would read something else in it.
+        return json.loads(body.decode(), object_pairs_hook=_each_once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers differ in which of two fields of one name they take; so there may be none."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        before: set[str] = set()
+        twice = next(name for name, _ in pairs if name in before or before.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"{twice!r:.60} is there twice in an object")
+    return found
+
+
+def _no_number(constant: str) -> Any:
+    """What `json` takes beside JSON: NaN and infinities."""
+    raise ValueError(f"{constant} is no number of JSON")
 
 
 def check_fields(found: dict[str, Any], fields: Collection[str], what: str) -> None:
@@ -112,15 +133,29 @@ def check_fields(found: dict[str, Any], fields: Collection[str], what: str) -> N
         raise ProblemError("protocol-error", f"{unknown[0]!r:.60} is no field of {what}; {there}")
 
 
-def whole(found: Any, name: str, default: int | None, least: int = 1, most: int = 2**63 - 1) -> int | None:
+def whole(found: Any, name: str, default: int | None, least: int = 1, most: int = MAX_INTEGER) -> int | None:
     """A whole number within bounds; ``default`` for None."""
     if found is None:
         return default
-    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) < 20:
-        found = int(found)
     if type(found) is not int or not least <= found <= most:
         raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not a whole number from {least} to {most}")
     return found
+
+
+def digits(found: str) -> Any:
+    """The whole number that a text of a query or a path is; as it is where it is none."""
+    return int(found) if found.isascii() and found.isdigit() and len(found) < 20 else found
+
+
+def whole_in_query(found: str | None, name: str, field: Field) -> int | None:
+    """A whole number within the limits of a field of the query; None where it is not there."""
+    least, most = field.limits.get("minimum", 0), field.limits.get("maximum", MAX_INTEGER)
+    return None if found is None else whole(digits(found), name, None, least, most)
+
+
+def flag_in_query(found: str, name: str) -> bool:
+    """True or false as a query has it."""
+    return flag({"true": True, "false": False}.get(found, found), name, False)
 
 
 def seconds(found: Any, name: str, default: float | None, most: float) -> float | None:
@@ -145,8 +180,6 @@ def flag(found: Any, name: str, default: bool) -> bool:
     """True or false; ``default`` for None."""
     if found is None:
         return default
-    if found in ("true", "false"):
-        return bool(found == "true")
     if type(found) is not bool:
         raise ProblemError("protocol-error", f"{name} is {found!r:.40}, not true or false")
     return found

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 from transport.gateways.http.problems import ProblemError
+from transport.wire.names import check_name
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from transport.broker.operations import Operations
     from transport.gateways.http.answers import Answer
+    from transport.gateways.http.console.sessions import Session
+    from transport.gateways.http.console.signing import Signing
     from transport.gateways.http.held import Share
     from transport.gateways.http.receipts import Receipts
+    from transport.gateways.http.shapes import Answered, Shape
 
 PREFIX: Final = "/api/v1"
+KINDS: Final = {"subscription": "subscription", "writer": "writer", "id": "connection", "version": "version"}
+"""What the names in paths are names of; all others are queues'."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class Call:
         names: what stands in the path for each name in braces.
         receipts: what names messages that are taken.
         share: counts the bytes that its body and its answer hold.
+        signing: signs people in who ask with a browser.
+        session: the one that vouches for whoever asks; None where something else does.
     """
 
     request: web.BaseRequest
@@ -37,20 +46,24 @@ class Call:
     names: Mapping[str, str]
     receipts: Receipts
     share: Share
+    signing: Signing
+    session: Session | None = None
 
 
 class Field(NamedTuple):
     """A field of a body, or of a query.
 
     Attributes:
-        kind: its JSON type, or ``duration``: a number of seconds, or a text such as ``500ms``.
+        kind: its JSON type; ``any``; or ``duration``, a number of seconds or a text such as ``500ms``.
         text: what it means.
         required: whether it must be there.
+        limits: what JSON Schema says of it beside its type.
     """
 
     kind: str
     text: str
     required: bool = False
+    limits: Shape = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +79,11 @@ class Route:
         body: the fields of its body.
         query: the fields of its query.
         open: whether it is answered whoever asks.
+        answers: the ways in which it answers where it does what it is asked, by their statuses.
+        refuses: codes of problems that it may answer with, beside those of all routes of its form: see `openapi.codes_of`.
+        media: further types of its body, each with its shape.
+        whole: the shape of its body, where the fields do not say it.
+        ends: whether its answer ends by itself: a stream of events does not.
     """
 
     method: str
@@ -76,6 +94,11 @@ class Route:
     body: Mapping[str, Field] = field(default_factory=dict)
     query: Mapping[str, Field] = field(default_factory=dict)
     open: bool = False
+    answers: Mapping[int, Answered] = field(default_factory=dict)
+    refuses: frozenset[str] = frozenset()
+    media: Mapping[str, Shape] = field(default_factory=dict)
+    whole: Shape = field(default_factory=dict)
+    ends: bool = True
 
 
 class Table:
@@ -98,6 +121,7 @@ class Table:
 
         Raises:
             ProblemError: there is none.
+            InvalidNameError: a name in it cannot be one.
         """
         try:
             parts = tuple(unquote(part, errors="strict") for part in raw_path.split("/")[1:])
@@ -114,6 +138,10 @@ class Table:
                 raise ProblemError("method-not-allowed", text, headers={"Allow": allowed})
             named = route.path.split("/")[1:]
             names = {name[1:-1]: part for name, part in zip(named, parts, strict=True) if name.startswith("{")}
+            if not all(names.values()):
+                continue
+            for what, name in names.items():
+                check_name(name, KINDS.get(what, "queue"))
             return route, names
         raise ProblemError("not-found", f"there is nothing at this path: {PREFIX}/openapi.json says what there is")
 

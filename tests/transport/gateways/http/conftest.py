@@ -87,3 +87,19 @@ def api() -> Callable[..., Any]:
                 yield Api(broker, http, session)
 
     return opened
+
+
+@pytest.fixture
+def sockets(api: Callable[..., Any]) -> Callable[..., Any]:
+    """As `api`; sockets of `websocket_client` are cut off at the end."""
+    from tests.transport.gateways.http.websocket_client import cut_off
+
+    @asynccontextmanager
+    async def opened(**options: Any) -> AsyncIterator[Api]:
+        async with api(**options) as http:
+            try:
+                yield http
+            finally:
+                await cut_off()
+
+    return opened

@@ -62,6 +62,29 @@ def test_bytes_of_any_type_are_a_message_of_their_own(run: Any, api: Any) -> Non
     run(main)
 
 
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [("k" * 4096, True), ("k" * 4097, False), ("k\r\nSet-Cookie: a=b", False), ("k\u00e9", False), ("\0", False)],
+    ids=["the longest", "longer", "a line of its own", "no ASCII", "nothing that is printed"],
+)
+def test_a_key_that_no_header_should_have_is_left_out_of_them_and_stays_with_the_message(
+    run: Any, api: Any, key: str, told: bool
+) -> None:
+    async def main() -> None:
+        async with api() as http:
+            assert (await http.ask("POST", f"{Q}/messages", {"payload": "tea", "key": key}))[0] == 201
+            async with http.session.post(f"{Q}/take", headers={"Accept": "application/octet-stream"}) as answer:
+                assert (answer.status, await answer.read()) == (200, b"tea")
+                assert answer.headers.get("Penstock-Key") == (key if told else None)
+                assert "Set-Cookie" not in answer.headers
+                receipt = answer.headers["Penstock-Receipt"]
+            await http.settle("return", receipt)
+            (again,) = await http.take()
+            assert again["key"] == key
+
+    run(main)
+
+
 def test_natives_and_http_have_the_same_queue(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:

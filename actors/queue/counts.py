@@ -1,0 +1,73 @@
+"""What all queues of a broker have counted since it started, those that are gone included: sums that never go back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from actors.queue.operations.counting import Counters, counters_of, recovered_of
+
+if TYPE_CHECKING:
+    from actors.queue.queue_state import QueueState
+    from actors.queue.state.log import QueueLog
+
+NOTHING = Counters()
+
+
+class Count(NamedTuple):
+    """Where a count of all queues begins: as of one instant, to be gone through in slices.
+
+    A queue that is deleted meanwhile is here, and not yet among the gone: so it counts once.
+
+    Attributes:
+        gone: the sum of queues that are no more.
+        recovered: the sum of what was found at the start, of the queues that there were.
+        based: the same, of those of them that there still are.
+        states: each queue by name, in no order.
+        bases: what was found of each at the start; of others nothing was.
+    """
+
+    gone: Counters
+    recovered: Counters
+    based: Counters
+    states: list[tuple[str, QueueState]]
+    bases: dict[str, Counters]
+
+
+class Counts:
+    """Keeps what a broker's queues had counted before they were recovered, and what those had that are no more."""
+
+    def __init__(self) -> None:
+        self._gone = NOTHING
+        self._recovered = self._based = NOTHING
+        self._bases: dict[str, Counters] = {}
+
+    def recovered(self, name: str, log: QueueLog) -> None:
+        """A queue was found at the start."""
+        base = self._bases[name] = recovered_of(log)
+        self._recovered, self._based = plus(self._recovered, base), plus(self._based, base)
+
+    def deleted(self, name: str, state: QueueState | None) -> None:
+        """A queue is deleted."""
+        base = self._bases.pop(name, NOTHING)
+        self._based = less(self._based, base)
+        if state is not None:
+            self._gone = plus(self._gone, less(counters_of(state), base))
+
+    def begins_anew(self, state: QueueState, log: QueueLog) -> None:
+        """A queue that failed for good goes on with another state, and with ``log``, its own or an empty one."""
+        kept = recovered_of(log) if state.log is log else NOTHING
+        self._gone = plus(self._gone, less(counters_of(state), kept))
+
+    def begin(self, states: dict[str, QueueState]) -> Count:
+        """Begin a count of these queues, which are all that there are."""
+        return Count(self._gone, self._recovered, self._based, list(states.items()), self._bases.copy())
+
+
+def plus(one: Counters, other: Counters) -> Counters:
+    """The sum, each for itself."""
+    return Counters(*map(int.__add__, one, other))
+
+
+def less(one: Counters, other: Counters) -> Counters:
+    """The difference, each for itself."""
+    return Counters(*map(int.__sub__, one, other))

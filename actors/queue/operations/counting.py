@@ -1,0 +1,102 @@
+"""What a queue counts, read in a microsecond or so: no message is looked at, and no connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from actors.queue.state.core import QueueCore
+    from actors.queue.state.log import QueueLog
+
+
+class Counters(NamedTuple):
+    """What only grows, in messages; each field is as `QueueStatistics` has it under ``total_...``."""
+
+    received: int = 0
+    acknowledged: int = 0
+    purged: int = 0
+    expired: int = 0
+    dead_lettered: int = 0
+    moved: int = 0
+    discarded: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    rejected: int = 0
+
+
+class Figures(NamedTuple):
+    """What goes up and down; each field is as `QueueStatistics` has it."""
+
+    ready: int
+    in_flight: int
+    reserved: int
+    delayed: int
+    leaving: int
+    stored_messages: int
+    stored_bytes: int
+    staged_messages: int
+    staged_bytes: int
+    demand_waiting: int
+    capacity_granted: int
+    attached_senders: int
+    attached_receivers: int
+    waiting_senders: int
+    full: bool
+    paused: str | None
+
+
+RECOVERED = Counters._fields[:7]
+"""Those that are in the journal, so that a start finds them; the others begin with the queue's state."""
+
+
+def recovered_of(log: QueueLog) -> Counters:
+    """What the journal has of a queue's counters."""
+    return Counters(
+        log.total_in,
+        log.total_acknowledged,
+        log.total_purged,
+        log.total_expired,
+        log.total_dead_lettered,
+        log.total_moved,
+        log.total_discarded,
+    )
+
+
+def counters_of(core: QueueCore) -> Counters:
+    """A queue's counters."""
+    log = core.log
+    return Counters(
+        log.total_in,
+        log.total_acknowledged,
+        log.total_purged,
+        log.total_expired,
+        log.total_dead_lettered,
+        log.total_moved,
+        log.total_discarded,
+        core.total_out,
+        core.total_redelivered,
+        core.total_rejected,
+    )
+
+
+def figures_of(core: QueueCore) -> Figures:
+    """A queue's figures."""
+    log, capacity, staged = core.log, core.capacity, core.staged.capacity
+    return Figures(
+        core.ready.messages,
+        core.leases.in_flight,
+        log.reserved_messages,
+        core.ready.delayed.messages,
+        core.outbox.messages + (sum(map(len, core.parcels)) if core.parcels else 0),
+        log.stored_messages,
+        log.stored_bytes,
+        log.staged_messages,
+        log.staged_bytes,
+        core.ring.total,
+        capacity.messages + staged.messages,
+        len(core.senders),
+        len(core.receivers) + len(core.subscribers),
+        capacity.waits_for_room + staged.waits_for_room,
+        capacity.closed(log.stored_messages, log.stored_bytes),
+        core.paused,
+    )

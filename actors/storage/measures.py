@@ -1,0 +1,49 @@
+"""What the journal tells of its work, counted by size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from actors.queue.structures.histogram import Histogram
+
+if TYPE_CHECKING:
+    from journal import JournalOptions
+
+SYNC_SECONDS: Final = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
+WRITE_BYTES: Final = tuple(float(256 << shift) for shift in range(0, 18, 2))
+"""From a small record by itself to the largest group, 16 MiB."""
+
+
+class JournalMeasures:
+    """The journal's thread observes, whoever looks or not.
+
+    Attributes:
+        sync_seconds: how long each sync of a segment took.
+        write_bytes: how much each group commit wrote.
+    """
+
+    def __init__(self) -> None:
+        self.sync_seconds = Histogram(SYNC_SECONDS)
+        self.write_bytes = Histogram(WRITE_BYTES)
+
+    def told(self, options: JournalOptions) -> JournalOptions:
+        """The options of a journal that tells this."""
+        return replace(options, on_sync=self.sync_seconds.observe, on_write=self.write_bytes.observe)

@@ -1,0 +1,114 @@
+"""A broker on a loop of its own in a thread, and a browser that looks at it: Playwright's calls wait, and must not hold the broker up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final, TypeVar
+
+from streams import Sink, Source
+from transport import Broker, BrokerConfig, Receiver, Sender
+from transport.gateways.listeners import configured_listeners
+
+T = TypeVar("T")
+FREE: Final = "127.0.0.1:0"
+SECONDS: Final = 30.0
+ARGUMENTS: Final = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+class Stage:
+    """A broker that speaks HTTP, and clients of it.
+
+    Attributes:
+        broker: the one that runs.
+        url: where its console is; the same after it was started again.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="console stage")
+        self._thread.start()
+        self._options = {"http": FREE, **options}
+        self._open: AsyncExitStack | None = None
+        self._clients: list[asyncio.Future[Any]] = []
+        self.broker: Broker = self.call(self._begin())
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it gives, done on the broker's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+
+    def do(self, work: Callable[[], T]) -> T:
+        """The same of what waits for nothing."""
+
+        async def done() -> T:
+            return work()
+
+        return self.call(done())
+
+    async def _begin(self) -> Broker:
+        config = BrokerConfig(FREE, FREE, **self._options)
+        listeners = configured_listeners(config)
+        self._open = AsyncExitStack()
+        broker = await self._open.enter_async_context(Broker(config, listeners=listeners))
+        (http,) = [each for each in listeners if each.name == "http"]
+        self._options["http"] = str(http.addresses[0])
+        self.url = f"http://{http.addresses[0]}"
+        return broker
+
+    def stop(self) -> None:
+        """Stop the broker."""
+        if self._open is not None:
+            self.call(self._open.aclose())
+            self._open = None
+
+    def start(self) -> None:
+        """Start it again, where it was."""
+        self.broker = self.call(self._begin())
+
+    def close(self) -> None:
+        """End everything."""
+        self.call(self._end_clients())
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(SECONDS)
+        self._loop.close()
+
+    async def _end_clients(self) -> None:
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        self._clients.clear()
+
+    def end_clients(self) -> None:
+        """End senders and receivers."""
+        self.call(self._end_clients())
+
+    def sends(self, queue: str, *payloads: bytes, name: str | None = None) -> None:
+        """Have these stored."""
+        self.call(
+            _finished(Source.from_iterable(payloads).to(Sender(self.broker.send_address, queue=queue, client_id=name)))
+        )
+
+    def runs(self, made: Callable[[], Any]) -> None:
+        """Run a stream until the stage ends."""
+        self.do(lambda: self._clients.append(asyncio.ensure_future(made().run())))
+
+    def keeps_sending(self, queue: str, name: str, per_second: int) -> None:
+        """A sender that goes on."""
+        address = self.broker.send_address
+        endless = Source.range(10**9).throttle(per_second, 1.0).map(lambda each: b"message %d" % each)
+        self.runs(lambda: endless.to(Sender(address, queue=queue, client_id=name)))
+
+    def keeps_receiving(self, queue: str, name: str, per_second: int, most: int = 20) -> None:
+        """A receiver that goes on, and holds so many messages at most."""
+        receiver = Receiver(self.broker.receive_address, queue=queue, client_id=name, max_in_flight=most)
+        self.runs(lambda: receiver.throttle(per_second, 1.0).to(Sink.acknowledge()))
+
+
+async def _finished(graph: Any) -> None:
+    await graph.run()

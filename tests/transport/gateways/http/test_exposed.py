@@ -1,0 +1,320 @@
+"""Metrics over HTTP: who may, which format, which queues, and what becomes of whoever does not read."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
+
+from streams import Sink, Source
+from transport import Receiver, Sender
+from transport.gateways.http import connections
+from transport.picture import families
+from transport.picture.metrics import AT_ONCE
+from transport.security.principal import Grant, Right
+from transport.security.users import User, Users
+from transport.security.users_file import change_users
+from transport.security.verifier import LEAST_ITERATIONS, Verifier
+
+pytestmark = pytest.mark.event_loop
+
+Found = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3"}
+ODD = ("a/b", 'quo"te', "back\\slash", "ümläut-✓", "{brace}", "a,b=c", "#hash", "\\n", "100%", "name" * 60)
+
+
+def read(text: str, openmetrics: bool = False) -> Found:
+    reader: Any = openmetrics_parser if openmetrics else parser
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in reader.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+async def scraped(http: Any, path: str = "/metrics", **options: Any) -> Found:
+    async with http.session.get(path, **options) as answer:
+        text = await answer.text()
+        assert answer.status == 200, text
+        assert len(text.encode()) == answer.content_length
+        return read(text, "openmetrics" in answer.headers["Content-Type"])
+
+
+def test_the_totals_agree_with_what_was_sent_received_and_acknowledged(run: Any, api: Any, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with api(directory=str(tmp_path / "data")) as http:
+            send, receive = http.broker.send_address, http.broker.receive_address
+            for queue, count in (("a", 1000), ("b", 234)):
+                await Source.range(0, count).map(lambda n: b"%d" % n).to(Sender(send, queue=queue)).run()
+            await Receiver(receive, queue="a", limit=500).to(Sink.acknowledge()).run()
+            taken = await http.take("b", messages=10)
+            await http.settle("acknowledge", taken[0]["receipt"], queue="b")
+            await http.ask("POST", "/api/v1/queues/b/purge")
+            found = await scraped(http)
+            for name, value in (
+                ("messages_received_total", 1234),
+                ("messages_acknowledged_total", 501),
+                ("messages_delivered_total", 510),
+                ("messages_purged_total", 224),
+                ("messages_redelivered_total", 0),
+                ("messages_ready", 500),
+                ("messages_in_flight", 9),
+                ("messages_stored", 509),
+                ("confirmation_seconds_count", 1234),
+                ("delivery_lag_seconds_count", 510),
+                ("queues", 2),
+                ("senders_paused", 0),
+            ):
+                assert found[f"penstock_{name}", ()] == value, name
+            assert found["penstock_connections", (("listener", "http"), ("role", "http"))] == 1
+            assert found["penstock_bytes_received_total", (("listener", "send"),)] > 2000
+            assert found["penstock_journal_sync_seconds_count", ()] > 0
+            assert found["penstock_queues_held_back", (("kind", "no_receiver"),)] == 1
+            of_queues = await scraped(http, "/metrics/queues")
+            assert of_queues["penstock_queue_messages_received_total", (("queue", "a"),)] == 1000
+            assert of_queues["penstock_queue_messages_received_total", (("queue", "b"),)] == 234
+            assert of_queues["penstock_queue_held_back", (("kind", "no_receiver"), ("queue", "a"))] == 1
+            assert await scraped(http, headers=OPENMETRICS)
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues"])
+def test_both_formats_have_the_same_families_and_all_that_the_tables_name(
+    run: Any, api: Any, path: str, tmp_path: Path
+) -> None:
+    async def main() -> None:
+        async with api(directory=str(tmp_path / "data")) as http:
+            await http.publish("1")
+            plain, other = await scraped(http, path), await scraped(http, path, headers=OPENMETRICS)
+            assert {name for name, _ in plain} == {name for name, _ in other}
+            async with http.session.get(path) as answer:
+                heads = [line.split()[2] for line in (await answer.text()).splitlines() if line.startswith("# TYPE")]
+            of_queues = path.endswith("queues")
+            named = [each.name for each in families.EVERY if each.name.startswith("penstock_queue_") is of_queues]
+            assert heads == named
+
+    run(main)
+
+
+def test_odd_names_of_queues_are_read_as_they_are(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            for name in ODD:
+                assert (await http.ask("POST", "/api/v1/queues", {"name": name}))[0] == 201
+            for headers in ({}, OPENMETRICS):
+                found = await scraped(http, "/metrics/queues", headers=headers)
+                names = {dict(labels)["queue"] for name, labels in found if name == "penstock_queue_messages_ready"}
+                assert names == set(ODD)
+
+    run(main)
+
+
+def test_queues_come_in_pages_by_name_and_filtered(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            names = sorted([f"{'odd' if n % 2 else 'ev/en ü'.replace(' ', '-')}-{n:03}" for n in range(50)])
+            for name in names:
+                http.broker.queues.get_or_create(name)
+            for contains in ("", "odd", "ü", "nothing"):
+                got: list[str] = []
+                asked = {"limit": "7", "contains": contains}
+                while True:
+                    async with http.session.get("/metrics/queues", params=asked) as answer:
+                        found, following = read(await answer.text()), answer.headers.get("Penstock-Next")
+                    page = [dict(labels)["queue"] for name, labels in found if name == "penstock_queue_max_bytes"]
+                    got += page
+                    if following is None:
+                        break
+                    assert len(page) == 7
+                    assert unquote(following) == page[-1]
+                    asked["after"] = unquote(following)
+                assert got == [name for name in names if contains in name]
+            for wrong in (
+                "limit=0",
+                "limit=10001",
+                "limit=x",
+                f"contains={'a' * 256}",
+                f"after={'a' * 256}",
+                "match=a",
+            ):
+                status, problem = await http.ask("GET", f"/metrics/queues?{wrong}")
+                assert (status, problem["code"]) == (400, "protocol-error"), wrong
+            assert (await http.ask("GET", "/metrics?contains=a"))[0] == 400
+
+    run(main)
+
+
+def basic(name: str) -> dict[str, str]:
+    return {"Authorization": f"Basic {b64encode(f'{name}:secret'.encode()).decode()}"}
+
+
+def test_it_takes_the_right_to_monitor(run: Any, api: Any, tmp_path: Path) -> None:
+    proof = Verifier.of("secret", LEAST_ITERATIONS)
+    everything = Grant("*", Right.CONFIGURE | Right.WRITE | Right.READ)
+    users = Users([User("watch", proof, Right.MONITOR, ()), User("worker", proof, Right.NONE, (everything,))])
+
+    async def main() -> None:
+        change_users(tmp_path / "users.toml", lambda _: users)
+        async with api(users_file=str(tmp_path / "users.toml")) as http:
+            for path in ("/metrics", "/metrics/queues"):
+                async with http.session.get(path, headers=basic("watch")) as answer:
+                    assert answer.status == 200
+                status, problem = await http.ask("GET", path, headers=basic("worker"))
+                assert (status, problem["code"]) == (403, "forbidden")
+                status, problem = await http.ask("GET", path)
+                assert (status, problem["code"]) == (401, "authentication-required")
+                async with http.session.head(path, headers=basic("worker")) as answer:
+                    assert answer.status == 403
+
+    run(main)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/queues"])
+def test_a_head_has_the_length_and_nothing_behind_it(run: Any, api: Any, path: str) -> None:
+    async def main() -> None:
+        async with api() as http:
+            reader, writer = await asyncio.open_connection(*http.address)
+            request = b"%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            writer.write(request % (b"HEAD", path.encode()) + request % (b"GET", b"/health/live"))
+            async with asyncio.timeout(30):
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                assert int(head.partition(b"content-length: ")[2].split()[0]) > 1000
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+            await writer.wait_closed()
+
+    run(main)
+
+
+def test_many_may_ask_at_once_and_each_has_all_of_it(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            for number in range(60):
+                http.broker.queues.get_or_create(f"q{number:03}")
+            asked = [scraped(http, path) for _ in range(4 * AT_ONCE) for path in ("/metrics", "/metrics/queues")]
+            answers = await asyncio.gather(*asked)
+            for totals, queues in zip(answers[::2], answers[1::2], strict=True):
+                assert totals["penstock_queues", ()] == 60
+                assert len([1 for name, _ in queues if name == "penstock_queue_messages_ready"]) == 60
+
+    run(main)
+
+
+def test_queues_that_come_and_go_meanwhile_take_nothing_from_the_sums(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            queues = http.broker.queues
+            for number in range(400):
+                queues.get_or_create(f"q{number:03}")
+            await asyncio.gather(*(http.publish("1", queue=f"q{number:03}") for number in range(0, 400, 4)))
+            before, done = 100.0, False
+
+            async def come_and_go() -> None:
+                for number in range(400):
+                    queues.delete(f"q{number:03}")
+                    queues.get_or_create(f"q{number:03}")
+                    await asyncio.sleep(0)
+                nonlocal done
+                done = True
+
+            going = asyncio.ensure_future(come_and_go())
+            while not done:
+                found = (await scraped(http))["penstock_messages_received_total", ()]
+                assert found >= before
+                before = found
+            await going
+            assert before == 100
+
+    run(main)
+
+
+def test_whoever_does_not_read_holds_up_nobody_and_is_let_go(
+    run: Any, api: Any, monkeypatch: pytest.MonkeyPatch, until: Any
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
+
+    async def main() -> None:
+        async with api() as http:
+            for number in range(2000):
+                http.broker.queues.get_or_create(f"{number:04}-{'x' * 200}")
+            silent = []
+            for _ in range(3 * AT_ONCE):
+                reader, writer = await asyncio.open_connection(*http.address, limit=1024)
+                writer.write(b"GET /metrics/queues?limit=10000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                silent.append((reader, writer))
+            # Others are answered at once, though more do not read than answers are made at a time.
+            for _ in range(5):
+                assert (await scraped(http))["penstock_queues", ()] == 2000
+            await until(lambda: len(http.broker.connections) == 1)
+            assert (await scraped(http))["penstock_queues", ()] == 2000
+            for _, writer in silent:
+                writer.transport.abort()
+            (held,) = [each._gateway._held for each in [http.listener]]
+            await until(lambda: held.bytes == 0)
+
+    run(main)
+
+
+def test_whoever_goes_away_while_it_is_made_leaves_room_for_others(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            for number in range(2000):
+                http.broker.queues.get_or_create(f"{number:04}")
+            for _ in range(20):
+                asking = asyncio.ensure_future(scraped(http, "/metrics/queues?limit=10000"))
+                for _ in range(15):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            assert len(await scraped(http, "/metrics/queues?limit=10000")) == 2000 * len(families.OF_A_QUEUE)
+
+    run(main)
+
+
+def test_bytes_and_connections_of_who_is_gone_stay_counted(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            send = http.broker.send_address
+            sent = received = 0.0
+            for _ in range(3):
+                await Source.single(b"x" * 1000).to(Sender(send, queue="a")).run()
+                found = await scraped(http)
+                assert found["penstock_bytes_received_total", (("listener", "send"),)] >= received + 1000
+                assert found["penstock_bytes_sent_total", (("listener", "send"),)] > sent
+                received = found["penstock_bytes_received_total", (("listener", "send"),)]
+                sent = found["penstock_bytes_sent_total", (("listener", "send"),)]
+            assert found["penstock_connections_accepted_total", ()] == 4
+
+    run(main)
+
+
+def test_nothing_ticks_until_somebody_asks_and_nothing_does_behind_the_broker(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            delay = http.broker._metrics.loop_delay
+            assert not delay.running
+            await scraped(http, "/metrics/queues")
+            assert not delay.running
+            await scraped(http)
+            assert delay.running
+        assert not delay.running
+
+    run(main)
+
+
+def test_metrics_and_events_are_no_others_to_ask_for(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            for path in ("/metrics", "/metrics/queues"):
+                assert (await http.ask("POST", path, {}))[0] == 405
+                status, problem = await http.ask("GET", path, headers={"Origin": "http://elsewhere.example"})
+                assert (status, problem["code"]) == (403, "forbidden")
+
+    run(main)

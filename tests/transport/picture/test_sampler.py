@@ -1,0 +1,322 @@
+"""The sampler reads while somebody looks, what has changed and no more; in virtual time, over real queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from actors.batch import MessageBatch
+from actors.queue.changes import Changes
+from actors.queue.vocabulary import commands
+from streams.testkit import elapse, run_in_virtual_time, settle
+from tests.actors.stored_queues import StoredQueues
+from transport.errors import LimitExceededError
+from transport.picture import sampler as module
+from transport.picture.pressure import Kind
+from transport.picture.sampler import KEPT_SAMPLES, LINGER_SECONDS, MOST_LOOKS, MOST_WATCHED, SAMPLE_SECONDS, Sampler
+
+
+class Bench(StoredQueues):
+    """Queues in memory, and a sampler of them that says what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.sampler = Sampler(self.queues, asyncio.get_running_loop().time)
+        self.read: list[str] = []
+        read = self.queues.read
+
+        def noted(name: str, *, parties: bool = True) -> Any:
+            self.read.append(name)
+            return read(name, parties=parties)
+
+        self.queues.read = noted  # type: ignore[method-assign] # to see what is read
+
+    def make(self, *names: str) -> None:
+        for name in names:
+            self.queues.get_or_create(name)
+
+    async def sender(self, name: str) -> Callable[[int], Coroutine[Any, Any, None]]:
+        """What sends so many messages to a queue."""
+        queue = self.queues.get_or_create(name)
+        connection, _ = await self.connect(
+            queue,
+            lambda ref: commands.AttachSender(None, connection=ref),
+            lambda ref: commands.RequestCapacity(10_000, 10**7, connection=ref),
+        )
+        sent = 0
+
+        async def send(count: int) -> None:
+            nonlocal sent
+            payloads = MessageBatch.from_payloads([b"x"] * count)
+            queue.tell(commands.OfferBatch(sent, payloads, None, None, connection=connection))
+            sent += count
+            await settle()
+
+        return send
+
+    def reads(self) -> list[str]:
+        """What was read since this was called last."""
+        found, self.read[:] = sorted(self.read), []
+        return found
+
+
+def bench(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            made = Bench()
+            try:
+                await test(made)
+            finally:
+                made.sampler.end()
+                await made.close()
+
+        run_in_virtual_time(main())
+
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
+    return run
+
+
+def timers() -> list[Any]:
+    return [each for each in asyncio.get_running_loop()._scheduled if not each.cancelled()]  # type: ignore[attr-defined]
+
+
+def tasks() -> set[str]:
+    return {task.get_name() for task in asyncio.all_tasks()}
+
+
+@bench
+async def test_nobody_looks_and_there_is_no_task_no_timer_and_nothing_noted(bench: Bench) -> None:
+    bench.make("a")
+    send = await bench.sender("a")
+    before = len(timers())
+    with bench.sampler.looking() as look:
+        assert await look.next()
+        assert bench.queues.changes.names is not None
+        assert bench.sampler.running
+    await settle()
+    assert not bench.sampler.running
+    assert bench.queues.changes.names is None
+    assert "penstock sampler" not in tasks()
+    assert len(timers()) == before
+    bench.reads()
+    await send(3)
+    await elapse(10)
+    assert bench.reads() == []
+    assert bench.sampler.samples == {}
+
+
+@bench
+async def test_the_first_round_reads_all_and_the_next_what_has_changed(bench: Bench) -> None:
+    bench.make("a", "b", "c")
+    send = await bench.sender("b")
+    with bench.sampler.looking() as look:
+        await look.next()
+        assert bench.reads() == ["a", "b", "c"]
+        await look.next()
+        assert bench.reads() == []
+        await send(4)
+        await look.next()
+        assert bench.reads() == ["b"]
+        assert bench.sampler.samples["b"].came == pytest.approx(4 / SAMPLE_SECONDS)
+        # Its rate is not at rest yet: it is read until it is.
+        await look.next()
+        assert bench.reads() == ["b"]
+        assert bench.sampler.samples["b"].came == 0
+        assert bench.sampler.samples["b"].pressure.kind is Kind.NO_RECEIVER
+        while bench.sampler._restless:
+            await look.next()
+        bench.reads()
+        await look.next()
+        assert bench.reads() == []
+
+
+@bench
+async def test_a_queue_that_is_deleted_is_seen_no_more_and_one_made_again_has_no_rates_of_the_one_before(
+    bench: Bench,
+) -> None:
+    send = await bench.sender("a")
+    await send(7)
+    with bench.sampler.looking() as look:
+        look.watch(["a"])
+        await look.next()
+        bench.queues.delete("a")
+        await look.next()
+        assert "a" not in bench.sampler.samples
+        assert bench.sampler.history("a") == []
+        bench.make("a")
+        await look.next()
+        assert bench.sampler.samples["a"].came == 0
+        # Within one round.
+        send = await bench.sender("a")
+        await send(5)
+        await look.next()
+        bench.queues.delete("a")
+        send = await bench.sender("a")
+        await send(2)
+        await look.next()
+        assert bench.sampler.samples["a"].figures.total_in == 2
+        assert bench.sampler.samples["a"].came == 0
+
+
+@bench
+async def test_who_asks_once_has_it_run_on_for_a_while_and_then_no_more(bench: Bench) -> None:
+    bench.make("a")
+    await bench.sampler.glance()
+    assert bench.sampler.samples["a"].came == 0
+    await elapse(LINGER_SECONDS - 1)
+    assert bench.sampler.running
+    await bench.sampler.glance()
+    await elapse(LINGER_SECONDS - 1)
+    assert bench.sampler.running
+    await elapse(2)
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_a_broker_that_stops_tells_those_who_wait_and_those_who_come_later(bench: Bench) -> None:
+    with bench.sampler.looking() as look:
+        await look.next()
+        waiting = asyncio.ensure_future(look.next())
+        await settle()
+        bench.sampler.end()
+        assert await waiting is False
+        assert await look.next() is False
+    with bench.sampler.looking() as later:
+        assert await later.next() is False
+    await bench.sampler.glance()
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_so_many_look_and_no_more(bench: Bench) -> None:
+    looks = [bench.sampler.look() for _ in range(MOST_LOOKS)]
+    with pytest.raises(LimitExceededError, match="256 look at this broker"):
+        bench.sampler.look()
+    looks.pop().close()
+    looks.append(bench.sampler.look())
+    for look in looks:
+        look.close()
+        look.close()
+    assert not bench.sampler.running
+
+
+@bench
+async def test_a_queue_that_cannot_be_read_hinders_no_other(bench: Bench) -> None:
+    bench.make("a", "b", "c")
+    read = bench.queues.read
+
+    def breaks(name: str, *, parties: bool = True) -> Any:
+        if name == "b":
+            raise ZeroDivisionError("a defect")
+        return read(name, parties=parties)
+
+    with mock.patch.object(bench.queues, "read", breaks), bench.sampler.looking() as look:
+        await look.next()
+        assert set(bench.sampler.samples) == {"a", "c"}
+        assert await look.next()
+    with bench.sampler.looking() as look:
+        await look.next()
+        assert set(bench.sampler.samples) == {"a", "b", "c"}
+
+
+@bench
+async def test_a_round_that_fails_is_followed_by_the_next(bench: Bench) -> None:
+    bench.make("a")
+
+    def breaks(_changes: Any) -> set[str]:
+        raise ZeroDivisionError("a defect")
+
+    with bench.sampler.looking() as look:
+        await look.next()
+        with mock.patch.object(Changes, "take", breaks):
+            assert await look.next()
+        assert await look.next()
+
+
+@bench
+async def test_samples_are_kept_of_what_is_watched_two_minutes_of_them(bench: Bench) -> None:
+    bench.make("a", "b")
+    with bench.sampler.looking() as one, bench.sampler.looking() as other:
+        one.watch(["a"])
+        other.watch(["a"])
+        for _ in range(KEPT_SAMPLES + 5):
+            await one.next()
+        assert len(bench.sampler.history("a")) == KEPT_SAMPLES
+        assert bench.sampler.history("b") == []
+        one.watch(["b"])
+        await one.next()
+        assert len(bench.sampler.history("a")) == KEPT_SAMPLES
+        assert len(bench.sampler.history("b")) == 1
+        other.watch([])
+        assert bench.sampler.history("a") == []
+        one.watch(str(number) for number in range(MOST_WATCHED + 9))
+        assert len(bench.sampler._watchers) == MOST_WATCHED
+
+
+@bench
+async def test_a_long_round_lets_others_have_their_turns(bench: Bench) -> None:
+    bench.make(*(f"q{number}" for number in range(50)))
+    turns = 0
+    over = False
+
+    async def beside() -> None:
+        nonlocal turns
+        while not over:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.ensure_future(beside())
+    # Each queue takes a slice.
+    with mock.patch.object(module, "SLICE_SECONDS", 0.0), bench.sampler.looking() as look:
+        await look.next()
+    over = True
+    await other
+    assert turns >= 50 * module.TURNS_BETWEEN
+
+
+@bench
+async def test_while_messages_move_one_moment_is_no_judgement(bench: Bench) -> None:
+    send = await bench.sender("a")
+    with bench.sampler.looking() as look:
+        await look.next()
+        assert bench.sampler.samples["a"].pressure.kind is Kind.IDLE
+        await send(1)
+        await look.next()
+        sample = bench.sampler.samples["a"]
+        assert (sample.judged, sample.pressure.kind) == (Kind.NO_RECEIVER, Kind.FLOWING)
+        await send(1)
+        await look.next()
+        assert bench.sampler.samples["a"].pressure.kind is Kind.NO_RECEIVER
+
+
+def test_changes_are_noted_only_while_somebody_wants_to_know() -> None:
+    changes = Changes()
+    assert changes.take() == set()
+    assert changes.names is None
+    changes.begin()
+    assert changes.names is not None
+    changes.names |= {"a", "b"}
+    assert changes.take() == {"a", "b"}
+    assert changes.take() == set()
+    changes.end()
+    assert changes.names is None
+
+
+@bench
+async def test_a_queue_is_read_as_it_stands_with_its_parties_or_without(bench: Bench) -> None:
+    send = await bench.sender("a")
+    await send(2)
+    whole, bare = bench.queues.read("a"), bench.queues.read("a", parties=False)
+    assert whole is not None
+    assert bare is not None
+    assert (whole.ready, len(whole.connections), whole.attached_senders) == (2, 1, 1)
+    assert (bare.ready, len(bare.connections), bare.attached_senders) == (2, 0, 1)
+    assert bench.queues.read("nobody") is None
+    bench.queues.delete("a")
+    assert bench.queues.read("a") is None

@@ -1,0 +1,147 @@
+"""One look after another for `penstock top`, and the rates of those who send and receive between two of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from time import monotonic
+from typing import Any, Final, NamedTuple
+
+from transport.cli._run import failures
+from transport.cli._top_sources import Pictures
+from transport.clients.administration import Facts
+from transport.clients.backoff import is_transient
+from transport.clients.picture import Picture
+
+ROWS: Final = 200
+"""Queues that are asked for: more than a screen has room for."""
+
+
+class Wanted(NamedTuple):
+    """What is to be seen.
+
+    Attributes:
+        order: of the queues.
+        contains: what their names have.
+        queue: of which to tell who sends and who receives; None for the first.
+        connections: whether to list those too.
+    """
+
+    order: str = "pressure"
+    contains: str = ""
+    queue: str | None = None
+    connections: bool = False
+
+
+def wanted_of(order: str, contains: str, queue: str | None) -> Wanted:
+    """What the options ask for."""
+    return Wanted(order, contains, queue)
+
+
+class Seen(NamedTuple):
+    """What one look found; of a broker that is away only why.
+
+    Attributes:
+        picture: None where there is none.
+        connections: where they were wanted.
+        lost: why nobody could be asked; None where all is well.
+    """
+
+    picture: Picture | None
+    connections: list[Facts] | None = None
+    lost: str | None = None
+
+
+class Looks:
+    """Looks at a broker.
+
+    Args:
+        pictures: whom to ask.
+        interval: seconds from one look to the next.
+        count: looks that find something; None for no end.
+    """
+
+    def __init__(self, pictures: Pictures, interval: float, count: int | None) -> None:
+        self._pictures = pictures
+        self._interval = interval
+        self._count = count
+        self._rates = PartyRates()
+        self.where = pictures.where
+        self.wanted = Wanted()
+        self._soon = asyncio.Event()
+
+    def want(self, wanted: Wanted) -> None:
+        """See this from now on; what is other than before is looked at at once."""
+        if wanted != self.wanted:
+            self.wanted = wanted
+            self._soon.set()
+
+    async def all(self) -> AsyncGenerator[Seen, None]:
+        """What is seen, until the last look; who breaks off closes it.
+
+        Raises:
+            TransportError, OSError: of the first look, where nobody answers; later a refusal, or what is not the protocol.
+        """
+        left = self._count
+        first = True
+        try:
+            while left is None or left > 0:
+                self._soon.clear()
+                try:
+                    seen = await self._look()
+                except failures() as error:
+                    if first or not is_transient(error):
+                        raise
+                    seen = Seen(None, lost=str(error))
+                else:
+                    left = None if left is None else left - 1
+                first = False
+                yield seen
+                if left != 0:
+                    await self._until_next()
+        finally:
+            await self._pictures.close()
+
+    async def _look(self) -> Seen:
+        wanted = self.wanted
+        asked = {"order": wanted.order, "contains": wanted.contains, "limit": ROWS, "queue": wanted.queue}
+        picture = await self._pictures.picture(asked)
+        self._rates.add(picture, monotonic())
+        connections = await self._pictures.connections() if wanted.connections else None
+        return Seen(picture, connections)
+
+    async def _until_next(self) -> None:
+        try:
+            async with asyncio.timeout(self._interval):
+                await self._soon.wait()
+        except TimeoutError:
+            pass
+
+
+class PartyRates:
+    """Messages a second of each who sends or receives, from one picture to the next: a broker tells one who asks once how many in all."""
+
+    def __init__(self) -> None:
+        self._queue: str | None = None
+        self._at = 0.0
+        self._counts: dict[tuple[Any, ...], int] = {}
+
+    def add(self, picture: Picture, now: float) -> None:
+        """Fill in the rates of ``picture``, which was seen at ``now`` seconds."""
+        flow = picture["flow"]
+        if flow is None:
+            self._queue, self._counts = None, {}
+            return
+        name = flow["name"]
+        known = self._counts if name == self._queue and now > self._at else {}
+        seconds = now - self._at
+        counts: dict[tuple[Any, ...], int] = {}
+        for party in (*flow["senders"], *flow["receivers"]):
+            key, messages = _key(party), party.get("messages", 0)
+            counts[key] = messages
+            party["rate"] = max(0, messages - known[key]) / seconds if key in known else 0.0
+        self._queue, self._at, self._counts = name, now, counts
+
+
+def _key(party: Mapping[str, Any]) -> tuple[Any, ...]:
+    return party.get("id"), party.get("role"), party.get("client")

@@ -1,0 +1,80 @@
+// The HTTP API as the page has it: JSON in and out, a problem as an error, and the session's token with each request.
+
+const BASE = "/api/v1";
+
+/** What a broker refused: its words, its code (RFC 9457), and the status of HTTP; 0 where no answer came. */
+export class Problem extends Error {
+  constructor(text, code, status) {
+    super(text);
+    this.code = code;
+    this.status = status;
+  }
+}
+
+/** Who has signed in, as GET /session says it. */
+export const session = { users: false, user: null, csrf: "", broker: [], version: "" };
+
+let signedOut = () => {};
+
+/** Have a function told when the broker wants to know who asks. */
+export function whenSignedOut(told) {
+  signedOut = told;
+}
+
+/** The path of something with names in it: `path("queues", name, "purge")`. */
+export const path = (...parts) => `${BASE}/${parts.map(encodeURIComponent).join("/")}`;
+
+/** The headers of every request. */
+export const headers = (more = {}) => ({ "Penstock-CSRF": session.csrf || "-", ...more });
+
+/** What an answer that is an error says. */
+export async function problemOf(answer) {
+  const told = await answer.json().catch(() => ({}));
+  if (answer.status === 401 && session.users && session.user) {
+    session.user = null;
+    signedOut();
+  }
+  return new Problem(told.detail ?? `the broker answered with status ${answer.status}`, told.code ?? "", answer.status);
+}
+
+/** Ask; the JSON of the answer. */
+export async function ask(method, where, body, query) {
+  const search = query ? `?${new URLSearchParams(query)}` : "";
+  const options = { method, headers: headers(), cache: "no-store" };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(where + search, options);
+  } catch {
+    throw new Problem("the broker does not answer", "unreachable", 0);
+  }
+  if (!answer.ok) throw await problemOf(answer);
+  return answer.status === 204 ? null : answer.json();
+}
+
+function take(told) {
+  Object.assign(session, { user: null, csrf: "", broker: [], version: "" }, told);
+  return session;
+}
+
+/** Who is signed in. */
+export const whoAmI = async () => take(await ask("GET", path("session")));
+
+/** Sign in: `{user, password}` or `{token}`. */
+export const signIn = async (proof) => take(await ask("POST", path("session"), proof));
+
+/** Sign out. */
+export const signOut = async () => take(await ask("DELETE", path("session")));
+
+let described = null;
+
+/** The settings of a queue, as the description of the API has them: name to {type, description}. */
+export async function settings() {
+  described ??= await ask("GET", path("openapi.json"));
+  const { name, ...others } =
+    described.paths[`${BASE}/queues`].post.requestBody.content["application/json"].schema.properties;
+  return others;
+}

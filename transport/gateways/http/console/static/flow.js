@@ -1,0 +1,104 @@
+// Who sends to a queue and who receives from it: bands whose width is the rate and whose colour is the pressure.
+
+import { s } from "./dom.js";
+import { bytes, count, kindClass, rate } from "./format.js";
+
+const SHOWN = 6;
+const BAND = 46;
+const TOP = 26;
+const TANK = 34;
+/** Of the dashes: as in console.css. */
+const PERIOD_MS = 1600;
+
+/** A band's width in pixels: it grows with the logarithm, so that ten a second and ten thousand are both seen. */
+function width(perSecond) {
+  return perSecond > 0 ? Math.min(22, 2.5 + 4.2 * Math.log10(1 + perSecond)) : 1.4;
+}
+
+function named(party) {
+  const what = { sender: "sender", receiver: "receiver", taker: "HTTP", subscription: "Spark query" }[party.role] ?? party.role;
+  if (party.client) return party.role === "subscription" ? `query ${party.client}` : party.client;
+  if (party.peer) return `${what} ${party.peer}`;
+  return what;
+}
+
+function cut(text, most) {
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+/** Dashes along a band. They are drawn anew each second, and go on where they were. */
+function moving(line, thick) {
+  const path = s("path", { class: "moving", d: line, "stroke-width": thick });
+  path.style.animationDelay = `${-(performance.now() % PERIOD_MS)}ms`;
+  return path;
+}
+
+/** The busiest as they are, the others as one. */
+function groups(parties, all) {
+  const shown = parties.slice(0, all > SHOWN ? SHOWN - 1 : SHOWN).map((party) => ({
+    name: named(party), rate: party.rate,
+    note: party.role === "sender" ? (party.waits ? "waits for room" : `may send ${count(party.demand)}`)
+      : `holds ${count(party.held)}, wants ${count(party.demand)}`,
+  }));
+  const others = parties.slice(shown.length);
+  if (all > shown.length)
+    shown.push({ name: `${count(all - shown.length)} others`, rate: others.reduce((sum, each) => sum + each.rate, 0), note: "" });
+  return shown;
+}
+
+/** Draw a flow into an SVG that is so many pixels wide. */
+export function draw(svg, flow, pixels) {
+  const wide = Math.max(280, Math.round(pixels));
+  const senders = groups(flow.senders, flow.all_senders);
+  const receivers = groups(flow.receivers, flow.all_receivers);
+  const rows = Math.max(senders.length, receivers.length, 2);
+  const high = TOP + rows * BAND + 34;
+  const kind = kindClass(flow.pressure);
+  const left = wide / 2 - TANK / 2;
+  const right = wide / 2 + TANK / 2;
+  const letters = Math.floor((left - 12) / 7);
+  const tankTop = TOP;
+  const tankHigh = rows * BAND;
+  const parts = [
+    s("text", { class: "head", x: 0, y: 13 }, `Senders (${count(flow.all_senders)})`),
+    s("text", { class: "head", x: wide, y: 13, "text-anchor": "end" }, `Receivers (${count(flow.all_receivers)})`),
+    s("text", { class: "head", x: wide / 2, y: 13, "text-anchor": "middle" }, "Queue"),
+  ];
+  const side = (list, isSender) => {
+    if (!list.length)
+      parts.push(s("text", { class: "faint", x: isSender ? 0 : wide, y: TOP + tankHigh / 2, "text-anchor": isSender ? "start" : "end" },
+        isSender ? "nobody sends" : "nobody receives"));
+    list.forEach((party, index) => {
+      const from = TOP + (rows - list.length) * (BAND / 2) + index * BAND + 27;
+      // Bands meet the tank evenly, wherever they come from.
+      const to = tankTop + ((index + 1) * tankHigh) / (list.length + 1);
+      const [x0, x1] = isSender ? [0, left] : [wide, right];
+      const middle = (x0 + x1) / 2 + (isSender ? (x1 - x0) * 0.22 : -(x0 - x1) * 0.22);
+      const line = `M${x0} ${from}C${middle} ${from} ${middle} ${to} ${x1} ${to}`;
+      const thick = width(party.rate).toFixed(1);
+      parts.push(s("path", { class: party.rate > 0 ? "band" : "band still", d: line, "stroke-width": thick }));
+      if (party.rate > 0)
+        parts.push(moving(isSender ? line : `M${x1} ${to}C${middle} ${to} ${middle} ${from} ${x0} ${from}`, thick));
+      const anchor = isSender ? "start" : "end";
+      parts.push(s("text", { class: "label", x: x0, y: from - width(party.rate) / 2 - 4, "text-anchor": anchor }, cut(party.name, letters), s("title", {}, party.name)));
+      parts.push(s("text", { class: "faint", x: x0, y: from + width(party.rate) / 2 + 12, "text-anchor": anchor },
+        cut(`${rate(party.rate)}/s${party.note && letters > 24 ? `, ${party.note}` : ""}`, letters + 4)));
+    });
+  };
+  side(senders, true);
+  side(receivers, false);
+  const share = Math.min(1, Math.max(flow.stored_messages / flow.max_messages, flow.stored_bytes / flow.max_bytes));
+  const filled = share > 0 ? Math.max(2, share * (tankHigh - 2)) : 0;
+  parts.push(
+    s("rect", { class: "tank", x: left, y: tankTop, width: TANK, height: tankHigh, rx: 5 }),
+    s("rect", { class: "fill", x: left + 1, y: tankTop + tankHigh - 1 - filled, width: TANK - 2, height: filled, rx: 4 }),
+    s("text", { class: "big", x: wide / 2, y: high - 18, "text-anchor": "middle" }, `${count(flow.ready)} ready`),
+    s("text", { class: "faint", x: wide / 2, y: high - 3, "text-anchor": "middle" },
+      `${bytes(flow.stored_bytes)}, ${Math.round(share * 100)} % of its limit`),
+  );
+  svg.setAttribute("viewBox", `0 0 ${wide} ${high}`);
+  svg.setAttribute("height", high);
+  svg.setAttribute("data-kind", kind);
+  svg.setAttribute("aria-label", `Flow: ${flow.all_senders} senders at ${rate(flow.came)} a second, ${flow.all_receivers} receivers at ${rate(flow.went)} a second. ${flow.sentence}`);
+  svg.replaceChildren(...parts);
+}

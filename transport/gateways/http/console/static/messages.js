@@ -1,0 +1,82 @@
+// Messages of a queue, looked at: nothing comes of it. What a payload is, it is shown as, and never as a page.
+
+import { ask as request, path } from "./api.js";
+import { button, field, h, trying } from "./dom.js";
+import { bytes, duration, moment, shown, textOf, unpacked, whole } from "./format.js";
+
+const PAGE = 20;
+/** Bytes of a payload that are asked for. */
+const SHOWN_BYTES = 8192;
+
+/** One message as it is shown; `facts` has number, payload as bytes, and what else is known; `actions` are buttons. */
+export function messageItem(facts, actions = []) {
+  const { number, payload, size = payload.length } = facts;
+  const isText = textOf(payload) !== null;
+  let hex = !isText;
+  const body = h("pre", { tabindex: "0", "aria-label": `Payload of message ${number}` });
+  const show = () => {
+    body.className = hex ? "payload hex" : "payload";
+    body.textContent = shown(payload, hex) + (size > payload.length ? `\n… ${whole(size - payload.length)} bytes more` : "");
+    if (!size) body.textContent = "(empty)";
+    toggle.textContent = hex ? "Text" : "Hex";
+    toggle.setAttribute("aria-label", `${toggle.textContent} of message ${number}`);
+  };
+  const toggle = button("Hex", () => {
+    hex = !hex;
+    show();
+  }, { class: "small", disabled: !isText });
+  show();
+  const about = [
+    h("strong", {}, `No. ${whole(number)}`), h("span", {}, bytes(size)),
+    facts.age === undefined ? null : h("span", { title: moment(facts.enqueued) }, `${duration(facts.age)} old`),
+    facts.deliveries ? h("span", {}, `delivered ${whole(facts.deliveries)} ${facts.deliveries === 1 ? "time" : "times"}`) : null,
+    facts.replayed ? h("span", {}, "perhaps delivered before") : null,
+    facts.key ? h("span", {}, `key ${shown(facts.key, false)}`) : null,
+    h("span", { class: "end" }, toggle, actions),
+  ];
+  const headers = Object.entries(facts.headers ?? {}).map(([name, value]) =>
+    h("span", { class: "mono" }, `${name}: ${typeof value === "string" ? value : `base64 ${value.base64}`}`));
+  return h("li", {}, h("div", { class: "message-head" }, about), headers.length ? h("div", { class: "headers" }, headers) : null, body);
+}
+
+/** What a peek tells of a message, as `messageItem` takes it. */
+export function peeked(row) {
+  return {
+    number: row.number, size: row.size, payload: unpacked(row.payload), age: row.age_ms / 1000, enqueued: row.enqueued_us,
+    deliveries: row.deliveries, replayed: row.replayed, key: row.key ? unpacked(row.key) : null, headers: row.headers,
+  };
+}
+
+/** Ask for messages without taking them. */
+export const peek = (queue, asked) => request("GET", path("queues", queue, "browse"), undefined, { bytes: SHOWN_BYTES, ...asked });
+
+export class Messages {
+  constructor(queue) {
+    this.queue = queue;
+    this.from = h("input", { type: "text", inputmode: "numeric", autocomplete: "off", size: 12, placeholder: "oldest" });
+    this.list = h("ol", { class: "messages" });
+    this.where = h("span", { role: "status" });
+    this.next = button("Next", () => this.#show({ start: this.following }), { disabled: true });
+    this.element = h("section", { class: "panel", "aria-label": "Messages" },
+      h("form", { class: "bar", onsubmit: (event) => { event.preventDefault(); this.#show(this.from.value.trim() ? { start: this.from.value.trim() } : {}); } },
+        field("From number", this.from), h("button", { type: "submit" }, "Look"),
+        button("The oldest", () => this.#show({})), button("The newest", () => this.#show({ newest: true }))),
+      h("p", { class: "muted" }, "Looking changes nothing: the messages stay where they are, and go to their receivers."),
+      this.list, h("div", { class: "pages" }, this.next, this.where));
+    this.#show({});
+  }
+
+  #show(asked) {
+    return trying(async () => {
+      const found = await peek(this.queue, { count: PAGE, ...asked });
+      this.following = found.next;
+      this.next.disabled = found.next === null || asked.newest === true;
+      this.list.replaceChildren(...found.messages.map((row) => messageItem(peeked(row))));
+      const { length } = found.messages;
+      this.where.textContent = length ? `${length} messages, number ${whole(found.messages[0].number)} to ${whole(found.messages[length - 1].number)}`
+        : "No message is stored there.";
+    });
+  }
+
+  close() {}
+}

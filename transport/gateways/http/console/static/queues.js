@@ -1,0 +1,184 @@
+// All queues in a table, page by page in one order, with two minutes of each beside it.
+
+import { ask as request, path, settings } from "./api.js";
+import { ask, settingFields } from "./dialogs.js";
+import { button, field, h, say, setFact, setText, trying } from "./dom.js";
+import { count, kindClass, rate, whole } from "./format.js";
+import { sparkline } from "./sparkline.js";
+
+const ROWS = 50;
+/** How far down a picture can begin: MOST_BEFORE of the broker. */
+const MOST_BEFORE = 1000;
+const ORDERS = { pressure: "pressure", rate: "rate", backlog: "backlog", name: "name" };
+const HOLD_MS = 250;
+
+class Row {
+  constructor(name) {
+    this.link = h("a", { href: `#/queues/${encodeURIComponent(name)}` }, name);
+    this.inline = h("span", { class: "pill inline" });
+    this.pill = h("span", { class: "pill" });
+    this.cells = Object.fromEntries(["ready", "held", "came", "went", "clients"].map((each) => [each, h("td", { class: `number ${each}` })]));
+    this.line = sparkline(160, 30);
+    this.meter = h("i");
+    this.used = h("span", { class: "meter", role: "img" }, this.meter);
+    const { ready, held, came, went, clients } = this.cells;
+    this.element = h("tr", {}, h("th", { scope: "row", class: "name" }, this.link, this.inline), h("td", { class: "pressure" }, this.pill),
+      ready, held, came, went, h("td", { class: "trend" }, this.line), h("td", { class: "used" }, this.used), clients);
+  }
+
+  update(row) {
+    for (const pill of [this.pill, this.inline]) {
+      setText(pill, row.pressure);
+      setFact(pill, "data-kind", kindClass(row.pressure));
+      setFact(pill, "title", row.sentence);
+    }
+    setText(this.cells.ready, count(row.ready));
+    setText(this.cells.held, count(row.held));
+    setText(this.cells.came, rate(row.came));
+    setText(this.cells.went, rate(row.went));
+    setText(this.cells.clients, `${whole(row.attached_senders)} / ${whole(row.attached_receivers)}`);
+    const share = Math.max(row.stored_messages / row.max_messages, row.stored_bytes / row.max_bytes);
+    const percent = Math.min(100, Math.round(share * 100));
+    this.meter.style.width = `${percent}%`;
+    this.used.toggleAttribute("data-high", percent >= 90);
+    setFact(this.used, "aria-label", `${percent} % of its limit`);
+    setFact(this.used, "title", `${percent} % of its limit`);
+  }
+}
+
+/** The view; `app` gives the stream and the samples. */
+export class Queues {
+  title = "Queues";
+  #rows = new Map();
+  #order = [];
+  #held = false;
+  #picture = null;
+
+  constructor(app, query) {
+    this.app = app;
+    this.order = query.get("order") in ORDERS ? query.get("order") : "pressure";
+    this.contains = query.get("contains") ?? "";
+    this.start = Math.min(MOST_BEFORE, Math.max(0, Number(query.get("start")) || 0));
+    this.#build();
+  }
+
+  get asked() {
+    return { order: this.order, limit: ROWS, start: this.start, ...(this.contains ? { contains: this.contains } : {}) };
+  }
+
+  #build() {
+    this.filter = h("input", { type: "search", id: "filter", value: this.contains, autocomplete: "off", placeholder: "part of a name", maxlength: 255 });
+    let later = null;
+    this.filter.addEventListener("input", () => {
+      clearTimeout(later);
+      later = setTimeout(() => this.#ask({ contains: this.filter.value.trim(), start: 0 }), HOLD_MS);
+    });
+    this.sort = h("select", { id: "sort", onchange: () => this.#ask({ order: this.sort.value, start: 0 }) },
+      ...Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === this.order }, text)));
+    this.heads = new Map();
+    const head = (text, kind, order) => {
+      const th = h("th", { scope: "col", class: kind });
+      th.append(order ? button(text, () => this.#ask({ order, start: 0 }), { class: "plain" }) : text);
+      if (order) this.heads.set(th, order);
+      return th;
+    };
+    this.body = h("tbody");
+    // While somebody points at a row or is in one by keyboard, rows stay where they are.
+    for (const [name, held] of [["pointerenter", true], ["pointerleave", false], ["focusin", true], ["focusout", false]])
+      this.body.addEventListener(name, (event) => {
+        if (event.pointerType === "touch") return;
+        this.#held = held;
+        if (!held && this.#picture) this.#place(this.#picture.queues);
+      });
+    this.empty = h("p", { class: "empty", hidden: true });
+    this.table = h("table", { class: "queues" }, h("caption", { class: "unseen" }, "Queues, with figures of now and the last two minutes"),
+      h("thead", {}, h("tr", {}, head("Queue", "name", "name"), head("Pressure", "pressure", "pressure"), head("Ready", "number", "backlog"),
+        head("Held", "number held"), head("In/s", "number came", "rate"), head("Out/s", "number went"), head("Trend", "trend"),
+        head("Used", "used"), head("Send / recv", "number clients"))), this.body);
+    this.before = button("Previous", () => this.#ask({ start: Math.max(0, this.start - ROWS) }));
+    this.next = button("Next", () => this.#ask({ start: this.start + ROWS }));
+    this.where = h("span", { "aria-live": "polite" });
+    this.element = h("section", { "aria-labelledby": "title" },
+      h("div", { class: "bar" }, h("h1", { id: "title", tabindex: "-1" }, "Queues"),
+        h("label", { for: "filter" }, "Filter"), h("div", { class: "grow" }, this.filter), h("span", { class: "pair" }, h("label", { for: "sort" }, "Sort by"), this.sort),
+        button("Create a queue", () => this.#create(), { class: "main" })),
+      h("div", { class: "scrolls" }, this.table, this.empty),
+      h("ul", { class: "key" }, h("li", { class: "ready" }, h("i"), "ready"), h("li", {}, h("i"), "in"), h("li", { class: "went" }, h("i"), "out"), h("li", {}, "over two minutes")),
+      h("div", { class: "pages" }, this.before, this.next, this.where));
+    this.#mark();
+  }
+
+  #ask(change) {
+    Object.assign(this, change);
+    this.start = Math.min(MOST_BEFORE, this.start);
+    this.#mark();
+    const { limit, ...asked } = this.asked;
+    history.replaceState(null, "", `#/queues?${new URLSearchParams(asked)}`);
+    this.app.ask(this.asked);
+  }
+
+  #mark() {
+    this.sort.value = this.order;
+    for (const [th, order] of this.heads)
+      if (order === this.order) th.setAttribute("aria-sort", order === "name" ? "ascending" : "descending");
+      else th.removeAttribute("aria-sort");
+  }
+
+  picture(picture) {
+    this.#picture = picture;
+    for (const row of picture.queues) {
+      if (!this.#rows.has(row.name)) this.#rows.set(row.name, new Row(row.name));
+      this.#rows.get(row.name).update(row);
+    }
+    if (!this.#held || picture.queues.some((row) => !this.#rows.get(row.name).element.isConnected)) this.#place(picture.queues);
+    const from = picture.matching ? this.start + 1 : 0;
+    setText(this.where, `${whole(from)} to ${whole(this.start + picture.queues.length)} of ${whole(picture.matching)}` +
+      (this.start + ROWS > MOST_BEFORE && picture.matching > this.start + ROWS ? ". Filter by name to see others" : ""));
+    this.before.disabled = this.start === 0;
+    this.next.disabled = this.start + ROWS >= picture.matching || this.start + ROWS > MOST_BEFORE;
+    this.empty.hidden = picture.queues.length > 0;
+    this.table.hidden = picture.queues.length === 0;
+    setText(this.empty, this.contains ? `No queue has “${this.contains}” in its name.` : "There are no queues yet. Create one, or send to one: it is made by being used.");
+    this.tick();
+  }
+
+  #place(rows) {
+    const names = rows.map((row) => row.name);
+    if (names.join("\n") !== this.#order.join("\n") || this.body.childElementCount !== names.length) {
+      const kept = new Set(names);
+      for (const [name, row] of this.#rows)
+        if (!kept.has(name)) {
+          row.element.remove();
+          this.#rows.delete(name);
+        }
+      names.forEach((name, index) => {
+        const { element } = this.#rows.get(name);
+        if (this.body.children[index] !== element) this.body.insertBefore(element, this.body.children[index] ?? null);
+      });
+      this.#order = names;
+    }
+  }
+
+  tick() {
+    for (const [name, row] of this.#rows) row.line.draw(this.app.histories.of(name));
+  }
+
+  async #create() {
+    const described = await trying(settings);
+    if (!described) return;
+    const name = h("input", { autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true });
+    const { elements, given } = settingFields(described);
+    ask({
+      title: "Create a queue", verb: "Create",
+      body: [field("Name", name), h("details", { class: "more" }, h("summary", {}, "Settings"), ...elements)],
+      act: async () => {
+        const asked = Object.fromEntries(Object.entries(given()).filter(([, value]) => value !== "" && value !== 0));
+        await request("POST", path("queues"), { name: name.value, ...asked });
+        say(`Queue ${name.value} is there.`);
+        location.hash = `#/queues/${encodeURIComponent(name.value)}`;
+      },
+    });
+  }
+
+  close() {}
+}

@@ -1,0 +1,207 @@
+"""The shapes of what routes answer with. What a class says of it is read from there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from actors.queue.vocabulary.replies import QueueStatistics, SubscriptionStatistics
+from actors.queue.vocabulary.settings import QueueSettings
+from actors.queue.vocabulary.stages import OpenTransaction
+from transport.gateways.http.shapes import (
+    BASE64,
+    COUNT,
+    FLAG,
+    NAME,
+    NUMBER,
+    TEXT,
+    WHOLE,
+    Shape,
+    by_name,
+    fields_of,
+    maybe,
+    optional,
+    record,
+    several,
+)
+from transport.picture.pressure import Kind
+from transport.security.principal import BROKER_RIGHTS, RESOURCE_RIGHTS, Proof, name_of
+
+_SETTINGS: Final = fields_of(QueueSettings)
+_FIGURES: Final = fields_of(QueueStatistics, ("name", "connections", "subscriptions", "paused"))
+_CONNECTED: Final = {"senders": COUNT, "receivers": COUNT, "subscriptions": COUNT, "paused": maybe(TEXT)}
+ID: Final[Shape] = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+HEADERS: Final = by_name({"anyOf": [TEXT, record(base64=BASE64)]})
+
+SETTINGS: Final = record(name=NAME, **_SETTINGS)
+QUEUE: Final = {
+    "anyOf": [
+        record(name=NAME, **_FIGURES, **_SETTINGS, **_CONNECTED, declared=FLAG),
+        record(name=NAME, failed=TEXT, **_SETTINGS, declared=FLAG),
+    ]
+}
+DELETED: Final = record(name=NAME, connections=COUNT)
+PURGED: Final = record(name=NAME, purged=COUNT)
+MOVED: Final = record(**{"from": NAME}, to=NAME, moved=COUNT, next=maybe(TEXT))
+BROWSED: Final = record(
+    name=NAME,
+    messages=several(
+        record(
+            number=COUNT,
+            id=ID,
+            enqueued_us=COUNT,
+            age_ms={"type": "integer"},
+            deliveries=COUNT,
+            replayed=FLAG,
+            size=COUNT,
+            payload=BASE64,
+            key_size=COUNT,
+            key=maybe(BASE64),
+            headers_size=COUNT,
+            headers=maybe(HEADERS),
+        )
+    ),
+    next=maybe(COUNT),
+)
+CONNECTION: Final = record(
+    id=COUNT,
+    role=maybe(TEXT),
+    queue=maybe(TEXT),
+    client_id=maybe(TEXT),
+    user=maybe(TEXT),
+    peer=maybe(TEXT),
+    demand=COUNT,
+    in_flight=COUNT,
+    connected_s=NUMBER,
+    bytes_in=COUNT,
+    bytes_out=COUNT,
+)
+CLOSED: Final = record(closed=COUNT)
+SUBSCRIPTION: Final = record(queue=NAME, **fields_of(SubscriptionStatistics))
+RELEASED: Final = record(queue=NAME, name=TEXT, released=COUNT)
+TRANSACTION: Final = record(**fields_of(OpenTransaction))
+ABORTED: Final = record(writer=TEXT, version=WHOLE, discarded=COUNT)
+JOURNAL: Final = record(
+    journal=maybe(
+        record(
+            directory=TEXT,
+            segments=COUNT,
+            disk_bytes=COUNT,
+            next_lsn=COUNT,
+            durable_lsn=COUNT,
+            pending_bytes=COUNT,
+            syncs=COUNT,
+            groups=COUNT,
+            records=COUNT,
+            checkpoints=COUNT,
+            sync_ms=NUMBER,
+            free_bytes=maybe({"type": "integer"}),
+            cache_bytes=COUNT,
+            cache_hits=COUNT,
+            cache_misses=COUNT,
+            paused=maybe(TEXT),
+        )
+    )
+)
+WHO: Final = record(
+    user=TEXT,
+    proof={"enum": [each.name.lower() for each in Proof]},
+    broker=several({"enum": [name_of(right) for right in BROKER_RIGHTS]}),
+    grants=several(
+        record(on=TEXT, rights=several({"enum": [name_of(right) for right in RESOURCE_RIGHTS]})),
+    ),
+)
+USER: Final = record(
+    name=NAME,
+    broker=WHO["properties"]["broker"],
+    grants=WHO["properties"]["grants"],
+    password=FLAG,
+    tokens=COUNT,
+    access_keys=COUNT,
+    certificates=COUNT,
+)
+SESSION: Final = {
+    "anyOf": [
+        record(users={"const": True}, user={"type": "null"}),
+        optional(record(users=FLAG, **WHO["properties"], version=maybe(TEXT)), csrf=TEXT, expires_s=COUNT),
+    ]
+}
+
+_ROW: Final = {
+    "name": NAME,
+    **dict.fromkeys(
+        (
+            "ready",
+            "held",
+            "delayed",
+            "granted",
+            "wanted",
+            "stored_messages",
+            "stored_bytes",
+            "max_messages",
+            "max_bytes",
+            "attached_senders",
+            "attached_receivers",
+            "waiting_senders",
+            "oldest_ms",
+        ),
+        COUNT,
+    ),
+    **dict.fromkeys(("came", "went", "acknowledged"), NUMBER),
+    "pressure": {"enum": [kind.value for kind in Kind]},
+    "sentence": TEXT,
+}
+_PARTY: Final = record(
+    id=maybe(COUNT),
+    role=TEXT,
+    client=TEXT,
+    peer=maybe(TEXT),
+    demand=COUNT,
+    held=COUNT,
+    waits=FLAG,
+    messages=COUNT,
+    rate=NUMBER,
+)
+PICTURE: Final = record(
+    round=COUNT,
+    totals=record(
+        ready=COUNT,
+        held=COUNT,
+        stored_messages=COUNT,
+        stored_bytes=COUNT,
+        came=NUMBER,
+        went=NUMBER,
+        queues=COUNT,
+        connections=COUNT,
+    ),
+    matching=COUNT,
+    queues=several(record(**_ROW)),
+    flow=maybe(
+        record(**_ROW, senders=several(_PARTY), receivers=several(_PARTY), all_senders=COUNT, all_receivers=COUNT)
+    ),
+    journal=JOURNAL["properties"]["journal"],
+)
+
+TAKEN: Final = record(
+    messages=several(
+        optional(
+            record(
+                id=ID,
+                number=COUNT,
+                deliveries=COUNT,
+                possibly_replayed=FLAG,
+                enqueued={"type": "string", "format": "date-time"},
+                receipt=TEXT,
+            ),
+            payload=TEXT,
+            payload_base64=BASE64,
+            key=TEXT,
+            key_base64=BASE64,
+            headers=HEADERS,
+            headers_base64=BASE64,
+        )
+    )
+)
+PUBLISHED: Final = record(numbers=several(COUNT))
+SETTLED: Final = record(settled=COUNT, problems=several(record(receipt=TEXT, code=TEXT, detail=TEXT)))
+ALIVE: Final = record(status={"const": "alive"})
+READY: Final = record(status={"const": "ready"})

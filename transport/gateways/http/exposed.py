@@ -1,0 +1,93 @@
+"""Metrics over HTTP: text in one of Prometheus's two formats, written piece by piece to whoever takes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from transport.gateways.http import requests, shapes
+from transport.gateways.http.answers import ALWAYS, Answer
+from transport.gateways.http.routes import Call, Field, Route
+from transport.gateways.http.shapes import Answered
+from transport.picture.exposition import OPENMETRICS, TEXT, openmetrics_wanted
+from transport.picture.metrics import DEFAULT_QUEUES, MOST_QUEUES, AskedQueues
+
+if TYPE_CHECKING:
+    from transport.picture.metrics import Page
+
+NEXT: Final = "Penstock-Next"
+"""The header that says, with percent signs, what to ask for as ``after``; it is missing on the last page."""
+ASKED: Final = {
+    "contains": Field("string", "only queues whose name has this in it"),
+    "after": Field("string", f"only queues whose name comes behind this one: what {NEXT} said, with its percent signs undone"),
+    "limit": Field("integer", f"queues at most: {DEFAULT_QUEUES}, or up to {MOST_QUEUES}"),
+}  # fmt: skip
+
+
+async def totals(call: Call) -> Answer:
+    """Everything that is not of one queue."""
+    requests.check_fields(dict(call.request.query), {}, "the query")
+    return _written(await call.operations.metrics().totals(call.share.take, openmetrics=_openmetrics(call)))
+
+
+async def queues(call: Call) -> Answer:
+    """Each queue."""
+    query = call.request.query
+    requests.check_fields(dict(query), ASKED, "the query")
+    limit = requests.whole(query.get("limit"), "limit", DEFAULT_QUEUES, most=MOST_QUEUES) or DEFAULT_QUEUES
+    asked = AskedQueues(query.get("contains", ""), query.get("after", ""), limit)
+    return _written(await call.operations.metrics().queues(asked, call.share.take, openmetrics=_openmetrics(call)))
+
+
+def _openmetrics(call: Call) -> bool:
+    return openmetrics_wanted(call.request.headers.get("Accept", ""))
+
+
+def _written(page: Page) -> Answer:
+    """The answer that writes a page."""
+
+    async def write(request: web.BaseRequest) -> web.StreamResponse:
+        pieces = page.pieces
+        headers = {**ALWAYS, "Content-Type": page.content_type, "Vary": "Accept"}
+        if page.following is not None:
+            headers[NEXT] = quote(page.following, safe="")
+        response = web.StreamResponse(headers=headers)
+        response.content_length = sum(map(len, pieces))
+        await response.prepare(request)
+        if request.method != "HEAD":
+            pieces.reverse()
+            while pieces:
+                await response.write(pieces.pop())
+                # One that reads slowly is waited for, and one that does not is let go; what it has is not kept here.
+                await request.writer.drain()
+        await response.write_eof()
+        return response
+
+    return Answer(writes=write)
+
+
+TEXTS: Final = {kind.partition(";")[0]: shapes.TEXT for kind in (TEXT, OPENMETRICS)}
+"""What either format is, by its media type."""
+ROUTES: Final = (
+    Route(
+        "GET",
+        "/metrics",
+        "stats",
+        "The totals of the broker, for Prometheus.",
+        totals,
+        answers={200: Answered("the totals", TEXTS)},
+    ),
+    Route(
+        "GET",
+        "/metrics/queues",
+        "stats",
+        "The figures of each queue, for Prometheus.",
+        queues,
+        query=ASKED,
+        answers={
+            200: Answered("a page of queues", TEXTS, {NEXT: "what to ask for as after; missing on the last page"})
+        },
+    ),
+)

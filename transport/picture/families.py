@@ -1,0 +1,175 @@
+"""What there is of metrics: the name, the kind and the meaning of each. docs/metrics.md says more of them."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from actors.queue.operations.counting import Counters, Figures
+from transport.picture.exposition import COUNTER, GAUGE, HISTOGRAM, Family
+
+SINCE: Final = "since the broker started"
+
+COUNTED: Final = {
+    "received": "Messages stored or published, each once",
+    "acknowledged": "Messages acknowledged by receivers, or committed by Spark queries",
+    "purged": "Messages dropped by a purge",
+    "expired": "Messages dropped because their time to live was over",
+    "dead_lettered": "Messages that went to a dead-letter queue",
+    "moved": "Messages that somebody moved to another queue",
+    "discarded": "Messages staged by transactions and not published",
+    "delivered": "Messages handed out, each time that they were",
+    "redelivered": "Messages handed out that had been before",
+    "rejected": "Messages that senders were refused",
+}
+"""What queues count, in the order of `Counters`."""
+assert tuple(COUNTED) == Counters._fields, "each counter has a text"
+
+
+class Shown(NamedTuple):
+    """A figure of a queue, of which there is a sum over all queues too.
+
+    Attributes:
+        name: behind ``penstock_`` for all queues, and behind ``penstock_queue_`` for one.
+        text: what it means.
+    """
+
+    name: str
+    text: str
+
+
+FIGURES: Final = (
+    Shown("messages_ready", "Messages that a receiver could have now"),
+    Shown("messages_in_flight", "Messages that receivers hold"),
+    Shown("messages_reserved", "Messages that Spark queries hold"),
+    Shown("messages_delayed", "Messages whose delay is not over"),
+    Shown("messages_leaving", "Messages on their way to another queue"),
+    Shown("messages_stored", "Messages stored: the five before together"),
+    Shown("stored_bytes", "Bytes stored, as they count towards max_bytes"),
+    Shown("messages_staged", "Messages of transactions that are not committed"),
+    Shown("staged_bytes", "Bytes of transactions that are not committed"),
+    Shown("demand_messages", "Messages that receivers ask for and there are none of"),
+    Shown("granted_messages", "Messages that senders may send and have not sent"),
+    Shown("senders", "Connections that send"),
+    Shown("receivers", "Connections that receive, take, or own a subscription"),
+    Shown("senders_waiting", "Connections that could send and have no room"),
+)
+"""What queues are like, in the order of `Figures`."""
+assert len(FIGURES) == Figures._fields.index("full"), "each number has a text"
+
+
+def _all(name: str, kind: str, text: str) -> Family:
+    return Family(f"penstock_{name}", kind, text)
+
+
+TOTALS: Final = tuple(
+    _all(f"messages_{name}_total", COUNTER, f"{text}: of all queues, {SINCE}.") for name, text in COUNTED.items()
+)
+RECOVERED: Final = _all(
+    "recovered_messages",
+    GAUGE,
+    "What the queues found at the start had counted before, from the journal, by counter; with the counter of that name it is all ever.",
+)
+SUMS: Final = tuple(_all(each.name, GAUGE, f"{each.text}: of all queues.") for each in FIGURES)
+QUEUES: Final = _all("queues", GAUGE, "Queues that there are.")
+QUEUES_FAILED: Final = _all("queues_failed", GAUGE, "Queues that failed for good, until a client uses them again.")
+QUEUES_HELD_BACK: Final = _all(
+    "queues_held_back", GAUGE, "Queues that are held back at this moment, by what holds them back."
+)
+
+CONNECTIONS: Final = _all("connections", GAUGE, "Connections that stand, by listener and by what they are for.")
+CONNECTIONS_LIMIT: Final = _all("connections_limit", GAUGE, "Connections that there may be.")
+ACCEPTED: Final = _all("connections_accepted_total", COUNTER, f"Connections accepted {SINCE}.")
+BYTES_RECEIVED: Final = _all("bytes_received_total", COUNTER, f"Bytes from clients {SINCE}, by listener.")
+BYTES_SENT: Final = _all("bytes_sent_total", COUNTER, f"Bytes to clients {SINCE}, by listener; of HTTP bodies alone.")
+
+CONFIRMATION: Final = _all(
+    "confirmation_seconds",
+    HISTOGRAM,
+    "From a message accepted to the moment in which it may be confirmed, which is when it is durable. A batch counts by its messages.",
+)
+LAG: Final = _all(
+    "delivery_lag_seconds",
+    HISTOGRAM,
+    "From a message stored to its first delivery, the queue's delay included. Messages that Spark reads are not among them.",
+)
+LOOP_DELAY: Final = _all(
+    "loop_delay_seconds",
+    HISTOGRAM,
+    "By how much a timer of the event loop came too late. Measured ten times a second while metrics are asked for.",
+)
+SYNC: Final = _all("journal_sync_seconds", HISTOGRAM, "How long syncs of the journal took.")
+WRITE: Final = _all("journal_write_bytes", HISTOGRAM, "Bytes of the journal's group commits.")
+JOURNAL: Final = {
+    "segments": _all("journal_segments", GAUGE, "Files of the journal that hold records."),
+    "disk_bytes": _all("journal_disk_bytes", GAUGE, "Bytes of the journal on the disk, spare files included."),
+    "free_bytes": _all("journal_free_bytes", GAUGE, "Bytes free on the disk of the journal."),
+    "pending_bytes": _all("journal_pending_bytes", GAUGE, "Bytes appended to the journal and not durable yet."),
+    "records": _all("journal_records_total", COUNTER, f"Records written to the journal {SINCE}."),
+    "checkpoints": _all("journal_checkpoints_total", COUNTER, f"Checkpoints made {SINCE}."),
+    "cache_bytes": _all("journal_cache_bytes", GAUGE, "Bytes of recent batches in memory."),
+    "cache_hits": _all("journal_cache_hits_total", COUNTER, f"Batches found in memory {SINCE}."),
+    "cache_misses": _all("journal_cache_misses_total", COUNTER, f"Batches read from the disk {SINCE}."),
+}
+"""By their names in `Storage.statistics`; a broker in memory has none of these."""
+
+BUILD: Final = _all("build_info", GAUGE, "Always 1; the labels say which version of what this is.")
+STARTED: Final = _all("start_time_seconds", GAUGE, "When the broker started, seconds since 1970.")
+PAUSED: Final = _all("senders_paused", GAUGE, "1 while the broker lets nobody send, for memory or the disk; else 0.")
+PRESSURE: Final = _all("memory_pressure", GAUGE, "1 while the memory watermark is reached; else 0.")
+WATERMARK: Final = _all("memory_watermark_bytes", GAUGE, "Bytes of memory at which the watermark is reached.")
+RESIDENT: Final = Family("process_resident_memory_bytes", GAUGE, "Resident memory of the process.")
+CPU: Final = Family("process_cpu_seconds_total", COUNTER, "Processor time of the process, user and system.")
+OPEN_FILES: Final = Family("process_open_fds", GAUGE, "Files that the process has open.")
+MOST_FILES: Final = Family("process_max_fds", GAUGE, "Files that the process may have open.")
+PROCESS_STARTED: Final = Family("process_start_time_seconds", GAUGE, "When the process started, seconds since 1970.")
+
+
+OLDEST: Final = Family(
+    "penstock_queue_oldest_seconds", GAUGE, "Age of the message that is next; 0 where none is ready."
+)
+OF_A_QUEUE: Final = (
+    *(
+        Family(f"penstock_queue_messages_{name}_total", COUNTER, f"{text}: of this queue, {SINCE}.")
+        for name, text in COUNTED.items()
+    ),
+    *(Family(f"penstock_queue_{each.name}", GAUGE, f"{each.text}: of this queue.") for each in FIGURES),
+    Family("penstock_queue_max_messages", GAUGE, "Messages that the queue may store."),
+    Family("penstock_queue_max_bytes", GAUGE, "Bytes that the queue may store."),
+    OLDEST,
+)
+"""The families of ``/metrics/queues`` that have a sample of each queue."""
+QUEUE_HELD_BACK: Final = Family(
+    "penstock_queue_held_back", GAUGE, "1, with what holds the queue back at this moment; nothing where nothing does."
+)
+EVERY: Final = (
+    *TOTALS,
+    RECOVERED,
+    *SUMS,
+    QUEUES,
+    QUEUES_FAILED,
+    QUEUES_HELD_BACK,
+    CONNECTIONS,
+    CONNECTIONS_LIMIT,
+    ACCEPTED,
+    BYTES_RECEIVED,
+    BYTES_SENT,
+    CONFIRMATION,
+    LAG,
+    LOOP_DELAY,
+    SYNC,
+    WRITE,
+    *JOURNAL.values(),
+    BUILD,
+    STARTED,
+    PAUSED,
+    PRESSURE,
+    WATERMARK,
+    RESIDENT,
+    CPU,
+    OPEN_FILES,
+    MOST_FILES,
+    PROCESS_STARTED,
+    *OF_A_QUEUE,
+    QUEUE_HELD_BACK,
+)
+"""All there are, in the order of the pages."""

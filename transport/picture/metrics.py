@@ -1,0 +1,343 @@
+"""What Prometheus asks for: the totals of a broker, and the figures of each of its queues, as text.
+
+Everything is read when somebody asks, as it stands then. Nothing is kept from one question to the next but what counts itself, and nothing
+runs in between, but for a timer that measures the loop while questions come. Reading and writing go in slices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+
+from actors.queue.counts import less
+from actors.queue.operations.counting import RECOVERED, counters_of, figures_of
+from transport.errors import RemoteProtocolError
+from transport.picture import families, process
+from transport.picture.exposition import Exposition, Family, Label, Value, labelled
+from transport.picture.loop_delay import LoopDelay
+from transport.picture.pressure import Kind, held_back_by
+from transport.picture.slices import Slices
+
+if TYPE_CHECKING:
+    from actors import QueueDirectory
+    from actors.queue.counts import Count
+    from actors.queue.queue_state import QueueState
+
+T = TypeVar("T")
+
+DEFAULT_QUEUES: Final = 1_000
+MOST_QUEUES: Final = 10_000
+"""Queues of one answer."""
+MOST_FILTER: Final = 255
+"""Characters of a filter, as many as a name may have."""
+AT_ONCE: Final = 2
+"""Answers that are being made at a time; others wait for their turn, and have nothing in memory meanwhile."""
+PIECE: Final = 32
+"""Queues that are read before the time is looked at: two tenths of a millisecond or so;"""
+LINES: Final = 256
+"""and lines that are written;"""
+NAMES: Final = 500
+"""and names, or connections, that are looked through."""
+TEXT_BYTES: Final = 64 * 1024
+"""Of a piece of an answer."""
+HELD_BACK: Final = tuple(kind for kind in Kind if kind not in (Kind.IDLE, Kind.FLOWING))
+UNKNOWN: Final = "unknown"
+"""The role of a connection that has not said what it is for."""
+
+
+class Traffic(Protocol):
+    """The connections of a broker.
+
+    Attributes:
+        standing: those there are.
+        numbers: how many there ever were.
+        most: how many there may be.
+        bytes_gone: by listener, bytes in and out of connections that are over.
+    """
+
+    numbers: int
+    most: int
+    bytes_gone: dict[str, tuple[int, int]]
+
+    @property
+    def standing(self) -> Mapping[int, Any]:
+        """As above."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQueues:
+    """Which queues somebody wants the figures of.
+
+    Attributes:
+        contains: those whose name has this in it.
+        after: those whose name comes behind this one.
+        limit: so many at most.
+
+    Raises:
+        RemoteProtocolError: a value that cannot be.
+    """
+
+    contains: str = ""
+    after: str = ""
+    limit: int = DEFAULT_QUEUES
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.limit <= MOST_QUEUES:
+            raise RemoteProtocolError(f"limit is {self.limit}; an answer has 1 to {MOST_QUEUES} queues")
+        for name in ("contains", "after"):
+            if len(getattr(self, name)) > MOST_FILTER:
+                raise RemoteProtocolError(
+                    f"{name} has {len(getattr(self, name))} characters, {MOST_FILTER} are the most"
+                )
+
+
+class Page(NamedTuple):
+    """An answer.
+
+    Attributes:
+        pieces: its text, in UTF-8.
+        content_type: of it.
+        following: what to ask for behind this page; None where it was the last.
+    """
+
+    pieces: list[bytes]
+    content_type: str
+    following: str | None = None
+
+
+class _Pieces:
+    """Text on its way to bytes, piece by piece; ``held`` is told of the size of each, and may refuse it."""
+
+    def __init__(self, held: Callable[[int], None]) -> None:
+        self.done: list[bytes] = []
+        self._held = held
+        self._text: list[str] = []
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self._text.append(text)
+        self._size += len(text)
+        if self._size >= TEXT_BYTES:
+            self.cut()
+
+    def cut(self) -> None:
+        piece = "".join(self._text).encode()
+        self._held(len(piece))
+        if piece:
+            self.done.append(piece)
+        self._text, self._size = [], 0
+
+
+class Metrics:
+    """The figures of one broker, as text.
+
+    Args:
+        queues: all of them.
+        traffic: its connections.
+        describe: what ``stats`` says of the broker itself.
+
+    Attributes:
+        loop_delay: measures the loop while somebody asks.
+    """
+
+    def __init__(self, queues: QueueDirectory, traffic: Traffic, describe: Callable[[], dict[str, Any]]) -> None:
+        self._queues = queues
+        self._traffic = traffic
+        self._describe = describe
+        self.loop_delay = LoopDelay()
+        self._started_at = time.time()
+        self._made = asyncio.Semaphore(AT_ONCE)
+
+    def end(self) -> None:
+        """The broker stops."""
+        self.loop_delay.end()
+
+    async def totals(self, held: Callable[[int], None], *, openmetrics: bool = False) -> Page:
+        """Everything that is not of one queue; ``held`` is told of each piece's size in memory, and may refuse it by an error."""
+        async with self._made:
+            self.loop_delay.asked(asyncio.get_running_loop())
+            text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
+            await self._of_queues(text, pieces, slices)
+            await self._of_connections(text, pieces, slices)
+            self._of_time(text, pieces)
+            await self._of_broker(text, pieces, slices)
+            pieces.add(text.end)
+            pieces.cut()
+            return Page(pieces.done, text.content_type)
+
+    async def queues(self, asked: AskedQueues, held: Callable[[int], None], *, openmetrics: bool = False) -> Page:
+        """The figures of each queue that is asked for, by name; ``held`` as of `totals`."""
+        async with self._made:
+            text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
+            count = self._queues.count()
+            found, more = await _chosen(count.states, asked, slices)
+            labels: list[str] = []
+            kinds: list[Kind | None] = []
+            # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
+            columns = [array("d" if family is families.OLDEST else "q") for family in families.OF_A_QUEUE]
+            for part in _parts(found, PIECE):
+                rows = [self._row(name, state, count) for name, state in part]
+                labels += [labelled([("queue", name)]) for name, _ in part]
+                kinds += [kind for _, kind in rows]
+                for column, values in zip(columns, zip(*[values for values, _ in rows], strict=True), strict=True):
+                    column.extend(values)
+                await slices.pause()
+            for family, column in zip(families.OF_A_QUEUE, columns, strict=True):
+                pieces.add(text.head(family))
+                for at in range(0, len(labels), LINES):
+                    part_of_it = zip(labels[at : at + LINES], column[at : at + LINES], strict=True)
+                    pieces.add("".join([f"{family.name}{label} {value}\n" for label, value in part_of_it]))
+                    await slices.pause()
+            pieces.add(text.head(families.QUEUE_HELD_BACK))
+            for at in range(0, len(labels), LINES):
+                held_back = zip(labels[at : at + LINES], kinds[at : at + LINES], strict=True)
+                pieces.add("".join([_held_back(label, kind) for label, kind in held_back if kind is not None]))
+                await slices.pause()
+            pieces.add(text.end)
+            pieces.cut()
+            return Page(pieces.done, text.content_type, found[-1][0] if more else None)
+
+    # Inside
+
+    def _row(self, name: str, state: QueueState, count: Count) -> tuple[tuple[Value, ...], Kind | None]:
+        """A queue's values, in the order of `families.OF_A_QUEUE`, and what holds it back."""
+        counters, figures, settings = counters_of(state), figures_of(state), state.settings
+        if (base := count.bases.get(name)) is not None:
+            counters = less(counters, base)
+        oldest = state.oldest_ms(asyncio.get_running_loop().time()) / 1000
+        numbers = cast("tuple[int, ...]", figures[: len(families.FIGURES)])
+        values = (*counters, *numbers, settings.max_messages, settings.max_bytes, oldest)
+        return values, held_back_by(figures)
+
+    async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
+        count = self._queues.count()
+        counted = list(less(count.gone, count.based))
+        sums = [0] * len(families.FIGURES)
+        kinds: Counter[Kind] = Counter()
+        failed = 0
+        numbers = len(families.FIGURES)
+        for part in _parts(count.states, PIECE):
+            figures = [figures_of(state) for _, state in part]
+            counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
+            # What is behind the numbers is none.
+            rows = cast("list[tuple[int, ...]]", [each[:numbers] for each in figures])
+            sums = list(map(sum, zip(sums, *rows, strict=True)))
+            for kind in map(held_back_by, figures):
+                if kind is not None:
+                    kinds[kind] += 1
+            for name, _ in part:
+                queue = self._queues.known(name)
+                failed += queue is not None and not queue.is_alive()
+            await slices.pause()
+        for family, total in zip(families.TOTALS, counted, strict=True):
+            pieces.add(text.single(family, total))
+        recovered = zip(RECOVERED, count.recovered, strict=False)
+        pieces.add(text.family(families.RECOVERED, [((("counter", name),), had) for name, had in recovered]))
+        for family, total in zip(families.SUMS, sums, strict=True):
+            pieces.add(text.single(family, total))
+        pieces.add(text.single(families.QUEUES, len(self._queues)))
+        pieces.add(text.single(families.QUEUES_FAILED, failed))
+        pieces.add(text.family(families.QUEUES_HELD_BACK, [((_by(kind),), kinds[kind]) for kind in HELD_BACK]))
+        await slices.pause()
+
+    async def _of_connections(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
+        traffic = self._traffic
+        # In one instant: one that ends meanwhile still has its bytes, and is not yet among those that are over.
+        gone = dict(traffic.bytes_gone)
+        there = [(each.listener, each.role, each.connection) for each in traffic.standing.values()]
+        await slices.pause()
+        roles: Counter[tuple[str, str]] = Counter()
+        for part in _parts(there, NAMES):
+            for listener, role, shell in part:
+                roles[listener, role or UNKNOWN] += 1
+                if shell is not None:
+                    before = gone.get(listener, (0, 0))
+                    gone[listener] = before[0] + shell.bytes_in, before[1] + shell.bytes_out
+            await slices.pause()
+        by_role = [
+            ((("listener", listener), ("role", role)), found) for (listener, role), found in sorted(roles.items())
+        ]
+        pieces.add(text.family(families.CONNECTIONS, by_role))
+        pieces.add(text.single(families.CONNECTIONS_LIMIT, traffic.most))
+        pieces.add(text.single(families.ACCEPTED, traffic.numbers))
+        for index, family in enumerate((families.BYTES_RECEIVED, families.BYTES_SENT)):
+            pieces.add(text.family(family, [((("listener", name),), gone[name][index]) for name in sorted(gone)]))
+
+    def _of_time(self, text: Exposition, pieces: _Pieces) -> None:
+        measures, journal = self._queues.measures, self._queues.storage_measures()
+        pieces.add(text.histogram(families.CONFIRMATION, measures.confirmation))
+        pieces.add(text.histogram(families.LAG, measures.lag))
+        pieces.add(text.histogram(families.LOOP_DELAY, self.loop_delay.delays))
+        if journal is not None:
+            pieces.add(text.histogram(families.SYNC, journal.sync_seconds))
+            pieces.add(text.histogram(families.WRITE, journal.write_bytes))
+
+    async def _of_broker(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
+        facts, storage = self._describe(), self._queues.storage_statistics()
+        for name, family in families.JOURNAL.items() if storage is not None else ():
+            assert storage is not None, "there is a journal"
+            pieces.add(text.single(family, storage[name]))
+        build: Sequence[Label] = [
+            ("version", str(facts["version"])),
+            ("python", platform.python_version()),
+            ("loop", type(asyncio.get_running_loop()).__module__.partition(".")[0]),
+            ("storage", "memory" if storage is None else "journal"),
+        ]
+        paused = facts["paused"] or (storage or {}).get("paused")
+        singles: list[tuple[Family, Value | None]] = [
+            (families.STARTED, round(self._started_at, 3)),
+            (families.PAUSED, int(paused is not None)),
+            (families.PRESSURE, int(facts["memory_pressure"])),
+            (families.WATERMARK, facts["memory_watermark_bytes"]),
+            (families.RESIDENT, facts["rss_bytes"]),
+            (families.CPU, time.process_time()),
+            (families.OPEN_FILES, await process.open_files(slices)),
+            (families.MOST_FILES, process.most_files()),
+            (families.PROCESS_STARTED, round(process.started_at(), 2)),
+        ]
+        pieces.add(text.family(families.BUILD, [(build, 1)]))
+        for family, value in singles:
+            if value is not None:
+                pieces.add(text.single(family, value))
+
+
+def _by(kind: Kind) -> Label:
+    return "kind", kind.value.replace(" ", "_")
+
+
+def _held_back(labels: str, kind: Kind) -> str:
+    name, value = _by(kind)
+    return f'{families.QUEUE_HELD_BACK.name}{labels[:-1]},{name}="{value}"}} 1\n'
+
+
+async def _chosen(
+    states: Sequence[tuple[str, QueueState]], asked: AskedQueues, slices: Slices
+) -> tuple[list[tuple[str, QueueState]], bool]:
+    """The first queues by name that are asked for, and whether there are more."""
+    runs = []
+    for part in _parts(states, NAMES):
+        found = [each for each in part if each[0] > asked.after and asked.contains in each[0]]
+        runs.append(sorted(found, key=_name))
+        await slices.pause()
+    chosen: list[tuple[str, QueueState]] = []
+    ordered = merge(*runs, key=_name)
+    while len(chosen) <= asked.limit and (more := list(islice(ordered, min(NAMES, asked.limit + 1 - len(chosen))))):
+        chosen += more
+        await slices.pause()
+    return chosen[: asked.limit], len(chosen) > asked.limit
+
+
+def _name(named: tuple[str, QueueState]) -> str:
+    return named[0]
+
+
+def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[at : at + size] for at in range(0, len(items), size))
