@@ -13,6 +13,7 @@ from actors.queue.operations import browsing
 from actors.queue.vocabulary.settings import QueueSettings
 from tests.actors.browsed_queues import LARGE, browsed, payloads, steps, store
 from tests.actors.driven import QueueState, Reserved
+from tests.examples_tried import tried
 
 VISIBILITY = 10.0
 
@@ -141,4 +142,4 @@ class BrowsedQueue(RuleBasedStateMachine):
 
 TestBrowsedQueue = BrowsedQueue.TestCase
 
-TestBrowsedQueue.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBrowsedQueue.settings = settings(max_examples=tried(60), stateful_step_count=40, deadline=None)

@@ -26,6 +26,7 @@ from actors.storage.snapshot import Snapshot, decode_snapshot, encoded
 from journal import ManualCommitter
 from streams.testkit import run_in_virtual_time
 from tests.actors.storage_lives import DATA, Life, in_loop
+from tests.examples_tried import tried
 from tests.fault.disk import SimulatedDisk
 
 NAMES = st.sampled_from(["a", "b", "näme"])
@@ -186,7 +187,7 @@ def test_in_memory_the_answer_comes_at_once() -> None:
     run_in_virtual_time(main())
 
 
-@settings(max_examples=60)
+@settings(max_examples=tried(60))
 @given(STEPS)
 def test_the_map_is_what_was_put_through_checkpoints_and_deaths(steps: list[tuple[Any, ...]]) -> None:
     def main() -> None:

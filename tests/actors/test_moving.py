@@ -26,6 +26,7 @@ from actors.runtime.loop_future import ask
 from actors.storage import codec
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.stored_queues import Connection, Ref, StoredQueues, durable, turns
+from tests.examples_tried import tried
 
 PREFIX = b"storequ1"
 LARGE = 10**9
@@ -458,7 +459,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tried(150), deadline=None)
 def test_whatever_happens_in_whatever_order_each_message_is_in_one_queue_once(
     steps: list[str], data: st.DataObject
 ) -> None:

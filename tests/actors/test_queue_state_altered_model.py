@@ -28,6 +28,7 @@ from tests.actors.test_queue_state_model import (
     WEIGHTED,
     QueueMachine,
 )
+from tests.examples_tried import tried
 
 CHANGES: tuple[dict[str, Any], ...] = (
     {"max_messages": 5},
@@ -116,7 +117,7 @@ class AlteredMachine(QueueMachine):
 
 
 class TestAlteredQueueAgainstItsModel(AlteredMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=80, stateful_step_count=50)
+    settings = settings(max_examples=tried(80), stateful_step_count=50)
 
 
 @pytest.mark.soak

@@ -18,6 +18,7 @@ from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
 from tests.actors.driven import reason_of
 from tests.actors.test_queue_state_altered_model import AlteredMachine
 from tests.actors.test_queue_state_model import DELAYED, LARGE, LEAVING, MAX_MESSAGES, READY, Stored
+from tests.examples_tried import tried
 
 BUDGET, BATCHES = 1, 2
 CHANGES: tuple[dict[str, Any], ...] = (
@@ -161,7 +162,7 @@ class JudgingMachine(AlteredMachine):
 
 
 class TestJudgingQueueAgainstItsModel(JudgingMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=80, stateful_step_count=50)
+    settings = settings(max_examples=tried(80), stateful_step_count=50)
 
 
 @pytest.mark.soak

@@ -27,6 +27,7 @@ from actors.queue.vocabulary.moves import PeekMessages
 from actors.queue.vocabulary.replies import EXPIRED, DeadLetter
 from actors.queue.vocabulary.settings import DEAD_LETTER_TIMEOUT, ENTRY_OVERHEAD_BYTES, REJECT, QueueSettings
 from tests.actors.driven import Confirm, Deliver, Effect, GrantCapacity, QueueState, Reserved, reason_of, replayed
+from tests.examples_tried import tried
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -889,7 +890,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class TestQueueAgainstItsModel(QueueMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=80, stateful_step_count=50)
+    settings = settings(max_examples=tried(80), stateful_step_count=50)
 
 
 @pytest.mark.soak

@@ -23,6 +23,7 @@ from tests.actors.test_queue_state_model import (
     WEIGHTED,
     QueueMachine,
 )
+from tests.examples_tried import tried
 
 TAKER = "t"
 MORE = ("take", "take", "take", "cancel", "settle", "settle", "settle", "unseen", "leave")
@@ -227,7 +228,7 @@ class TakenMachine(QueueMachine):
 
 
 class TestTakenQueueAgainstItsModel(TakenMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=80, stateful_step_count=50)
+    settings = settings(max_examples=tried(80), stateful_step_count=50)
 
 
 @pytest.mark.soak

@@ -31,6 +31,7 @@ from tests.actors.test_queue_state_model import (
     QueueMachine,
     Stored,
 )
+from tests.examples_tried import tried
 
 WRITERS = ("w1", "w2")
 STAGE_NAMES = ("a", "b", "c")
@@ -367,7 +368,7 @@ class TransactionMachine(QueueMachine):
 
 
 class TestTransactionsAgainstTheirModel(TransactionMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=50, stateful_step_count=60)
+    settings = settings(max_examples=tried(50), stateful_step_count=60)
 
 
 @pytest.mark.soak

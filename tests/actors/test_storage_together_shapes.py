@@ -27,6 +27,7 @@ from actors.storage.together import decode_together, encode_all, encode_commit
 from journal import Journal
 from streams.testkit import run_in_virtual_time
 from tests.actors.storage_lives import DATA, KEY, NAMES, Life, facts, in_loop
+from tests.examples_tried import tried
 from tests.fault.disk import SimulatedDisk
 
 # --- the shapes on the disk
@@ -216,7 +217,7 @@ def sums(log: QueueLog) -> dict[str, Any]:
     return {name: value for name, value in facts(log).items() if name != "stored_bytes"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tried(60), deadline=None)
 @given(STEPS, st.data())
 def test_any_events_of_any_queues_are_what_they_are_one_by_one_and_after_a_start(
     steps: list[tuple[dict[int, str], str]], data: st.DataObject

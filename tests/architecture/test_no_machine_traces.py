@@ -14,6 +14,8 @@ MACHINE_PATH = re.compile(rf"(?<![\w.~}})\]*-])/({FOLDERS})(?=[/\s\"'`:;,)]|$)")
 REGISTRIES = "|".join(
     ["py" + "pi", "python" + "hosted", "arti" + "factory", "j" + "frog", "npm" + "js", "dev" + "pi", "maven"]
 )
+REGISTRY = re.compile(REGISTRIES, re.IGNORECASE)
+"""In every host of one; most files have none, and it is found sooner."""
 REGISTRY_HOST = re.compile(
     rf"[\w.-]*\b({REGISTRIES})[\w-]*(\.[\w-]+)*\.(org|com|net|io|dev|local|internal)\b", re.IGNORECASE
 )
@@ -21,8 +23,11 @@ REGISTRY_HOST = re.compile(
 
 def traces(source: Any) -> list[str]:
     found = []
+    sought = [("the machine's path", MACHINE_PATH)]
+    if REGISTRY.search(source.text):
+        sought.append(("the registry's host", REGISTRY_HOST))
     for number, line in enumerate(source.text.splitlines(), 1):
-        for kind, pattern in (("the machine's path", MACHINE_PATH), ("the registry's host", REGISTRY_HOST)):
+        for kind, pattern in sought:
             if hit := pattern.search(line):
                 found.append(f"{source.path}:{number} has {kind} {hit[0].strip()}")
     return found

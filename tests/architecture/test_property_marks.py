@@ -13,6 +13,8 @@ MARK = "pytest.mark.hypothesis"
 
 def unmarked(source: Any) -> list[str]:
     """The tests that hypothesis does not mark, as it does those with ``@given``, and nobody else has."""
+    if RUNS not in source.text:
+        return []
     return [
         f"{source.path}:{test.lineno} {test.name} calls {RUNS} and has no @{MARK}"
         for test in ast.walk(source.tree)

@@ -26,13 +26,9 @@ def sleeps(source: Any) -> list[str]:
 
     ``asyncio.sleep(0)`` is no sleep: it gives the loop a turn.
     """
-    turns = {
-        id(node.func)
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.Call)
-        and [ast.unparse(argument) for argument in node.args] == ["0"]
-        and not node.keywords
-    }
+    if "sleep" not in source.text:
+        return []
+    turns = {id(node.func) for node in ast.walk(source.tree) if isinstance(node, ast.Call) and is_of_zero(node)}
     modules = {"time", "asyncio"}
     bound = {alias.asname or alias.name for alias in aliases(source.tree) if alias.name in modules}
     found = []
@@ -44,6 +40,11 @@ def sleeps(source: Any) -> list[str]:
                 continue
             found.append(f"{source.path}:{node.lineno} sleeps")
     return found
+
+
+def is_of_zero(call: ast.Call) -> bool:
+    """Whether all that a call is given is a 0."""
+    return not call.keywords and [getattr(argument, "value", None) for argument in call.args] == [0]
 
 
 def aliases(tree: ast.Module) -> Iterator[ast.alias]:

@@ -24,10 +24,10 @@ from tests.fault.history import HistoryError
 from tests.fault.map_program import DATA, SMALL, Change, MapProgram, entries_of, fold, verify_map_survives
 from tests.fault.workload import End
 
-CHUNK = 40
+CHUNK = 20
 CHUNKS = (0, *(pytest.param(first, marks=pytest.mark.soak) for first in range(CHUNK, 200, CHUNK)))
-THIRDS = (0, *(pytest.param(third, marks=pytest.mark.soak) for third in range(1, 3)))
-"""Every third call, which comes to calls of every kind; and where there is time, the others."""
+SIXTHS = (0, *(pytest.param(sixth, marks=pytest.mark.soak) for sixth in range(1, 6)))
+"""Every sixth call, which comes to calls of every kind; and where there is time, the others."""
 STEPS = 120
 RECORD_HEADER = 28
 CHANGES: list[Change] = [
@@ -77,21 +77,21 @@ def run(fault: Fault) -> End:
     return end
 
 
-@pytest.mark.parametrize("third", THIRDS)
+@pytest.mark.parametrize("sixth", SIXTHS)
 @pytest.mark.parametrize("kind", [Kind.PANIC_BEFORE, Kind.PANIC_WITHIN, Kind.PANIC_AFTER])
-def test_a_panic_around_any_call_loses_nothing_confirmed(kind: Kind, third: int) -> None:
+def test_a_panic_around_any_call_loses_nothing_confirmed(kind: Kind, sixth: int) -> None:
     calls = scene()[2]
     sites = [site for site, call in enumerate(calls) if kind is not Kind.PANIC_WITHIN or call.operation == "write"]
     assert len(sites) > 30
-    for site in sites[third::3]:
+    for site in sites[sixth::6]:
         assert run(Fault(site, kind)) is End.DIED
 
 
-@pytest.mark.parametrize("third", THIRDS)
+@pytest.mark.parametrize("sixth", SIXTHS)
 @pytest.mark.parametrize("kind", [Kind.EIO, Kind.ENOSPC])
-def test_a_failing_call_loses_nothing_confirmed(kind: Kind, third: int) -> None:
+def test_a_failing_call_loses_nothing_confirmed(kind: Kind, sixth: int) -> None:
     sites = [site for site, call in enumerate(scene()[2]) if call.operation in WRITING]
-    ends = Counter(run(Fault(site, kind)) for site in sites[third::3])
+    ends = Counter(run(Fault(site, kind)) for site in sites[sixth::6])
     assert ends[End.FAILED] > 10
     assert not ends[End.DIED]
 

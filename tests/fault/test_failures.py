@@ -21,8 +21,8 @@ from tests.fault.workload import End, Opener, Outcome, Workload
 SEEDS = (1, 2, 3)
 FIRST_AND_MORE = (1, pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak))
 """Calls of one run, and of the others where there is time."""
-THIRDS = (0, *(pytest.param(third, marks=pytest.mark.soak) for third in range(1, 3)))
-"""Every third call, which comes to calls of every kind; and where there is time, the others."""
+SIXTHS = (0, *(pytest.param(sixth, marks=pytest.mark.soak) for sixth in range(1, 6)))
+"""Every sixth call, which comes to calls of every kind; and where there is time, the others."""
 STEPS = 150
 FAILING = {"create", "write", "sync", "sync_directory", "allocate", "truncate", "rename"}
 """Operations whose failure the journal cannot go on from; that a file could not be removed it may pass over."""
@@ -89,15 +89,15 @@ def test_the_runs_make_every_kind_of_call(seed: int) -> None:
     assert made >= {"create", "write", "sync", "sync_directory", "allocate", "rename", "unlink", "read", "lock"}
 
 
-@pytest.mark.parametrize("third", THIRDS)
+@pytest.mark.parametrize("sixth", SIXTHS)
 @pytest.mark.parametrize("seed", FIRST_AND_MORE)
 @pytest.mark.parametrize("kind", [Kind.EIO, Kind.ENOSPC, Kind.SHORT_ENOSPC])
 def test_an_error_at_any_call_that_writes_fails_the_journal_for_good_and_loses_nothing(
-    kind: Kind, seed: int, third: int
+    kind: Kind, seed: int, sixth: int
 ) -> None:
     sites = scene(seed).sites(*(("write",) if kind is Kind.SHORT_ENOSPC else FAILING))
     assert len(sites) > 30
-    for site in sites[third::3]:
+    for site in sites[sixth::6]:
         outcome, files = run(seed, Fault(site, kind))
         verify_failed_for_good(outcome, files)
 
@@ -130,13 +130,13 @@ def test_a_short_write_is_continued(seed: int) -> None:
         assert outcome.end is End.CLOSED, f"seed {seed}, call {site}: {outcome.failure!r}"
 
 
-@pytest.mark.parametrize("third", THIRDS)
+@pytest.mark.parametrize("sixth", SIXTHS)
 @pytest.mark.parametrize("seed", FIRST_AND_MORE)
 @pytest.mark.parametrize("kind", [Kind.PANIC_BEFORE, Kind.PANIC_WITHIN, Kind.PANIC_AFTER])
-def test_a_panic_around_any_call_loses_nothing(kind: Kind, seed: int, third: int) -> None:
+def test_a_panic_around_any_call_loses_nothing(kind: Kind, seed: int, sixth: int) -> None:
     sites = scene(seed).sites("write") if kind is Kind.PANIC_WITHIN else range(len(scene(seed).calls))
     assert len(sites) > 30
-    for site in sites[third::3]:
+    for site in sites[sixth::6]:
         outcome, files = run(seed, Fault(site, kind))
         assert files.dead
         assert outcome.end is End.DIED
@@ -158,14 +158,14 @@ def test_a_disk_that_fills_up_fails_the_journal_clearly_and_room_brings_it_back_
     assert failed > 10
 
 
-@pytest.mark.parametrize("third", THIRDS)
+@pytest.mark.parametrize("sixth", SIXTHS)
 @pytest.mark.parametrize("kind", [Kind.PANIC_BEFORE, Kind.PANIC_WITHIN, Kind.PANIC_AFTER, Kind.EIO])
-def test_on_real_files_too_a_fault_at_any_call_loses_nothing(kind: Kind, third: int, tmp_path: Path) -> None:
+def test_on_real_files_too_a_fault_at_any_call_loses_nothing(kind: Kind, sixth: int, tmp_path: Path) -> None:
     begin = FaultyFiles(OsFiles())
     assert Workload(1, directory=tmp_path / "whole").live(begin, 60).end is End.CLOSED
     sites = [site for site, call in enumerate(begin.calls) if call.operation in WRITING]
     assert len(sites) > 30
-    for site in sites[third * 3 :: 9]:
+    for site in sites[sixth * 3 :: 18]:
         workload = Workload(1, directory=tmp_path / str(site))
         files = FaultyFiles(OsFiles(), Fault(site, kind))
         outcome = workload.live(files, 60)

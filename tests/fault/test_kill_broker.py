@@ -14,8 +14,8 @@ from tests.fault.kill_broker import kill_under_load, kill_with_lines, read_lines
 from tests.fault.kill_history import KINDS, LINE_KINDS, Arrival, History, check_lines, identify, payload_of
 from tests.log_lines import log_lines
 
-KILLS = 10
-LINE_KILLS = 4
+KILLS = 6
+LINE_KILLS = 3
 SEED = 9182
 
 

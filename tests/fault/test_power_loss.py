@@ -12,7 +12,7 @@ from tests.fault.faulty_files import WRITING
 from tests.fault.history import HistoryError
 from tests.fault.workload import Opener, verify_survives
 
-CHUNK = 50
+CHUNK = 25
 CHUNKS = (0, *(pytest.param(first, marks=pytest.mark.soak) for first in range(CHUNK, 200, CHUNK)))
 """First seeds of the program's own; `make soak` runs ten thousand."""
 SEEING = range(125)
@@ -30,12 +30,14 @@ def test_what_was_reported_durable_survives_power_losses(first: int) -> None:
 
 def test_the_runs_see_what_they_are_meant_to_see() -> None:
     seen: Counter[str] = Counter()
-    for seed in SEEING:
-        seen += verify_survives(seed)
     wanted = {"torn tail cut", "segment recycled", "segments combined", "checkpoint", "unreported records lost"}
     wanted |= {"life that died", "life that closed"}
     wanted |= {f"death at {operation}" for operation in WRITING if operation not in NEVER}
-    assert wanted <= seen.keys(), seen
+    for seed in SEEING:
+        seen += verify_survives(seed)
+        if wanted <= seen.keys():
+            return
+    pytest.fail(f"not seen: {wanted - seen.keys()}")
 
 
 @pytest.mark.parametrize(

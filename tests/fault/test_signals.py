@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tests.fault.signals import reload_under_load, stop_under_load
 
-STOPS = 4
-RELOADS = 5
+STOPS = 2
+RELOADS = 3
 SEED = 13
 
 

@@ -12,6 +12,7 @@ from journal import JournalOptions, UnknownItemError
 from journal.catalog import LOADED_INDEXES
 from journal.format import CLOSED
 from journal.items import Held, pack_several
+from tests.examples_tried import tried
 from tests.journal.harness import Opened, SimulatedDisk
 
 STREAMS = 3
@@ -162,5 +163,5 @@ class JournalMachine(RuleBasedStateMachine):
             assert len(held) <= LOADED_INDEXES + 2
 
 
-JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+JournalMachine.TestCase.settings = settings(max_examples=tried(60), stateful_step_count=40, deadline=None)
 test_the_journal_agrees_with_a_plain_list = JournalMachine.TestCase

@@ -14,6 +14,7 @@ from spark_bridge.ledger import Order
 from spark_bridge.ledgers import Ledgers
 from spark_bridge.micro_batch import MAX_ROUNDS, MicroBatchPlan, shares
 from spark_bridge.options import SourceOptions
+from tests.examples_tried import tried
 from transport.clients.subscription_client import Reservation, SubscriptionState
 
 DEADLINE = 30.0
@@ -119,7 +120,7 @@ def test_shares_are_even_and_only_where_there_is_less_than_one_for_each_more_tha
     assert sum(parts) == max(total, takers)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=tried(60))
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=MAX_ROUNDS), st.integers(1, 100), st.booleans())
 def test_a_batch_is_as_full_as_it_can_be_and_never_fuller(
     play: Play, ready: list[int], rows: int, tells_bytes: bool

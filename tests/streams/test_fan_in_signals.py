@@ -17,6 +17,7 @@ from streams.stages.fan_in import FAN_IN_PREFETCH, FanIn
 from streams.stages.merges import Interleave, Merge, MergePreferred, MergePrioritized, MergeSorted
 from streams.stages.zips import MergeLatest, Zip, ZipAll, ZipLatest, ZipLatestWith, ZipWith
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from tests.examples_tried import tried
 from tests.streams.collected import collected
 from tests.streams.junction_probes import Downstream, Upstream
 
@@ -236,7 +237,7 @@ def test_concat_holds_nothing_of_downstream_after_cancelling_rule_3_13() -> None
 
 
 @each_hub
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=tried(60))
 @given(
     script=st.lists(
         st.one_of(

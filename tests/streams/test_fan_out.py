@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from streams import UNBOUNDED, RunnableGraph, Sink, Source
 from streams.stages.fan_out import BALANCE_PREFETCH
 from streams.testkit import TestSink, TestSource, TestSubscriber, run_in_virtual_time, settle
+from tests.examples_tried import tried
 
 FanOut = Callable[..., RunnableGraph[list[Any]]]
 
@@ -226,7 +227,7 @@ def test_a_fan_out_needs_a_sink() -> None:
 
 
 @every_kind
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=tried(50))
 @given(
     count=st.integers(0, 150),
     script=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 40)), max_size=20),

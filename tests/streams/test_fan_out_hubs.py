@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams.stages.fan_out import Balance, Broadcast, FanOut, Partition, UnzipWith
+from tests.examples_tried import tried
 from tests.streams.junction_probes import Downstream, Upstream
 
 Make = Callable[[bool], FanOut[Any]]
@@ -172,7 +173,7 @@ def test_parts_that_do_not_fit_end_unzip_and_name_it(f: Any, error: type[Excepti
 
 
 @each_hub
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=tried(60))
 @given(
     eager=st.booleans(),
     script=st.lists(

@@ -23,6 +23,7 @@ from streams.junctions import (
     ZipWith,
 )
 from streams.testkit import TestSink, run_in_virtual_time, settle
+from tests.examples_tried import tried
 
 Step = tuple[str, int, int]
 """What to do, and two numbers that say where."""
@@ -147,7 +148,7 @@ class Growing:
 steps = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=14)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=tried(200))
 @given(
     steps=steps,
     requests=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), max_size=10),
@@ -177,7 +178,7 @@ def test_a_random_graph_does_what_it_does_to_lists(steps: list[Step], requests: 
     run_in_virtual_time(main(), io_grace=0)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=tried(100))
 @given(
     steps=steps,
     cancels=st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9), st.booleans()), max_size=12),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from streams import Flow, OverflowStrategy, Sink, Source
 from streams.testkit import TestSink, TestSource, elapse, run_in_virtual_time, settle
+from tests.examples_tried import tried
 
 Step = tuple[str, Callable[[Any], Any], Callable[[list[Any]], list[Any]]]
 """Its name, what it does to a source, and what it does to a list."""
@@ -87,7 +88,7 @@ def model(chain: list[Step], values: list[int]) -> list[Any]:
     return result
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tried(150))
 @given(chains, st.lists(st.integers(0, 50), max_size=20))
 def test_a_chain_of_operators_does_what_it_does_to_a_list(chain: list[Step], values: list[int]) -> None:
     source: Any = Source.from_iterable(values)
@@ -100,7 +101,7 @@ def test_a_chain_of_operators_does_what_it_does_to_a_list(chain: list[Step], val
     run_in_virtual_time(main(), io_grace=0)
 
 
-@settings(deadline=None, max_examples=75)
+@settings(deadline=None, max_examples=tried(75))
 @given(chains, st.lists(st.integers(0, 50), max_size=20))
 def test_a_flow_does_what_a_source_does(chain: list[Step], values: list[int]) -> None:
     flow: Any = Flow.identity()
@@ -113,7 +114,7 @@ def test_a_flow_does_what_a_source_does(chain: list[Step], values: list[int]) ->
     run_in_virtual_time(main(), io_grace=0)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tried(150))
 @given(chains, st.lists(st.integers(0, 50), max_size=20), st.lists(st.integers(1, 4), max_size=20))
 def test_a_chain_never_gives_more_than_its_demand_and_loses_nothing(
     chain: list[Step], values: list[int], requests: list[int]
@@ -161,7 +162,7 @@ each_operator = pytest.mark.parametrize(
 
 
 @each_operator
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=tried(25))
 @given(script=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=25))
 def test_an_operator_keeps_to_demand_on_both_sides(operator: Any, script: list[tuple[bool, int]]) -> None:
     """The probe below fails on an element that it has not asked for; the one above on sending what was not asked of it."""

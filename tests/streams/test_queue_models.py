@@ -24,8 +24,9 @@ from streams import (
     StreamClosedError,
 )
 from streams.testkit import TestPublisher, TestSource, TestSubscriber, VirtualTimeLoop, settle
+from tests.examples_tried import tried
 
-MACHINE = settings(deadline=None, max_examples=60, stateful_step_count=30)
+MACHINE = settings(deadline=None, max_examples=tried(60), stateful_step_count=30)
 
 
 class OnALoop(RuleBasedStateMachine):

@@ -22,7 +22,7 @@ from transport.security.access_sources import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PACKAGING = sorted((ROOT / "packaging").iterdir())
+PACKAGING = sorted(file for file in (ROOT / "packaging").iterdir() if file.is_file())
 SOURCES = [file for room in ("transport", "actors", "journal", "spark_bridge") for file in (ROOT / room).rglob("*.py")]
 
 SPAN = re.compile(r"`(penstock [^`]+)`")

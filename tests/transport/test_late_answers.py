@@ -23,6 +23,7 @@ from streams.testkit import TestSink
 from tests.actors.driven import Deliver as Delivered
 from tests.actors.driven import QueueState, Refuse
 from tests.decoding import FrameDecoder
+from tests.examples_tried import tried
 from transport import Delivery, Receiver
 from transport.clients.receiver_session import ReceiverSession
 from transport.wire.codec import decode, encode
@@ -189,7 +190,7 @@ def over_the_wire(frame: Frame) -> Frame:
 
 @pytest.mark.hypothesis
 def test_a_client_that_answers_each_delivery_once_is_never_refused_whatever_crosses_on_the_way() -> None:
-    run_state_machine_as_test(ClientsAndQueue, settings=settings(max_examples=60, stateful_step_count=60))
+    run_state_machine_as_test(ClientsAndQueue, settings=settings(max_examples=tried(60), stateful_step_count=60))
 
 
 ONCE = (0, 1)

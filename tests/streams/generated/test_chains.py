@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streams import Sink, Source
 from streams.testkit import TestSink, run_in_virtual_time
+from tests.examples_tried import tried
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
 
@@ -47,7 +48,7 @@ numbers = st.lists(st.integers(0, 9), max_size=20)
 
 
 @given(chain=chains, given_numbers=numbers, in_bulk=st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=tried(400))
 def test_a_chain_gives_what_lists_give(chain: Chain, given_numbers: list[int], in_bulk: bool) -> None:
     async def main() -> list[int]:
         source = Source.from_iterable(given_numbers if in_bulk else iter(given_numbers))
@@ -57,7 +58,7 @@ def test_a_chain_gives_what_lists_give(chain: Chain, given_numbers: list[int], i
 
 
 @given(chain=chains, given_numbers=numbers, requests=st.lists(st.integers(1, 5), max_size=8))
-@settings(max_examples=200)
+@settings(max_examples=tried(200))
 def test_a_chain_gives_what_is_asked_for_and_no_more(
     chain: Chain, given_numbers: list[int], requests: list[int]
 ) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from streams import Flow, Publisher, Source, Subscriber, Subscription
 from streams.testkit import elapse, run_in_virtual_time, settle
+from tests.examples_tried import tried
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
 from tests.streams.generated.ends import HandPublisher, RuleKeeper
@@ -64,7 +65,7 @@ async def what_is_broken(flow: Flow[Any, Any], happening: list[Event]) -> list[s
 
 @pytest.mark.parametrize("case", [case for case in every.flows() if case.virtual_time], ids=lambda case: case.name)
 @given(happening=events)
-@settings(max_examples=15)
+@settings(max_examples=tried(15))
 def test_the_rules_hold_whatever_happens(case: FlowCase, happening: list[Event]) -> None:
     assert run_in_virtual_time(what_is_broken(case.flow(), happening)) == []
 

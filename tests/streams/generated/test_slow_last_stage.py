@@ -15,7 +15,7 @@ from tests.streams.generated.pacing import pace_flow, pace_source
 from tests.streams.generated.slow_last_stage import ALLOWED_GROWTH
 
 ROOT = Path(__file__).parents[3]
-ELEMENTS = 3_000
+ELEMENTS = 1_500
 """Enough for every buffer to fill and empty several times."""
 STEP = 7
 """Divides no buffer's size."""

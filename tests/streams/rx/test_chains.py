@@ -13,6 +13,7 @@ from reactivex.subject import Subject
 
 from streams import Flow
 from streams.testkit import TestSink, TestSource, run_in_virtual_time, settle
+from tests.examples_tried import tried
 from tests.streams.rx.drive import plain, under_demand
 
 Made = Callable[[], Callable[[Any], Any]]
@@ -86,7 +87,7 @@ chains = st.lists(operators, max_size=5).map(Named)
 errors = st.sampled_from([None, KeyError("upstream")])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=tried(300))
 @given(chains, st.lists(st.integers(0, 20), max_size=15), errors, st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_a_chain_does_under_demand_what_it_does_in_reactivex(
     chain: Named, values: list[int], error: Exception | None, requests: list[int]
@@ -94,7 +95,7 @@ def test_a_chain_does_under_demand_what_it_does_in_reactivex(
     assert under_demand(Flow.rx(*chain.made()), values, error, tuple(requests)) == plain(chain.made(), values, error)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tried(150))
 @given(chains, st.integers(0, 5), st.lists(st.integers(0, 20), max_size=15), st.integers(1, 4))
 def test_a_chain_may_be_one_flow_or_several(chain: Named, cut: int, values: list[int], request: int) -> None:
     made = chain.made()
@@ -102,7 +103,7 @@ def test_a_chain_may_be_one_flow_or_several(chain: Named, cut: int, values: list
     assert under_demand(flow, values, None, (request,)) == plain(chain.made(), values)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tried(150))
 @given(chains, st.lists(st.tuples(st.booleans(), st.integers(1, 3)), max_size=20), st.booleans())
 def test_a_chain_keeps_to_demand_on_both_sides_and_lets_go_when_cancelled(
     chain: Named, script: list[tuple[bool, int]], completes: bool

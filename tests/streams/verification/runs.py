@@ -166,7 +166,7 @@ def rules_of(verification: type) -> list[str]:
     return [name for name in dir(verification) if name.startswith("test_") and getattr(verification, name) is not None]
 
 
-def keeps_each_rule(verification: Callable[[], Runs], case: FlowCase | SourceCase | SinkCase) -> None:
+def verify_each_rule(verification: Callable[[], Runs], case: FlowCase | SourceCase | SinkCase) -> None:
     """Runs all tests of a verification over a case, each on an instance of its own, and tells of every one that fails.
 
     One test of pytest's for a case, not one for each of its rules: twelve thousand cost more to collect and to report than to run.

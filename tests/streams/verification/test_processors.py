@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase
 from tests.streams.verification import test_publishers, test_subscribers
-from tests.streams.verification.runs import SAME_STAGE, Runs, keeps_each_rule, rules_of
+from tests.streams.verification.runs import SAME_STAGE, Runs, rules_of, verify_each_rule
 
 NO_IDENTITY: dict[str, set[str]] = {
     "what comes out is made of what came in, or is more, or is in pairs, in any form of the operator": {
@@ -82,12 +82,12 @@ class FlowsAsProcessors(_Flows):
 
 @pytest.mark.parametrize("case", WITH_IDENTITY, ids=lambda case: case.name)
 def test_a_flow_keeps_each_rule_that_only_processors_have(case: FlowCase) -> None:
-    keeps_each_rule(FlowsAsProcessors, case)
+    verify_each_rule(FlowsAsProcessors, case)
 
 
 def test_a_flow_as_a_processor_keeps_all_rules() -> None:
     """`Flow.to_processor` is the same for every flow; "map" stands for all."""
-    keeps_each_rule(_Flows, next(case for case in WITH_IDENTITY if case.name == "map"))
+    verify_each_rule(_Flows, next(case for case in WITH_IDENTITY if case.name == "map"))
 
 
 def test_no_rule_is_verified_twice_for_an_operator_and_none_is_left_out() -> None:

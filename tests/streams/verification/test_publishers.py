@@ -11,7 +11,7 @@ from streams import UNBOUNDED, Publisher, Source
 from streams.testkit.verification import PublisherVerification
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SourceCase
-from tests.streams.verification.runs import Runs, flowing_in, keeps_each_rule, mostly, numbers, rules_of
+from tests.streams.verification.runs import Runs, flowing_in, mostly, numbers, rules_of, verify_each_rule
 
 
 class Sources(Runs, PublisherVerification[Any]):
@@ -30,7 +30,7 @@ class Sources(Runs, PublisherVerification[Any]):
 
 @pytest.mark.parametrize("case", every.sources(), ids=lambda case: case.name)
 def test_a_source_keeps_each_rule_for_publishers(case: SourceCase) -> None:
-    keeps_each_rule(Sources, case)
+    verify_each_rule(Sources, case)
 
 
 ONE_FOR_ONE = {
@@ -71,7 +71,7 @@ class Operators(Runs, PublisherVerification[Any]):
 
 @pytest.mark.parametrize("case", mostly(every.flows()), ids=lambda case: case.name)
 def test_what_comes_out_of_an_operator_keeps_each_rule_for_publishers(case: FlowCase) -> None:
-    keeps_each_rule(Operators, case)
+    verify_each_rule(Operators, case)
 
 
 def test_only_what_is_named_is_verified_with_one_element_only() -> None:
@@ -89,7 +89,7 @@ class OneTooFew(Operators):
 
 def test_of_a_case_that_breaks_rules_each_of_them_is_named_and_the_others_are_tried_all_the_same() -> None:
     with pytest.raises(ExceptionGroup, match="map does not keep") as caught:
-        keeps_each_rule(OneTooFew, next(case for case in every.flows() if case.name == "map"))
+        verify_each_rule(OneTooFew, next(case for case in every.flows() if case.name == "map"))
     named = {note.removeprefix("in ") for error in caught.value.exceptions for note in error.__notes__}
     assert {rule for rule in named if "_spec101_" in rule or "_spec105_" in rule}
     assert named < set(rules_of(OneTooFew))

@@ -19,7 +19,7 @@ from streams.testkit.verification import (
 from streams.testkit.verification.blackbox import MOST_ELEMENTS
 from tests.streams.catalogue import every
 from tests.streams.catalogue.case import FlowCase, SinkCase
-from tests.streams.verification.runs import Captured, Runs, keeps_each_rule, mostly
+from tests.streams.verification.runs import Captured, Runs, mostly, verify_each_rule
 
 
 def observed(observable: Any, pulling: list[Any]) -> Any:
@@ -69,7 +69,7 @@ class Sinks(Runs, SubscriberBlackboxVerification[int]):
 
 @pytest.mark.parametrize("case", every.sinks(), ids=lambda case: case.name)
 def test_a_sink_keeps_each_rule_for_subscribers(case: SinkCase) -> None:
-    keeps_each_rule(Sinks, case)
+    verify_each_rule(Sinks, case)
 
 
 class Greedy(Subscriber[Any]):
@@ -110,7 +110,7 @@ class EveryStage(Runs, SubscriberBlackboxVerification[int]):
 
 @pytest.mark.parametrize("case", mostly(WITHOUT_IDENTITY), ids=lambda case: case.name)
 def test_a_stage_in_another_form_keeps_each_rule_for_subscribers(case: FlowCase) -> None:
-    keeps_each_rule(EveryStage, case)
+    verify_each_rule(EveryStage, case)
 
 
 class Stages(Runs, SubscriberWhiteboxVerification[int]):
@@ -130,4 +130,4 @@ class Stages(Runs, SubscriberWhiteboxVerification[int]):
 
 @pytest.mark.parametrize("case", [case for case in every.flows() if case.identity], ids=lambda case: case.name)
 def test_a_stage_keeps_each_rule_for_subscribers(case: FlowCase) -> None:
-    keeps_each_rule(Stages, case)
+    verify_each_rule(Stages, case)
