@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?=
 INPUT ?=
 BENCH ?= throughput single latency durable group_commit durable_latency redis backlog backpressure idle fairness security arrow spark spark_latency \
-	spark_write spark_backpressure streams operators smq
+	spark_write spark_backpressure streams operators smq websocket
 TESTS ?=
 LOCK ?=
 SOAK ?= suite properties simulation power_loss damages damages_real turns turns_alter turns_queues attackers strangers kill_broker kill_move kill_smq strict_order many_clients \

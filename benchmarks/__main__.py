@@ -192,6 +192,23 @@ def smq(
     _finish(run(size or [100, 1_000, 8_000, 8_192, 16_384, 65_536], messages, warm_up, rounds, uvloop), json)
 
 
+@app.command()
+def websocket(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 1_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 100,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    rounds: Rounds = 5,
+    uvloop: Uvloop = True,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """What the native protocol costs a broker over WebSocket, beside TCP."""
+    from benchmarks.websocket import run  # noqa: PLC0415 - a command loads what it needs
+
+    _finish(run(messages, size, batch, max_in_flight, rounds, uvloop, profile), json)
+
+
 @app.command("durable_latency")
 def durable_latency(
     rate: Annotated[float, typer.Option(min=1, metavar="N", help="Messages a second.")] = 1_000,

@@ -27,6 +27,7 @@ class BrokerProcess(Worker):
         send_address: where senders connect.
         receive_address: where receivers connect.
         smq_source: where sources of the simple message queue connect, if the options say that they may.
+        http_address: where HTTP is spoken, likewise.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class BrokerProcess(Worker):
         self.send_address: str = facts["send_address"]
         self.receive_address: str = facts["receive_address"]
         self.smq_source: str | None = facts["smq_source"]
+        self.http_address: str | None = facts["http_address"]
 
 
 def serve(parent: Parent, uvloop: bool, profile: str | None, options: dict[str, Any]) -> None:
@@ -69,5 +71,11 @@ async def _serve(parent: Parent, options: dict[str, Any]) -> None:
     config = BrokerConfig(send_address=ANY_PORT, receive_address=ANY_PORT, **options)
     async with Broker(config, listeners=configured_listeners(config)) as broker:
         source = None if config.smq_source is None else str(broker.addresses("smq-source")[0])
-        parent.say(send_address=broker.send_address, receive_address=broker.receive_address, smq_source=source)
+        http = None if config.http is None else str(broker.addresses("http")[0])
+        parent.say(
+            send_address=broker.send_address,
+            receive_address=broker.receive_address,
+            smq_source=source,
+            http_address=http,
+        )
         await parent.told()

@@ -161,6 +161,13 @@ def test_a_source_of_the_simple_message_queue_stands_beside_a_native_sender(benc
     assert value(outcome, "p50, 8192 bytes in two writes, SMQ") > 0
 
 
+def test_websocket_stands_beside_tcp(benchmark: Benchmark) -> None:
+    outcome = benchmark("websocket", "--messages", "5000", "--rounds", "2")
+    assert [one["kind"] for one in outcome["rounds"]] == ["WebSocket", "TCP", "TCP", "WebSocket"]
+    assert value(outcome, "share of TCP's") > 0
+    assert value(outcome, "messages a second, WebSocket") > 0
+
+
 @pytest.mark.soak
 def test_arrow_stands_beside_payload_objects_and_raw_bytes(benchmark: Benchmark, data: Path) -> None:
     outcome = benchmark("arrow", "--messages", "20000", "--batch", "3000", "--rounds", "2", "--data", str(data))

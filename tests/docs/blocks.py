@@ -42,6 +42,7 @@ SMQ: Final = SHELL + "test_a_broker_with_the_ports_of_the_simple_queue_says_what
 BAD_INPUT: Final = SHELL + "test_the_command_lines_page_shows_what_a_bad_line_and_an_unknown_option_bring"
 LOG: Final = SECURED + "test_the_log_says_who_did_what_and_what_was_read_again_and_what_was_not"
 HTTP: Final = "tests/docs/test_http.py::test_the_lines_of_curl_print_what_the_page_shows"
+WEBSOCKET: Final = "tests/docs/test_websocket.py::test_the_program_prints_what_the_page_shows"
 REACHED: Final = SECURED + "test_a_broker_that_others_reach_starts_with_users_and_tls_and_logs_json"
 ASKED: Final = SECURED + "test_a_user_sends_with_a_password_that_is_asked_for"
 LAKE: Final = SPARK + "test_what_the_page_reads_into_a_lake_it_writes_into_queues"
@@ -140,6 +141,8 @@ TABLE: Final[dict[str, dict[str, str | Excuse]]] = {
     "docs/protocol.md": {
         "0        4       6": Excuse.PICTURE,
         "SCRAM-SHA-256": "tests/transport/security/test_scram.py::test_the_exchange_of_rfc_7677_is_word_for_word_ours",
+        "[python]": WEBSOCKET,
+        "[text]": WEBSOCKET,
     },
     "docs/queue.md": {"READY": Excuse.PICTURE, "[python]": CLIENTS, "[text]": CLIENTS},
     "docs/reactivex.md": {
