@@ -168,6 +168,7 @@ def test_connections_are_listed_and_closed(page: Page, stage: Stage) -> None:
     page.get_by_role("button", name=f"Close connection {number}", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Close it").click()
     told(page, f"Connection {number} is closed.")
+    assert int(number) not in stage.do(lambda: set(stage.broker.connections))
 
 
 def test_subscriptions_are_released_and_deleted(page: Page, stage: Stage) -> None:
@@ -197,6 +198,7 @@ def test_a_refusal_is_shown_and_nothing_is_lost_by_it(page: Page, stage: Stage) 
     page.get_by_role("dialog").wait_for(state="detached")
     page.goto(f"{stage.url}/#/queues/nothing-there")
     page.get_by_text("There is no such queue").wait_for()
+    assert stage.do(lambda: list(stage.broker.queues)) == ["orders"]
 
 
 def test_a_page_comes_back_when_its_broker_does(page: Page) -> None:
