@@ -6,15 +6,21 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from actors import QueueSettings
 from streams import Sink, Source
 from transport import Broker, BrokerConfig, Receiver, Sender
 from transport.gateways.listeners import configured_listeners
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 T = TypeVar("T")
 FREE: Final = "127.0.0.1:0"
 SECONDS: Final = 30.0
+SOON_MS: Final = 10_000
+"""For what a page is asked to do."""
 ARGUMENTS: Final = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -112,3 +118,56 @@ class Stage:
 
 async def _finished(graph: Any) -> None:
     await graph.run()
+
+
+class Watched:
+    """What a page complains of."""
+
+    def __init__(self, page: Page) -> None:
+        self.said: list[str] = []
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page.on("console", lambda line: self._heard(line.type, line.text))
+        page.add_init_script(
+            "document.addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective))"
+        )
+
+    def _heard(self, kind: str, text: str) -> None:
+        # What the broker refuses is told by the browser too; a page is to show it.
+        if kind in ("error", "warning") and "Failed to load resource" not in text:
+            self.said.append(text)
+
+
+def show(page: Page, stage: Stage, where: str = "queues") -> None:
+    page.goto(f"{stage.url}/#/{where}")
+    page.wait_for_selector("#state[data-state=live]")
+
+
+def declare(stage: Stage, *names: str, **settings: Any) -> None:
+    stage.do(lambda: [stage.broker.queues.declare(name, QueueSettings(**settings)) for name in names])
+
+
+def ready(stage: Stage, name: str) -> int:
+    found = stage.do(lambda: stage.broker.queues.read(name))
+    assert found is not None
+    return found.ready
+
+
+def row(page: Page, name: str) -> Any:
+    return page.get_by_role("row").filter(has=page.get_by_role("link", name=name, exact=True))
+
+
+def told(page: Page, text: str) -> None:
+    page.locator("#said").get_by_text(text).wait_for()
+
+
+def confirm(page: Page, name: str, verb: str) -> None:
+    """Type a name into the open dialog: before it is typed to its end, nothing can be pressed."""
+    dialog = page.get_by_role("dialog")
+    go = dialog.get_by_role("button", name=verb, exact=True)
+    typed = dialog.get_by_label("Type the name")
+    assert go.is_disabled()
+    typed.fill(name[:-1])
+    assert go.is_disabled()
+    typed.fill(name)
+    go.click()
+    dialog.wait_for(state="detached")
