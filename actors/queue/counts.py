@@ -37,8 +37,8 @@ class Counts:
     """Keeps what a broker's queues had counted before they were recovered, and what those had that are no more."""
 
     def __init__(self) -> None:
-        self._gone = NOTHING
-        self._recovered = self._based = NOTHING
+        # One for each, so that a queue that goes leaves no object more than there were.
+        self._gone, self._recovered, self._based = Counters(), Counters(), Counters()
         self._bases: dict[str, Counters] = {}
 
     def recovered(self, name: str, log: QueueLog) -> None:

@@ -176,7 +176,7 @@ class Metrics:
             pieces.cut()
             return Page(pieces.done, text.content_type)
 
-    async def queues(self, asked: AskedQueues, held: Callable[[int], None], *, openmetrics: bool = False) -> Page:
+    async def each_queue(self, asked: AskedQueues, held: Callable[[int], None], *, openmetrics: bool = False) -> Page:
         """The figures of each queue that is asked for, by name; ``held`` as of `totals`."""
         async with self._made:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()

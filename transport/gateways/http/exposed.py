@@ -44,7 +44,7 @@ async def queues(call: Call) -> Answer:
     requests.check_fields(dict(query), ASKED, "the query")
     limit = requests.whole_in_query(query.get("limit"), "limit", ASKED["limit"]) or DEFAULT_QUEUES
     asked = AskedQueues(query.get("contains", ""), query.get("after", ""), limit)
-    return _written(await call.operations.metrics().queues(asked, call.share.take, openmetrics=_openmetrics(call)))
+    return _written(await call.operations.metrics().each_queue(asked, call.share.take, openmetrics=_openmetrics(call)))
 
 
 def _openmetrics(call: Call) -> bool:
