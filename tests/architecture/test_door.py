@@ -28,6 +28,8 @@ BROKERS = "transport.broker."
 GATEWAYS = "transport.gateways."
 NO_GATEWAY = "transport.gateways.listeners"
 """Makes the listeners that a broker's options ask for, Penstock's own among them."""
+CARRIES_NATIVE = ("transport.gateways.http.upgrade", "transport.broker.broker_connection")
+"""WebSocket carries the native protocol, whose connection goes through the door by itself."""
 
 
 def past_the_door(sources: Iterable[Any]) -> list[str]:
@@ -50,6 +52,7 @@ def past_the_door(sources: Iterable[Any]) -> list[str]:
                     and name != NO_GATEWAY
                     and module.startswith(BROKERS)
                     and module not in GATEWAYS_SEE
+                    and (name, module) != CARRIES_NATIVE
                 ):
                     found.append(f"{name} imports {module}: a gateway sees {sorted(GATEWAYS_SEE)}")
             elif isinstance(node, ast.Attribute) and node.attr == "queues" and name not in BEHIND_IT:

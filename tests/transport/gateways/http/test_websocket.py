@@ -468,6 +468,7 @@ def test_a_handshake_that_is_broken_off_leaves_nothing(run: Any, sockets: Any, m
                 writer.transport.abort()
             await until(lambda: not http.broker.connections and http.broker._entrance.unopened.count == 0)
             await until(lambda: not http.listener._connections)
+            assert http.listener._server.connections == []
 
     run(main)
 
