@@ -192,7 +192,7 @@ def test_why_nothing_newer_is_seen_stands_above_what_was_seen_last() -> None:
     state = state_of("orders")
     state.see(Seen(None, lost="no broker at 127.0.0.1:9182"))
     lines = text_of(state)
-    assert lines[2] == "no broker at 127.0.0.1:9182; trying again"
+    assert lines[2] == "trying again: no broker at 127.0.0.1:9182"
     assert any(line.startswith("orders") for line in lines)
     state.see(Seen(picture("orders")))
     assert text_of(state)[2] == ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import sys
 from collections.abc import Sequence
@@ -97,6 +96,8 @@ def _write(file: str, data: bytes) -> None:
         return
     # Beside it, and then in its place: who is ended in between, or finds the disk full, keeps the file of before.
     # Each program has one of its own, or the second of two would put half of the first's there.
+    import secrets  # noqa: PLC0415 - not needed for --help
+
     aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         aside.write_bytes(data)

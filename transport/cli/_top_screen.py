@@ -105,7 +105,7 @@ def _head(state: State, where: str, width: int) -> list[Text]:
     lines = [_fit(f"penstock top  {cell(where)}  {there}", width, "bold"), _fit(f"{held}, {moved}", width)]
     if state.lost is not None:
         # Whoever answers there chose the words.
-        lines.append(_fit(f"{cell(' '.join(state.lost.split()))}; {AGAIN}", width, "bold red"))
+        lines.append(_fit(f"{AGAIN}: {cell(' '.join(state.lost.split()))}", width, "bold red"))
     else:
         lines.append(Text())
     return lines

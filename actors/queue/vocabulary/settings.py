@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
@@ -228,5 +227,7 @@ def dead_letter_name(queue: str) -> str:
     encoded = queue.encode()
     if len(encoded) + len(DEAD_LETTER_SUFFIX) <= MAX_NAME_BYTES:
         return name
+    import hashlib  # noqa: PLC0415 - of few names, and it loads OpenSSL, which no help needs
+
     ending = f"~{hashlib.sha256(encoded).hexdigest()[:DIGEST_DIGITS]}{DEAD_LETTER_SUFFIX}"
     return encoded[: MAX_NAME_BYTES - len(ending)].decode(errors="ignore") + ending
