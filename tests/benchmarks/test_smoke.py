@@ -169,6 +169,15 @@ def test_websocket_stands_beside_tcp(benchmark: Benchmark) -> None:
 
 
 @pytest.mark.soak
+def test_a_durable_publish_over_http_stands_beside_a_handler_that_only_parses(benchmark: Benchmark, data: Path) -> None:
+    arguments = ("--requests", "64", "--connections", "4", "--rounds", "1", "--data", str(data))
+    outcome = benchmark("http", *arguments)
+    assert [one["kind"] for one in outcome["rounds"]] == ["broker", "parser", "settle"]
+    assert value(outcome, "times a handler that only parses") > 0
+    assert not list(data.iterdir())
+
+
+@pytest.mark.soak
 def test_arrow_stands_beside_payload_objects_and_raw_bytes(benchmark: Benchmark, data: Path) -> None:
     outcome = benchmark("arrow", "--messages", "20000", "--batch", "3000", "--rounds", "2", "--data", str(data))
     arrow, objects = ["durable, Arrow", "in memory, Arrow"], ["durable, objects", "in memory, objects"]

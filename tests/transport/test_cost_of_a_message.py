@@ -33,6 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = tuple(str(ROOT / package) for package in ("streams", "journal", "actors", "transport"))
 MANY = 64
 """Messages of a measurement, one behind the other: what happens once in a while is spread over them."""
+# Each batch is timed for the metrics, from being accepted to being confirmed and from being stored to being delivered: some hundred
+# instructions of a message that comes by itself. And a queue notes that it has changed, while somebody looks.
 LIMITS = {
     "a message, sent and confirmed": 3010,
     "a batch of a hundred, sent and confirmed": 3340,

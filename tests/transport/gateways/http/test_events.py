@@ -100,6 +100,8 @@ def test_who_goes_away_looks_no_more(run: Any, api: Any) -> None:
                 await reader.readuntil(b"event: picture")
                 (connection,) = [each for each in http.broker.connections.values() if each.role == "http"]
             await turns_until(lambda: connection.number not in http.broker.connections)
+            await turns_until(lambda: not http.broker._sampler._looks)
+            assert connection.operations is None
 
     run(main)
 
