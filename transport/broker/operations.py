@@ -222,7 +222,7 @@ class Operations:
         # On which connection, if on one.
         self.number: int | None = None
         # What is attached now, or is to be committed, takes these.
-        self._attached: set[tuple[Right, str]] = set()
+        self._attached: set[tuple[Right, str | None]] = set()
 
     def renew(self, principal: Principal) -> bool:
         """Whoever asks may do something else from now on; whether that still allows what is attached."""
@@ -317,7 +317,8 @@ class Operations:
         Raises:
             LimitExceededError: as many look as may.
         """
-        self._check("picture")
+        # Whoever loses the right looks no more: the connection ends.
+        self._attach(Right.MONITOR, None, "picture")
         return self._services.commands.view()
 
     def metrics(self) -> Metrics:
@@ -390,7 +391,7 @@ class Operations:
             audit.allowed(self.principal.name, MADE_BY, name, self.peer, MAKES.format(role))
         return made
 
-    def _attach(self, right: Right, resource: str, operation: str, kind: str = "") -> None:
+    def _attach(self, right: Right, resource: str | None, operation: str, kind: str = "") -> None:
         """Something takes this right from now on, and as long as it is attached."""
         self._need(right, resource, operation, kind)
         self._attached.add((right, resource))

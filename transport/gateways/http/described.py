@@ -154,6 +154,7 @@ _PARTY: Final = record(
     id=maybe(COUNT),
     role=TEXT,
     client=TEXT,
+    subscription=maybe(TEXT),
     peer=maybe(TEXT),
     demand=COUNT,
     held=COUNT,
