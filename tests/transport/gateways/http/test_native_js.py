@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -163,6 +164,8 @@ def test_a_page_with_a_token_is_its_user(api: Any, tmp_path: Path) -> None:
 
     async def main() -> None:
         async with api(users_file=path) as http, page_of(http) as page:
+            ann = {"Authorization": f"Basic {b64encode(b'ann:secret').decode()}"}
+            assert (await http.ask("POST", "/api/v1/queues/orders/messages", {"payload": "a"}, headers=ann))[0] == 201
             code = """async ([role, options]) => {
                 try { window.peer = await native[role](options); return null; } catch (error) { return error.code; }
             }"""
