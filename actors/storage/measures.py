@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from actors.queue.structures.histogram import Histogram
 
 if TYPE_CHECKING:
-    from journal import JournalOptions
+    from journal import JournalOptions, JournalStatistics
 
 SYNC_SECONDS: Final = (
     0.0001,
@@ -47,3 +47,19 @@ class JournalMeasures:
     def told(self, options: JournalOptions) -> JournalOptions:
         """The options of a journal that tells this."""
         return replace(options, on_sync=self.sync_seconds.observe, on_write=self.write_bytes.observe)
+
+
+def figures_of(journal: JournalStatistics, checkpoints: int) -> dict[str, Any]:
+    """The journal's part of what ``penstock stats`` shows of the storage."""
+    return {
+        "segments": journal.segments,
+        "disk_bytes": journal.disk_bytes,
+        "next_lsn": journal.next_lsn,
+        "durable_lsn": journal.durable_lsn,
+        "pending_bytes": journal.pending_bytes,
+        "syncs": journal.syncs,
+        "groups": journal.groups,
+        "records": journal.records,
+        "checkpoints": checkpoints,
+        "sync_ms": round(journal.mean_sync_seconds * 1000, 3),
+    }

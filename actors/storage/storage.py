@@ -20,7 +20,7 @@ from actors.storage.contents import Contents, recover
 from actors.storage.durable_map import DurableMap, EntryPut
 from actors.storage.failures import keep_in_mind, place_error, storage_error
 from actors.storage.gathering import GatheredAcknowledgements
-from actors.storage.measures import JournalMeasures
+from actors.storage.measures import JournalMeasures, figures_of
 from actors.storage.options import (
     DEFAULT_CACHE_BYTES,
     GATHER_DELAY,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from actors.queue.vocabulary.stages import WriterVersion
     from actors.storage.snapshot import StoredQueue
     from actors.storage.together import Encoded
-    from journal import Committer, JournalStatistics
+    from journal import Committer
 
 STORE_ID_BYTES = 4
 
@@ -416,19 +416,9 @@ class Storage(DurableMap):
 
     def statistics(self) -> dict[str, Any]:
         """What ``penstock stats`` shows of it."""
-        facts: JournalStatistics = self._journal.statistics()
         return {
             "directory": str(self.directory),
-            "segments": facts.segments,
-            "disk_bytes": facts.disk_bytes,
-            "next_lsn": facts.next_lsn,
-            "durable_lsn": facts.durable_lsn,
-            "pending_bytes": facts.pending_bytes,
-            "syncs": facts.syncs,
-            "groups": facts.groups,
-            "records": facts.records,
-            "checkpoints": self._checkpoints.made,
-            "sync_ms": round(facts.mean_sync_seconds * 1000, 3),
+            **figures_of(self._journal.statistics(), self._checkpoints.made),
             "free_bytes": self._files.free_bytes(self.directory),
             "cache_bytes": self._cache.bytes,
             "cache_hits": self._cache.hits,

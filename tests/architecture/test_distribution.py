@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 MAN_PAGE = "data/share/man/man1/penstock.1"
+DASHBOARD = "data/share/penstock/grafana/penstock.json"
 BUILD = "import sys, hatchling.build as backend; print(getattr(backend, 'build_' + sys.argv[1])(sys.argv[2]))"
 
 
@@ -62,7 +63,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 def test_the_wheel_holds_the_packages_with_their_types_and_the_manual_page_and_nothing_else(
     wheel: dict[str, str],
 ) -> None:
-    besides = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", MAN_PAGE}
+    besides = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", MAN_PAGE, DASHBOARD}
     assert set(wheel) == besides.union(*map(files_below, PACKAGES))
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(wheel)
 

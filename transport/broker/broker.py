@@ -130,7 +130,8 @@ class Broker:
         self.partial = PartialFrames(partial_bytes_limit(memory_limit()), self._look_later)
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
-        self._takers, self._publishers = Takers(self._acknowledged), Publishers()
+        self._publishers = Publishers()
+        self._takers: Takers
         self._sampler: Sampler
         self._metrics: Metrics
         self._ends_at: float | None = None
@@ -180,6 +181,7 @@ class Broker:
                 transaction_timeout=self.config.transaction_timeout,
             )
             undo.push_async_callback(self._stop_queues)
+            self._takers = Takers(self.queues.acknowledged)
             self.watermarks = Watermarks(self.config, storage.directory if storage is not None else None, self.queues)
             undo.callback(self.watermarks.stop)
             self.watermarks.start(self._loop)
@@ -252,9 +254,6 @@ class Broker:
         self._sampler.end()
         await asyncio.gather(*(listener.drain(deadline) for listener in self._listeners))
         await self._tasks.finished(deadline - self.now())
-
-    async def _acknowledged(self) -> None:
-        await self.queues.acknowledged()
 
     async def reload_users(self) -> bool:
         """Read the users file anew; whether that was possible. Where it was not, the users stay as they were, and the log says why.
