@@ -131,7 +131,6 @@ class Broker:
         self.unsent = UnsentTotal(unsent_bytes_limit(memory_limit()))
         self._tasks = Tasks()
         self._publishers = Publishers()
-        self._takers: Takers
         self._sampler: Sampler
         self._metrics: Metrics
         self._ends_at: float | None = None
