@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 SAMPLE_SECONDS: Final = 1.0
 """From one round to the next."""
+MOMENTS: Final = 4
+"""So many of the last judgements count;"""
+AGREE: Final = 2
+"""and so many of them are to agree."""
 KEPT_SAMPLES: Final = 120
 """Of a queue that somebody looks at: two minutes."""
 SLICE_SECONDS: Final = 0.001
@@ -59,7 +63,7 @@ class Sample(NamedTuple):
         went: messages a second that went out.
         acknowledged: messages a second that were acknowledged.
         pressure: who holds back whom.
-        judged: the judgement of this moment alone. While messages move, only what was so twice in a row is the pressure.
+        recent: the judgements of the last moments alone, the newest last. While messages move, what was so most often is the pressure.
     """
 
     at: float
@@ -68,7 +72,12 @@ class Sample(NamedTuple):
     went: float
     acknowledged: float
     pressure: Pressure
-    judged: Kind
+    recent: tuple[Pressure, ...]
+
+    @property
+    def judged(self) -> Kind:
+        """The judgement of this moment alone."""
+        return self.recent[-1].kind
 
     @property
     def at_rest(self) -> bool:
@@ -322,11 +331,22 @@ def sample_of(
         came, went = arrived / seconds, left / seconds
         acknowledged = (figures.total_acknowledged - old.total_acknowledged) / seconds
     judged = pressure_of(figures, queues.settings_of(figures.name), moved)
-    pressure = judged
-    if moved and before is not None and before.judged is not judged.kind:
-        # Of a queue in which messages move, one moment says little: a batch is always ready, or on its way.
-        pressure = Pressure(Kind.FLOWING, f"queue {figures.name} flows")
-    return Sample(at, figures, came, went, acknowledged, pressure, judged.kind)
+    recent = (*(() if before is None else before.recent[1 - MOMENTS :]), judged)
+    pressure = _over_time(recent, figures.name) if moved else judged
+    return Sample(at, figures, came, went, acknowledged, pressure, recent)
+
+
+def _over_time(recent: tuple[Pressure, ...], name: str) -> Pressure:
+    """What is so most often: of a queue in which messages move, one moment says little, for a batch is always ready or on its way.
+
+    A full queue takes more in steps, so that it is full in one moment, and in the next its receivers are slow: the one with more pressure
+    counts then. Where no two moments agree, it flows.
+    """
+    counts = Counter(each.kind for each in recent)
+    kind, times = max(counts.items(), key=lambda item: (item[1], item[0].rank))
+    if len(recent) > 1 and times < AGREE:
+        return Pressure(Kind.FLOWING, f"queue {name} flows")
+    return next(each for each in reversed(recent) if each.kind is kind)
 
 
 def _goes_on(before: QueueStatistics, now: QueueStatistics) -> bool:

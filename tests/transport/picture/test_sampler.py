@@ -16,7 +16,7 @@ from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
 from transport.errors import LimitExceededError
 from transport.picture import sampler as module
-from transport.picture.pressure import Kind
+from transport.picture.pressure import Kind, Pressure
 from transport.picture.sampler import KEPT_SAMPLES, LINGER_SECONDS, MOST_LOOKS, MOST_WATCHED, SAMPLE_SECONDS, Sampler
 
 
@@ -293,6 +293,14 @@ async def test_while_messages_move_one_moment_is_no_judgement(bench: Bench) -> N
         await send(1)
         await look.next()
         assert bench.sampler.samples["a"].pressure.kind is Kind.NO_RECEIVER
+
+
+def test_a_full_queue_that_takes_more_in_steps_is_full_all_the_while() -> None:
+    full = Pressure(Kind.LIMIT_REACHED, "queue a is full: receiver r asks for no more; sender s waits")
+    slow = Pressure(Kind.RECEIVER_SLOW, "queue a has 7 messages ready: receiver r asks for no more")
+    for recent in ((full, slow, full, slow), (slow, full, slow, full), (full, full, slow, slow), (full, slow, full)):
+        assert module._over_time(recent, "a") == full
+    assert module._over_time((full, slow, slow, slow), "a") == slow
 
 
 def test_changes_are_noted_only_while_somebody_wants_to_know() -> None:
