@@ -1,6 +1,7 @@
-"""Pictures of the console for docs/console.md, taken of a broker under load: `python scripts/screenshots.py`. It takes a minute.
+"""Pictures of the console, taken of a broker under load: `python scripts/screenshots.py [--demo]`. It takes some minutes.
 
-A slow receiver holds two senders back, others go as they can, and the page itself is a receiver of one queue.
+For docs/console.md a slow receiver holds two senders back, others go as they can, and the page itself is a receiver of one queue. With
+``--demo`` the picture of README is taken alone: of the demo, while its Spark query is slow.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ ARGUMENTS: Final = [
 ]  # fmt: skip
 SIZES: Final = {1440: 900, 390: 844}
 FREE: Final = "127.0.0.1:0"
+DEMO_SECONDS: Final = 300.0
 WARM_ROUNDS: Final = 90
 """Rounds of the sampler before the first picture: so much of the two minutes is there to be seen."""
 ORDER: Final = b'{"order": 48213, "table": 7, "items": [{"tea": 2}, {"scone": 1}], "total": "11.40"}'
@@ -115,12 +117,43 @@ async def take(page: Page) -> None:
     await page.locator("#watch").scroll_into_view_if_needed()
 
 
+async def of_the_demo(chromium: str) -> None:
+    """The queue of the demo, while its query is slow and its sender waits."""
+    demo = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "examples.demo", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert demo.stdout is not None
+    try:
+        async with asyncio.timeout(DEMO_SECONDS), async_playwright() as playwright:
+            url = (await _line_with(demo.stdout, "Watch it in a browser: ")).split()[-1]
+            browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+            page = await browser.new_page(viewport={"width": 1200, "height": 640}, color_scheme="light")
+            await page.goto(f"{url}#/queues/lines")
+            await _line_with(demo.stdout, "SLOW")
+            await until_full(page)
+            await page.screenshot(path=IMAGES / "console-demo.png")
+            await browser.close()
+    finally:
+        demo.terminate()
+        await demo.communicate()
+
+
+async def _line_with(lines: asyncio.StreamReader, text: str) -> str:
+    async for line in lines:
+        if text.encode() in line:
+            return line.decode()
+    raise SystemExit(f"the demo has ended without {text!r}")
+
+
 async def main() -> None:
     """Take all of them."""
     chromium = shutil.which("chromium")
     if chromium is None:
         raise SystemExit("screenshots needs Chromium: there is none on this machine")
     IMAGES.mkdir(parents=True, exist_ok=True)
+    if sys.argv[1:] == ["--demo"]:
+        await of_the_demo(chromium)
+        return
     with tempfile.TemporaryDirectory(prefix="penstock-screenshots-") as folder:
         config = BrokerConfig(FREE, FREE, http=FREE, directory=folder)
         listeners = configured_listeners(config)

@@ -131,7 +131,7 @@ def test_so_many_may_look_and_the_next_is_refused_by_name(run: Any, api: Any) ->
 
 
 def picture(*rows: dict[str, Any], **facts: Any) -> dict[str, Any]:
-    return {"totals": {"ready": 0}, "matching": len(rows), "flow": None, "queues": list(rows)} | facts
+    return {"totals": {"ready": 0}, "matching": len(rows), "flow": None, "journal": None, "queues": list(rows)} | facts
 
 
 def test_a_change_has_what_is_other_and_the_order_where_that_is() -> None:
