@@ -11,6 +11,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.queue.changes import Changes
+from actors.queue.queue_actor import QueueActor
 from actors.queue.vocabulary import commands
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
@@ -175,6 +176,59 @@ async def test_who_asks_once_has_it_run_on_for_a_while_and_then_no_more(bench: B
     await elapse(2)
     assert not bench.sampler.running
     assert timers() == []
+
+
+@bench
+async def test_who_asks_once_waits_for_the_first_round_however_long_that_takes(bench: Bench) -> None:
+    bench.make("a")
+    may_end = asyncio.Event()
+    round_ = bench.sampler._round
+
+    async def long() -> None:
+        await may_end.wait()
+        await round_()
+
+    with mock.patch.object(bench.sampler, "_round", long):
+        glances = [asyncio.ensure_future(bench.sampler.glance()) for _ in range(2)]
+        await elapse(3 * LINGER_SECONDS)
+        may_end.set()
+        await settle()
+    assert all(glance.done() and glance.exception() is None for glance in glances)
+    assert list(bench.sampler.samples) == ["a"]
+    await elapse(LINGER_SECONDS + 1)
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_a_broker_that_stops_does_so_for_who_waits_for_the_first_round(bench: Bench) -> None:
+    bench.make("a")
+    glance = asyncio.ensure_future(bench.sampler.glance())
+    await asyncio.sleep(0)
+    bench.sampler.end()
+    await settle()
+    assert glance.done()
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_a_queue_at_rest_that_fails_for_good_is_seen_no_more(bench: Bench) -> None:
+    bench.make("a", "b")
+    queue = bench.queues.get("a")
+    with bench.sampler.looking() as look:
+        await look.next()
+        await look.next()
+        for _ in range(QueueActor.max_restarts):
+            queue.tell(object())
+        await settle()
+        while "a" in bench.sampler._restless or bench.queues.changes.names:
+            await look.next()
+        queue.tell(object())
+        await queue.stopped()
+        await look.next()
+        await look.next()
+        assert list(bench.sampler.samples) == ["b"]
 
 
 @bench
