@@ -355,9 +355,9 @@ def _over_time(recent: tuple[Pressure, ...], name: str) -> Pressure:
     """What is so most often: of a queue in which messages move, one moment says little, for a batch is always ready or on its way.
 
     A full queue takes more in steps, so that it is full in one moment, and in the next its receivers are slow: the one with more pressure
-    counts then. Where no two moments agree, it flows.
+    counts then. Where no two moments agree, it flows. That it was idle before says nothing of what moves now.
     """
-    counts = Counter(each.kind for each in recent)
+    counts = Counter(each.kind for each in recent if each.kind is not Kind.IDLE)
     kind, times = max(counts.items(), key=lambda item: (item[1], item[0].rank))
     if len(recent) > 1 and times < AGREE:
         return Pressure(Kind.FLOWING, f"queue {name} flows")

@@ -357,6 +357,21 @@ def test_a_full_queue_that_takes_more_in_steps_is_full_all_the_while() -> None:
     assert module._over_time((full, slow, slow, slow), "a") == slow
 
 
+@bench
+async def test_a_queue_that_was_idle_for_long_is_not_called_idle_when_messages_come(bench: Bench) -> None:
+    send = await bench.sender("a")
+    with bench.sampler.looking() as look:
+        for _ in range(3):
+            # Somebody who comes and goes has it read, and judged, each time.
+            await bench.connect(bench.queues.get("a"), lambda ref: commands.AttachSender(None, connection=ref))
+            await look.next()
+            assert bench.sampler.samples["a"].pressure.kind is Kind.IDLE
+        for kind in (Kind.FLOWING, Kind.NO_RECEIVER):
+            await send(1)
+            await look.next()
+            assert bench.sampler.samples["a"].pressure.kind is kind
+
+
 def test_changes_are_noted_only_while_somebody_wants_to_know() -> None:
     changes = Changes()
     assert changes.take() == set()
