@@ -167,8 +167,7 @@ class Sampler:
         self._looks.add(look)
         if self._task is None and not self._ended:
             self._queues.changes.begin()
-            # Not from the directory itself, which gives its queues in order: of ten thousand that takes a slice or three.
-            self._restless = set(self._queues.logs())
+            self._restless = self._queues.names()
             self._task = asyncio.get_running_loop().create_task(self._run(), name="penstock sampler")
         return look
 

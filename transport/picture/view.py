@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest, nsmallest
+from heapq import nlargest
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -32,6 +32,8 @@ MOST_PARTIES: Final = 100
 """Senders and receivers of one queue that are shown each; of all others their number is told."""
 CHUNK: Final = 500
 """Samples that are looked through at once: less than a millisecond's work."""
+MOST_JUDGED: Final = 1_000
+"""Of more parties the sentence says how many there are, and not which of them are slow."""
 PARTIES_AT_ONCE: Final = 50
 """Senders and receivers likewise."""
 T = TypeVar("T")
@@ -156,18 +158,23 @@ class View:
         """
         samples = self._sampler.samples
         totals = _Totals()
-        top: list[Sample] = []
-        matching, order = 0, ORDERS[asked.order]
+        top: list[tuple[Any, Sample]] = []
+        matching, order, most = 0, ORDERS[asked.order], asked.start + asked.limit
         values = list(samples.values())
         for chunk in _chunks(values, CHUNK):
             totals.add(chunk)
             found = [each for each in chunk if asked.contains in each.figures.name] if asked.contains else chunk
             matching += len(found)
-            top = nsmallest(asked.start + asked.limit, (*top, *found), key=order)
+            ordered = [(order(sample), sample) for sample in found]
+            if len(top) == most:
+                last = top[-1][0]
+                ordered = [each for each in ordered if each[0] < last]
+            # Each key has the name in it, so no two of them are equal.
+            top = sorted(top + ordered)[:most]
             for _ in range(TURNS_BETWEEN if len(values) > CHUNK else 0):
                 await asyncio.sleep(0)
         rows, slices = [], Slices()
-        for sample in top[asked.start :]:
+        for _, sample in top[asked.start :]:
             # Of each a message may have to be read from the disk.
             rows.append(row_of(sample, self._queues))
             await slices.pause()
@@ -193,7 +200,10 @@ class View:
         senders, receivers = _Side(), _Side()
         named: list[Party] = []
         slices, rate_of = Slices(), self._rates(name)
-        by_actor = {each.actor: each for each in self._connections.values() if each.queue == name}
+        by_actor: dict[Any, Connected] = {}
+        for standing in _chunks(list(self._connections.values()), CHUNK):
+            by_actor |= {each.actor: each for each in standing if each.queue == name}
+            await slices.pause()
         for chunk in _chunks(self._queues.parties(name), PARTIES_AT_ONCE):
             for facts in chunk:
                 party, shown = _shown(facts, by_actor.get(facts.connection))
@@ -202,7 +212,7 @@ class View:
                 (senders if facts.role == "sender" else receivers).add(shown)
             await slices.pause()
         pressure = sample.pressure
-        if sample.judged is pressure.kind:
+        if sample.judged is pressure.kind and len(named) <= MOST_JUDGED:
             # By name, where that says the same; else what holds over time.
             in_line = sum(party.waits and party.role in IN_LINE for party in named)
             figures = replace(figures, waiting_receivers=in_line)

@@ -24,6 +24,7 @@ from transport.picture.view import (
     MOST_FILTER,
     MOST_PARTIES,
     MOST_ROWS,
+    ORDERS,
     PARTIES_AT_ONCE,
     Asked,
     View,
@@ -125,6 +126,33 @@ async def test_the_most_come_first_and_names_upwards(bench: Bench) -> None:
     await send(1)
     await bench.round()
     assert await bench.names(order="rate") == ["e", "a", "b", "c", "d"]
+
+
+@bench
+async def test_a_list_that_is_put_together_of_many_pieces_is_in_order_wherever_it_begins(bench: Bench) -> None:
+    await bench.filled(**{f"q{number:02}": number * 7 % 20 for number in range(20)})
+    await bench.round()
+    whole = {order: await bench.names(order=order) for order in ORDERS}
+    assert whole["backlog"] == [f"q{number:02}" for number in sorted(range(20), key=lambda each: -(each * 7 % 20))]
+    with mock.patch("transport.picture.view.CHUNK", 3):
+        for order, names in whole.items():
+            for start, limit in ((0, 1), (0, 20), (2, 5), (7, 13), (19, 4), (20, 1)):
+                assert await bench.names(order=order, start=start, limit=limit) == names[start : start + limit]
+
+
+@bench
+async def test_of_more_parties_than_are_judged_one_by_one_the_sentence_has_the_number(bench: Bench) -> None:
+    for client in ("packer", "loader"):
+        await bench.attach("a", client, lambda ref: commands.AttachReceiver(connection=ref))
+    await bench.filled(a=3)
+    await bench.round()
+    await bench.round()
+    flow = (await bench.view.take(Asked(queue="a")))["flow"]
+    assert flow["sentence"] == "queue a has 3 messages ready: receivers loader and packer ask for no more"
+    with mock.patch("transport.picture.view.MOST_JUDGED", 1):
+        flow = (await bench.view.take(Asked(queue="a")))["flow"]
+    assert flow["sentence"] == "queue a has 3 messages ready: 2 receivers ask for no more"
+    assert flow["all_receivers"] == 2
 
 
 @bench
