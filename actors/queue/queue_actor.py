@@ -249,6 +249,8 @@ class QueueActor(LoopActor):
 
     def _end(self, why: str, last: replies.Reply) -> None:
         """Whoever asked gets ``why``, and each connection ``last``; then nothing leads back here, and what was held is free at once."""
+        if self._changes.names is not None:
+            self._changes.names.add(self._state.name)
         self._moves.forget()
         self._output.clear(pykka.ActorDeadError(why))
         for connection in self._watches:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from actors.errors import InvalidRequestError, QueueError
+from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.counts import Count, Counts
 from actors.queue.measures import Measures
-from actors.queue.operations.browsing import describe
+from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.state.log import QueueLog
@@ -30,7 +30,7 @@ from actors.queue.vocabulary.settings import (
 from actors.runtime.loop_ref import LoopActorRef
 
 if TYPE_CHECKING:
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.replies import ConnectionStatistics, QueueStatistics
     from actors.storage import Storage, StoredQueue
     from actors.storage.measures import JournalMeasures
 
@@ -159,6 +159,10 @@ class QueueDirectory:
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self._numbers))
 
+    def names(self) -> set[str]:
+        """All names, in no order: of ten thousand that takes a tenth of the time."""
+        return set(self._numbers)
+
     def get_or_create(self, name: str) -> LoopActorRef[QueueActor]:
         """The queue ``name``; a new one gets the broker's settings.
 
@@ -270,7 +274,8 @@ class QueueDirectory:
 
         Args:
             name: the queue's.
-            parties: whether each of its connections and subscriptions is among them; without, it costs the same however many there are.
+            parties: whether each of its connections and subscriptions is among them, and ``oldest_ms``; without, it costs the same
+                however many there are, and nothing is read from the disk.
 
         Returns:
             None where there is no such queue, or it has failed for good.
@@ -279,6 +284,21 @@ class QueueDirectory:
         if queue is None or not queue.is_alive():
             return None
         return describe(self._states[name], asyncio.get_running_loop().time(), parties=parties)
+
+    def parties(self, name: str) -> Iterator[ConnectionStatistics]:
+        """The connections of a queue, as of `read`, one by one; none where there is no such queue."""
+        return parties_of(self._states[name]) if name in self._states else iter(())
+
+    def oldest_ms(self, name: str) -> int:
+        """The age of the message that is next, milliseconds, which is read from the disk if it never was; 0 where nobody can have one."""
+        queue = self._queues.get(name)
+        if queue is None or not queue.is_alive():
+            return 0
+        try:
+            return self._states[name].oldest_ms(asyncio.get_running_loop().time())
+        except (QueueError, StorageError):
+            # The broker has been told, and the queue hears of it.
+            return 0
 
     def count(self) -> Count:
         """Begin to count what all queues have, those that are gone included."""

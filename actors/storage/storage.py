@@ -323,10 +323,15 @@ class Storage(DurableMap):
 
     async def acknowledged(self) -> None:
         """As `synced`, of everything that was acknowledged so far."""
-        while self._gathered and self.failure is None:
-            self._write_acknowledged(lazy=False)
-            await self.synced()  # where some is left the journal was full, and there is room now
-        await self.synced()
+        left = True
+        while left:
+            if self._gathered:
+                self._write_acknowledged(lazy=False)
+            if self.failure is not None:
+                raise self.failure  # what was lost on its way there is not among what is waited for
+            # Where some is left the journal was full, and has room then. Others gather more meanwhile: who waited for that had no end.
+            left = bool(self._gathered)
+            await self.synced()
 
     def begin_alone(self, batches: int) -> bool:
         """Whether what is recorded next is to be made durable by `end_alone`; ``batches`` are about to be recorded. See `AloneCommits`."""

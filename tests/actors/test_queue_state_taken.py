@@ -188,6 +188,7 @@ def test_what_nobody_saw_comes_back_as_if_it_had_never_been_delivered() -> None:
     assert not any(each.possibly_replayed for each in answer.ranges)
     statistics = queue.statistics(0.0)
     assert (statistics.total_out, statistics.total_redelivered) == (0, 0)
+    assert [facts.messages for facts in statistics.connections if facts.role == "taker"] == [3]
     queue.seen(3)
     assert queue.statistics(0.0).total_out == 3
 

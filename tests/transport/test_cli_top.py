@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,17 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from streams.testkit import run_in_virtual_time
+from transport.cli import _top_screen
 from transport.cli._tables import cell_len
 from transport.cli._top_keys import NAMED, keys_of
 from transport.cli._top_lines import changed_lines
-from transport.cli._top_looks import PartyRates, Seen
+from transport.cli._top_looks import Looks, PartyRates, Seen
 from transport.cli._top_screen import screen
-from transport.cli._top_sources import HttpPictures
+from transport.cli._top_sources import HttpPictures, Pictures
 from transport.cli._top_state import CONNECTIONS, FLOW, HELP, LIST, State
 from transport.cli.app import app
 from transport.cli.top import ORDERS as KNOWN
 from transport.clients.picture import checked
-from transport.errors import LocalProtocolError, RemoteProtocolError
+from transport.errors import ConnectionLostError, LocalProtocolError, RemoteProtocolError
 from transport.picture.view import ORDERS
 from transport.security.access import Access
 
@@ -176,6 +180,84 @@ def test_a_screen_is_filled_and_never_left_whatever_names_there_are(
     for line in lines:
         assert cell_len(line.plain) <= width
         assert line.plain.isprintable()
+
+
+class Told(Pictures):
+    """A broker that notes when it is asked for what."""
+
+    where = "here"
+
+    def __init__(self, fails: int | None = None) -> None:
+        self.asked: list[tuple[float, int]] = []
+        self._fails = fails
+
+    async def picture(self, wanted: Mapping[str, Any]) -> Any:
+        self.asked.append((round(asyncio.get_running_loop().time(), 3), wanted["limit"]))
+        if len(self.asked) - 1 == self._fails:
+            raise ConnectionLostError("gone")
+        return picture("a")
+
+    async def connections(self) -> list[dict[str, Any]]:
+        return []
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("interval", "fails", "asked"),
+    [
+        (4.0, None, [(0, 200), (4, 200), (8, 200)]),
+        (10.0, None, [(0, 200), (8.5, 1), (10, 200), (18.5, 1), (20, 200)]),
+        (10.0, 1, [(0, 200), (8.5, 1), (10, 200), (18.5, 1), (20, 200)]),
+    ],
+)
+def test_who_looks_seldom_has_the_broker_begin_before_each_look_so_that_there_are_rates(
+    interval: float, fails: int | None, asked: list[tuple[float, int]]
+) -> None:
+    async def main() -> None:
+        told = Told(fails)
+        began = asyncio.get_running_loop().time()
+        seen = [each async for each in Looks(told, interval, 3).all()]
+        assert [each.lost for each in seen] == [None] * 3
+        assert [(at - began, limit) for at, limit in told.asked] == [pytest.approx(each, abs=0.01) for each in asked]
+
+    run_in_virtual_time(main())
+
+
+def test_a_hundred_clients_with_long_names_take_no_longer_than_to_read_them_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = picture("a", flow="a")
+    seen["flow"]["senders"] = [party("\u6f22" * 255, id=number) for number in range(100)]
+    measured = 0
+
+    def counted(text: str) -> int:
+        nonlocal measured
+        measured += len(text)
+        return cell_len(text)
+
+    monkeypatch.setattr(_top_screen, "cell_len", counted)
+    state = State(selected="a")
+    state.see(Seen(seen))
+    lines = [line.plain for line in screen(state, "127.0.0.1:9182", 80, 24)]
+    assert lines[-3].startswith("1 sender: \u6f22\u6f22")
+    assert lines[-3].endswith("\u2026")
+    assert measured < 4 * 100 * 255
+
+
+def test_of_very_many_connections_as_many_are_drawn_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(view=CONNECTIONS)
+    seen = picture("a")
+    seen["totals"]["connections"] = 5000
+    state.see(Seen(seen, [{"id": number, "client_id": None} for number in range(3000)]))
+    drawn = []
+    row_of = _top_screen._row
+    monkeypatch.setattr(_top_screen, "_row", lambda *given: drawn.append(given) or row_of(*given))
+    lines = text_of(state)
+    assert lines[3] == "5,000 connections"
+    assert lines[-2].startswith("#17")
+    assert len(drawn) == 18
 
 
 def test_the_list_shows_the_selected_queue_wherever_it_is() -> None:

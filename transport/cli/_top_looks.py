@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,12 @@ from transport.clients.picture import Picture
 
 ROWS: Final = 200
 """Queues that are asked for: more than a screen has room for."""
+
+
+FORGETS: Final = 4.0
+"""Seconds behind a look in which the broker surely goes on with its samples (`LINGER_SECONDS`, less what an answer may take)."""
+AHEAD: Final = 1.5
+"""Where it does not, it is asked so many seconds before a look too: it takes a sample a second, and of one there are no rates."""
 
 
 class Wanted(NamedTuple):
@@ -112,11 +119,24 @@ class Looks:
         return Seen(picture, connections)
 
     async def _until_next(self) -> None:
+        left = self._interval
+        if left > FORGETS:
+            if await self._wanted_within(left - AHEAD):
+                return
+            # Where this fails, the look itself says so.
+            with suppress(*failures()):
+                await self._pictures.picture({"limit": 1})
+            left = AHEAD
+        await self._wanted_within(left)
+
+    async def _wanted_within(self, seconds: float) -> bool:
+        """Whether something else is wanted by then."""
         try:
-            async with asyncio.timeout(self._interval):
+            async with asyncio.timeout(seconds):
                 await self._soon.wait()
         except TimeoutError:
-            pass
+            return False
+        return True
 
 
 class PartyRates:

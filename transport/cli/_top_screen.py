@@ -210,14 +210,17 @@ def _flow(state: State, width: int, room: int) -> list[Text]:
     return lines
 
 
-def _connections(state: State, width: int, _room: int) -> list[Text]:
+def _connections(state: State, width: int, room: int) -> list[Text]:
     found = state.connections
     if found is None:
         return [_fit("asking the broker", width)]
     columns = fitting(CONNECTED, width)
     name_width = width - sum(each.width + len(GAP) for each in columns)
-    lines = [_fit(written.counted(len(found), "connection"), width), _headings("client", columns, name_width)]
-    for each in found:
+    # Over HTTP some are asked for, and there may be more.
+    there = max(len(found), 0 if state.picture is None else state.picture["totals"].get("connections", 0))
+    lines = [_fit(written.counted(there, "connection"), width), _headings("client", columns, name_width)]
+    # There may be thousands, of which a screen shows some.
+    for each in found[: max(0, room - len(lines))]:
         name = cell(each["client_id"]) if each.get("client_id") else f"#{each.get('id')}"
         lines.append(_row(each, name, columns, name_width, ""))
     return lines
@@ -282,6 +285,14 @@ def _cut(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
+    left = width - len(CUT)
+    for place, each in enumerate(text):
+        left -= cell_len(each)
+        if left < 0:
+            # A hundred clients may have chosen long names: to take them off from the end, one by one, is minutes' work.
+            text = text[:place]
+            break
+    # Together characters may take another room than each for itself.
     while cell_len(text) > width - len(CUT):
         text = text[:-1]
     return text + CUT

@@ -45,9 +45,9 @@ WITH_JOURNAL = {
 }
 """What queues may hold unless told: as much as is fit for memory, or for a disk."""
 DEFAULT_DIRECTORY = "./penstock-data"
+"""Where the command keeps the journal, unless told. A broker inside a program keeps none unless told."""
 DEFAULT_HTTP_ADDRESS = "127.0.0.1:9180"
 """Where the command `penstock broker` speaks HTTP unless it is told otherwise; a broker in a program speaks none unless it is told to."""
-"""Where the command keeps the journal, unless told. A broker inside a program keeps none unless told."""
 
 SYNC_POLICIES = ("always", "interval", "never")
 """When the journal syncs: before it reports durable, every so often, or when the operating system pleases."""

@@ -17,9 +17,8 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
 
-from actors import QueueError
 from actors.queue.counts import less
-from actors.queue.operations.counting import RECOVERED, counters_of, figures_of
+from actors.queue.operations.counting import RECOVERED, Figures, counters_of, figures_of
 from transport.errors import RemoteProtocolError
 from transport.picture import families, process
 from transport.picture.exposition import Exposition, Family, Label, Value, labelled
@@ -52,6 +51,7 @@ NAMES: Final = 500
 TEXT_BYTES: Final = 64 * 1024
 """Of a piece of an answer."""
 HELD_BACK: Final = tuple(kind for kind in Kind if kind not in (Kind.IDLE, Kind.FLOWING))
+NO_FIGURES: Final = Figures(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, full=False, paused=None)
 UNKNOWN: Final = "unknown"
 """The role of a connection that has not said what it is for."""
 
@@ -212,18 +212,19 @@ class Metrics:
 
     def _row(self, name: str, state: QueueState, count: Count) -> tuple[tuple[Value, ...], Kind | None]:
         """A queue's values, in the order of `families.OF_A_QUEUE`, and what holds it back."""
-        counters, figures, settings = counters_of(state), figures_of(state), state.settings
+        counters, figures, settings = counters_of(state), self._figures(name, state), state.settings
         if (base := count.bases.get(name)) is not None:
             counters = less(counters, base)
-        try:
-            # The first message of a queue is read from the disk at most once.
-            oldest = state.oldest_ms(asyncio.get_running_loop().time()) / 1000
-        except QueueError:
-            # It was deleted since the count began.
-            oldest = 0.0
+        # The first message of a queue is read from the disk at most once. It may have been deleted since the count began.
+        oldest = self._queues.oldest_ms(name) / 1000
         numbers = cast("tuple[int, ...]", figures[: len(families.FIGURES)])
         values = (*counters, *numbers, settings.max_messages, settings.max_bytes, oldest)
         return values, held_back_by(figures)
+
+    def _figures(self, name: str, state: QueueState) -> Figures:
+        """A queue's figures; none of one that has failed for good, of which nobody has anything until somebody uses it again."""
+        queue = self._queues.known(name)
+        return figures_of(state) if queue is None or queue.is_alive() else NO_FIGURES
 
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
         count = self._queues.count()
@@ -233,7 +234,7 @@ class Metrics:
         failed = 0
         numbers = len(families.FIGURES)
         for part in _parts(count.states, PIECE):
-            figures = [figures_of(state) for _, state in part]
+            figures = [self._figures(name, state) for name, state in part]
             counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
             # What is behind the numbers is none.
             rows = cast("list[tuple[int, ...]]", [each[:numbers] for each in figures])

@@ -223,12 +223,13 @@ def _there(parties: Sequence[Party]) -> list[Party]:
 
 def _named(parties: list[Party], count: int, what: str) -> _Group:
     """By name where they are few and all have one; by their number otherwise."""
-    roles, names = {party.role for party in parties}, sorted({party.name for party in parties})
+    roles, called = {party.role for party in parties}, {party.name for party in parties}
     if len(roles) == 1 and roles <= {"sender", "receiver", "subscription"}:
         (what,) = roles
     count = len(parties) or count
-    if not names or "" in names or len(names) > MOST_NAMED:
+    if not called or "" in called or len(called) > MOST_NAMED:
         return _Group(f"the {what}" if count == 1 else f"{count:,} {what}s", count)
+    names = sorted(called)
     if len(names) == 1:
         # Several connections may be of one client.
         return _Group(f"{what} {names[0]}", 1)

@@ -58,7 +58,7 @@ class Sample(NamedTuple):
 
     Attributes:
         at: when that was, on the loop's clock.
-        figures: what it counts; without its connections.
+        figures: what it counts; without its connections, and without ``oldest_ms``, which goes on while nothing changes.
         came: messages a second that came in since it was read before; 0 where it was not.
         went: messages a second that went out.
         acknowledged: messages a second that were acknowledged.
@@ -167,7 +167,7 @@ class Sampler:
         self._looks.add(look)
         if self._task is None and not self._ended:
             self._queues.changes.begin()
-            self._restless = set(self._queues)
+            self._restless = self._queues.names()
             self._task = asyncio.get_running_loop().create_task(self._run(), name="penstock sampler")
         return look
 
@@ -182,15 +182,13 @@ class Sampler:
 
     async def glance(self) -> None:
         """See that there is a round to be looked at, and that there are more for whoever asks again soon."""
-        if self._ended:
+        self._go_on_for_a_while()
+        if self.rounds or self._ended:
             return
-        if self._linger is None:
-            self._linger = self.look()
-        if self._lingers is not None:
-            self._lingers.cancel()
-        self._lingers = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end_linger)
-        if not self.rounds:
-            await self._linger.next()
+        # The first round of many queues may take longer than that: whoever waits for it looks as long.
+        with self.looking() as look:
+            await look.next()
+            self._go_on_for_a_while()
 
     def history(self, name: str) -> list[Moment]:
         """The last samples of a queue that somebody watches, the newest last; empty of others."""
@@ -245,6 +243,15 @@ class Sampler:
         if told is not None and not told.done():
             told.set_result(None)
 
+    def _go_on_for_a_while(self) -> None:
+        if self._ended:
+            return
+        if self._linger is None:
+            self._linger = self.look()
+        if self._lingers is not None:
+            self._lingers.cancel()
+        self._lingers = asyncio.get_running_loop().call_later(LINGER_SECONDS, self._end_linger)
+
     def _end_linger(self) -> None:
         linger, self._linger = self._linger, None
         if self._lingers is not None:
@@ -279,14 +286,21 @@ class Sampler:
                 # The others are read all the same, and this one when it changes.
                 logger.exception("queue %s could not be sampled on a defect of ours", name)
                 self._forget(name)
-            if self._now() >= ends:
-                for _ in range(TURNS_BETWEEN):
-                    await asyncio.sleep(0)
-                ends = self._now() + SLICE_SECONDS
+            ends = await self._pause(ends)
         self._before = began
-        for name in self._watchers:
-            if (sample := self.samples.get(name)) is not None:
+        for name in list(self._watchers):
+            # Somebody may have stopped to watch it meanwhile.
+            if name in self._watchers and (sample := self.samples.get(name)) is not None:
                 self._histories.setdefault(name, deque(maxlen=KEPT_SAMPLES)).append(sample.moment)
+            ends = await self._pause(ends)
+
+    async def _pause(self, ends: float) -> float:
+        """Let others have their turns where a slice has ended; returns when the one that goes on ends."""
+        if self._now() < ends:
+            return ends
+        for _ in range(TURNS_BETWEEN):
+            await asyncio.sleep(0)
+        return self._now() + SLICE_SECONDS
 
     def _read(self, name: str) -> None:
         figures = self._queues.read(name, parties=False)
@@ -340,9 +354,9 @@ def _over_time(recent: tuple[Pressure, ...], name: str) -> Pressure:
     """What is so most often: of a queue in which messages move, one moment says little, for a batch is always ready or on its way.
 
     A full queue takes more in steps, so that it is full in one moment, and in the next its receivers are slow: the one with more pressure
-    counts then. Where no two moments agree, it flows.
+    counts then. Where no two moments agree, it flows. That it was idle before says nothing of what moves now.
     """
-    counts = Counter(each.kind for each in recent)
+    counts = Counter(each.kind for each in recent if each.kind is not Kind.IDLE)
     kind, times = max(counts.items(), key=lambda item: (item[1], item[0].rank))
     if len(recent) > 1 and times < AGREE:
         return Pressure(Kind.FLOWING, f"queue {name} flows")

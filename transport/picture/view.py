@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from heapq import nlargest, nsmallest
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from actors.queue.operations.browsing import IN_LINE
 from transport.errors import RemoteProtocolError
 from transport.picture.pressure import Party, pressure_of
 from transport.picture.sampler import TURNS_BETWEEN
+from transport.picture.slices import Slices
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
     from actors import QueueDirectory
-    from actors.queue.vocabulary.replies import QueueStatistics
+    from actors.queue.vocabulary.replies import ConnectionStatistics
     from transport.picture.sampler import Moment, Sample, Sampler
 
 DEFAULT_ROWS: Final = 50
@@ -30,6 +32,11 @@ MOST_PARTIES: Final = 100
 """Senders and receivers of one queue that are shown each; of all others their number is told."""
 CHUNK: Final = 500
 """Samples that are looked through at once: less than a millisecond's work."""
+MOST_JUDGED: Final = 1_000
+"""Of more parties the sentence says how many there are, and not which of them are slow."""
+PARTIES_AT_ONCE: Final = 50
+"""Senders and receivers likewise."""
+T = TypeVar("T")
 
 ORDERS: Final[dict[str, Callable[[Sample], Any]]] = {
     "pressure": lambda sample: (-sample.pressure.kind.rank, -sample.figures.ready, sample.figures.name),
@@ -151,24 +158,33 @@ class View:
         """
         samples = self._sampler.samples
         totals = _Totals()
-        top: list[Sample] = []
-        matching, order = 0, ORDERS[asked.order]
+        top: list[tuple[Any, Sample]] = []
+        matching, order, most = 0, ORDERS[asked.order], asked.start + asked.limit
         values = list(samples.values())
         for chunk in _chunks(values, CHUNK):
             totals.add(chunk)
             found = [each for each in chunk if asked.contains in each.figures.name] if asked.contains else chunk
             matching += len(found)
-            top = nsmallest(asked.start + asked.limit, (*top, *found), key=order)
+            ordered = [(order(sample), sample) for sample in found]
+            if len(top) == most:
+                last = top[-1][0]
+                ordered = [each for each in ordered if each[0] < last]
+            # Each key has the name in it, so no two of them are equal.
+            top = sorted(top + ordered)[:most]
             for _ in range(TURNS_BETWEEN if len(values) > CHUNK else 0):
                 await asyncio.sleep(0)
-        rows = [row_of(sample, self._queues) for sample in top[asked.start :]]
-        self._look.watch([row["name"] for row in rows] + ([] if asked.queue is None else [asked.queue]))
+        rows, slices = [], Slices()
+        for _, sample in top[asked.start :]:
+            # Of each a message may have to be read from the disk.
+            rows.append(row_of(sample, self._queues))
+            await slices.pause()
+        self._look.watch(([] if asked.queue is None else [asked.queue]) + [row["name"] for row in rows])
         return {
             "round": self._sampler.rounds,
             "totals": {**totals.facts(), "queues": len(values), "connections": len(self._connections)},
             "matching": matching,
             "queues": rows,
-            "flow": None if asked.queue is None else self.flow(asked.queue),
+            "flow": None if asked.queue is None else await self.flow(asked.queue),
             "journal": self._queues.storage_statistics() if asked.journal else None,
         }
 
@@ -176,73 +192,98 @@ class View:
         """The samples that are kept of some queues: messages ready, in a second, out a second; the newest last."""
         return {name: self._sampler.history(name) for name in names}
 
-    def flow(self, name: str) -> dict[str, Any] | None:
+    async def flow(self, name: str) -> dict[str, Any] | None:
         """One queue with who sends to it and receives from it; None where there is none."""
-        figures, sample = self._queues.read(name), self._sampler.samples.get(name)
+        figures, sample = self._queues.read(name, parties=False), self._sampler.samples.get(name)
         if figures is None or sample is None:
             return None
-        there = self._parties(figures)
-        named = [party for party, _ in there]
+        senders, receivers = _Side(), _Side()
+        named: list[Party] = []
+        slices, rate_of = Slices(), self._rates(name)
+        by_actor: dict[Any, Connected] = {}
+        for standing in _chunks(list(self._connections.values()), CHUNK):
+            by_actor |= {each.actor: each for each in standing if each.queue == name}
+            await slices.pause()
+        for chunk in _chunks(self._queues.parties(name), PARTIES_AT_ONCE):
+            for facts in chunk:
+                party, shown = _shown(facts, by_actor.get(facts.connection))
+                shown["rate"] = rate_of(facts.connection, facts.messages)
+                named.append(party)
+                (senders if facts.role == "sender" else receivers).add(shown)
+            await slices.pause()
         pressure = sample.pressure
-        if sample.judged is pressure.kind:
+        if sample.judged is pressure.kind and len(named) <= MOST_JUDGED:
             # By name, where that says the same; else what holds over time.
+            in_line = sum(party.waits and party.role in IN_LINE for party in named)
+            figures = replace(figures, waiting_receivers=in_line)
             told = pressure_of(figures, self._queues.settings_of(name), 1 if sample.came or sample.went else 0, named)
             pressure = told if told.kind is pressure.kind else pressure
-        keys = [facts.connection for facts in figures.connections]
-        messages = {key: facts["messages"] for key, (_, facts) in zip(keys, there, strict=True)}
-        rates = self._rates(name, messages)
-        parties = [facts | {"rate": rates.get(key, 0.0)} for key, (_, facts) in zip(keys, there, strict=True)]
-        senders = [facts for facts in parties if facts["role"] == "sender"]
-        receivers = [facts for facts in parties if facts["role"] != "sender"]
         return {
             **row_of(sample, self._queues),
             "pressure": pressure.kind.value,
             "sentence": pressure.text,
-            "senders": _busiest(senders),
-            "receivers": _busiest(receivers),
-            "all_senders": len(senders),
-            "all_receivers": len(receivers),
+            "senders": senders.busiest(),
+            "receivers": receivers.busiest(),
+            "all_senders": senders.count,
+            "all_receivers": receivers.count,
         }
 
     # Inside
 
-    def _parties(self, figures: QueueStatistics) -> list[tuple[Party, dict[str, Any]]]:
-        """Who sends and receives, as the judgement has them and as they are shown."""
-        by_actor = {each.actor: each for each in self._connections.values() if each.queue == figures.name}
-        owned = {each.owner: each.name for each in figures.subscriptions if each.owned}
-        found = []
-        for facts in figures.connections:
-            served = by_actor.get(facts.connection)
-            name = "" if served is None else served.client_id or ""
-            # A query is known by its name; what its owner calls itself is a host and a process.
-            subscription = owned.get(name) if facts.role == "subscription" else None
-            party = Party(facts.role, subscription or name, facts.demand, facts.in_flight, facts.waiting)
-            shown = {
-                "id": None if served is None else served.number,
-                "role": facts.role,
-                "client": name,
-                "subscription": subscription,
-                "peer": None if served is None or served.connection is None else served.connection.peer,
-                "demand": facts.demand,
-                "held": facts.in_flight,
-                "waits": facts.waiting,
-                "messages": facts.messages,
-            }
-            found.append((party, shown))
-        return found
-
-    def _rates(self, name: str, counts: dict[Hashable, int]) -> dict[Hashable, float]:
-        """Messages a second of each party since this was shown before."""
-        before, shown_in, then, old = self._counted
+    def _rates(self, name: str) -> Callable[[Hashable, int], float]:
+        """What tells the messages a second of a party since this was shown before, by its key and how many it has sent or got."""
+        before, shown_in, then, known = self._counted
         now, this = asyncio.get_running_loop().time(), self._sampler.rounds
+        rates = self._rates_before
         if before == name and (this == shown_in or now <= then):
-            return self._rates_before
-        known = old if before == name else {}
-        self._rates_before = {
-            key: round(max(0, count - known[key]) / (now - then), 2) for key, count in counts.items() if key in known
-        }
+            return lambda key, _count: rates.get(key, 0.0)
+        if before != name:
+            known = {}
+        counts: dict[Hashable, int] = {}
+        rates = self._rates_before = {}
         self._counted = (name, this, now, counts)
-        return self._rates_before
+
+        def rate_of(key: Hashable, count: int) -> float:
+            counts[key] = count
+            rates[key] = round(max(0, count - known[key]) / (now - then), 2) if key in known else 0.0
+            return rates[key]
+
+        return rate_of
+
+
+def _shown(facts: ConnectionStatistics, served: Connected | None) -> tuple[Party, dict[str, Any]]:
+    """Somebody who sends or receives, as the judgement has them and as they are shown."""
+    name = "" if served is None else served.client_id or ""
+    # A query is known by its name; what its owner calls itself is a host and a process.
+    party = Party(facts.role, facts.subscription or name, facts.demand, facts.in_flight, facts.waiting)
+    return party, {
+        "id": None if served is None else served.number,
+        "role": facts.role,
+        "client": name,
+        "subscription": facts.subscription,
+        "peer": None if served is None or served.connection is None else served.connection.peer,
+        "demand": facts.demand,
+        "held": facts.in_flight,
+        "waits": facts.waiting,
+        "messages": facts.messages,
+    }
+
+
+class _Side:
+    """Those who send, or those who receive: the busiest of them, and how many they are."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._found: list[dict[str, Any]] = []
+
+    def add(self, party: dict[str, Any]) -> None:
+        self.count += 1
+        self._found.append(party)
+        if len(self._found) >= 4 * MOST_PARTIES:
+            self._found = self.busiest()
+
+    def busiest(self) -> list[dict[str, Any]]:
+        return nlargest(MOST_PARTIES, self._found, key=lambda each: (each["waits"], each["rate"], each["held"]))
 
 
 class _Totals:
@@ -294,17 +335,13 @@ def row_of(sample: Sample, queues: QueueDirectory) -> dict[str, Any]:
         "attached_senders": figures.attached_senders,
         "attached_receivers": figures.attached_receivers,
         "waiting_senders": figures.waiting_senders,
-        "oldest_ms": figures.oldest_ms,
+        "oldest_ms": queues.oldest_ms(figures.name),
         "pressure": sample.pressure.kind.value,
         "sentence": sample.pressure.text,
     }
 
 
-def _busiest(parties: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return nlargest(MOST_PARTIES, parties, key=lambda each: (each["waits"], each["rate"], each["held"]))
-
-
-def _chunks(values: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
+def _chunks(values: Iterable[T], size: int) -> Iterator[Sequence[T]]:
     it = iter(values)
     while chunk := list(islice(it, size)):
         yield chunk

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
 
 
 def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStatistics:
-    """The queue as it is; costs as much as there are connections, subscriptions and stages, those two only where ``parties`` are wanted."""
+    """The queue as it is; costs as much as there are connections, subscriptions and stages.
+
+    Without ``parties`` those two are left out, and so is ``oldest_ms``: a message may have to be read from the disk for it.
+    """
     log = core.log
-    connections = _connections(core) if parties else []
+    connections = list(parties_of(core)) if parties else []
     return QueueStatistics(
         name=core.name,
         ready=core.ready.messages,
@@ -54,7 +57,7 @@ def describe(core: QueueCore, now: float, *, parties: bool = True) -> QueueStati
         total_acknowledged=log.total_acknowledged,
         total_redelivered=core.total_redelivered,
         total_purged=log.total_purged,
-        oldest_ms=core.oldest_ms(now),
+        oldest_ms=core.oldest_ms(now) if parties else 0,
         connections=tuple(connections),
         subscriptions=tuple(_subscription(core, ledger, now) for ledger in log.ledgers.values()) if parties else (),
         leaving=core.outbox.messages + sum(map(len, core.parcels)),
@@ -92,23 +95,25 @@ def _subscription(core: QueueCore, ledger: Ledger, now: float) -> SubscriptionSt
     )
 
 
-def _connections(core: QueueCore) -> list[ConnectionStatistics]:
-    connections = [
-        ConnectionStatistics(
-            sender.connection, "sender", sender.permits.messages, 0, sender.permits.is_stuck(), sender.permits.used
+def parties_of(core: QueueCore) -> Iterator[ConnectionStatistics]:
+    """The connections that there are when the first is asked for, each as it is when it is asked for: there may be thousands."""
+    senders, receivers = list(core.senders.values()), list(core.receivers.values())
+    subscribers = list(core.subscribers.values())
+    for sender in senders:
+        permits = sender.permits
+        yield ConnectionStatistics(sender.connection, "sender", permits.messages, 0, permits.is_stuck(), permits.used)
+    for receiver in receivers:
+        if core.receivers.get(receiver.connection) is receiver:  # it has not left meanwhile
+            yield _receiving(core, receiver)
+    for subscriber in subscribers:
+        ledger = subscriber.ledger
+        owner = core.owners.get(ledger.name)
+        owns = owner is not None and owner.connection == subscriber.connection
+        demand = owner.waiting.demand if owner is not None and owns and owner.waiting is not None else 0
+        held = ledger.high - ledger.base if owns else 0
+        yield ConnectionStatistics(
+            subscriber.connection, "subscription", demand, held, not owns, ledger.high, ledger.name
         )
-        for sender in core.senders.values()
-    ]
-    connections += [_receiving(core, receiver) for receiver in core.receivers.values()]
-    for subscriber in core.subscribers.values():
-        owner = core.owners[subscriber.ledger.name]
-        owns = owner.connection == subscriber.connection
-        demand = owner.waiting.demand if owns and owner.waiting is not None else 0
-        held = subscriber.ledger.high - subscriber.ledger.base if owns else 0
-        connections.append(
-            ConnectionStatistics(subscriber.connection, "subscription", demand, held, not owns, subscriber.ledger.high)
-        )
-    return connections
 
 
 def _receiving(core: QueueCore, receiver: Receiver) -> ConnectionStatistics:

@@ -97,6 +97,7 @@ def give_back_unseen(core: QueueCore, command: takes.GiveBackUnseen, now: float)
     held, _ = _held(core, receiver, command.taken)
     for span in held:
         span.deliveries -= 1
+        receiver.messages -= len(span)
         core.put_back(span, None)
     # By settings that were altered meanwhile some may leave in place of coming back.
     hand_over(core, now)

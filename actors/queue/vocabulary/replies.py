@@ -316,6 +316,7 @@ class ConnectionStatistics:
         waiting: of a sender, that it can send nothing for want of room; of a receiver, that it stands in line for an exclusive queue; of a
             subscription, that another owns it.
         messages: how many have come from it, or gone to it; of a subscription, those that it has reserved over its whole life.
+        subscription: which it uses, if any.
     """
 
     connection: Hashable
@@ -324,6 +325,7 @@ class ConnectionStatistics:
     in_flight: int
     waiting: bool = False
     messages: int = 0
+    subscription: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

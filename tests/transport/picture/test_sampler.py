@@ -11,6 +11,7 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.queue.changes import Changes
+from actors.queue.queue_actor import QueueActor
 from actors.queue.vocabulary import commands
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
@@ -178,6 +179,59 @@ async def test_who_asks_once_has_it_run_on_for_a_while_and_then_no_more(bench: B
 
 
 @bench
+async def test_who_asks_once_waits_for_the_first_round_however_long_that_takes(bench: Bench) -> None:
+    bench.make("a")
+    may_end = asyncio.Event()
+    round_ = bench.sampler._round
+
+    async def long() -> None:
+        await may_end.wait()
+        await round_()
+
+    with mock.patch.object(bench.sampler, "_round", long):
+        glances = [asyncio.ensure_future(bench.sampler.glance()) for _ in range(2)]
+        await elapse(3 * LINGER_SECONDS)
+        may_end.set()
+        await settle()
+    assert all(glance.done() and glance.exception() is None for glance in glances)
+    assert list(bench.sampler.samples) == ["a"]
+    await elapse(LINGER_SECONDS + 1)
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_a_broker_that_stops_does_so_for_who_waits_for_the_first_round(bench: Bench) -> None:
+    bench.make("a")
+    glance = asyncio.ensure_future(bench.sampler.glance())
+    await asyncio.sleep(0)
+    bench.sampler.end()
+    await settle()
+    assert glance.done()
+    assert not bench.sampler.running
+    assert timers() == []
+
+
+@bench
+async def test_a_queue_at_rest_that_fails_for_good_is_seen_no_more(bench: Bench) -> None:
+    bench.make("a", "b")
+    queue = bench.queues.get("a")
+    with bench.sampler.looking() as look:
+        await look.next()
+        await look.next()
+        for _ in range(QueueActor.max_restarts):
+            queue.tell(object())
+        await settle()
+        while "a" in bench.sampler._restless or bench.queues.changes.names:
+            await look.next()
+        queue.tell(object())
+        await queue.stopped()
+        await look.next()
+        await look.next()
+        assert list(bench.sampler.samples) == ["b"]
+
+
+@bench
 async def test_a_broker_that_stops_tells_those_who_wait_and_those_who_come_later(bench: Bench) -> None:
     with bench.sampler.looking() as look:
         await look.next()
@@ -301,6 +355,21 @@ def test_a_full_queue_that_takes_more_in_steps_is_full_all_the_while() -> None:
     for recent in ((full, slow, full, slow), (slow, full, slow, full), (full, full, slow, slow), (full, slow, full)):
         assert module._over_time(recent, "a") == full
     assert module._over_time((full, slow, slow, slow), "a") == slow
+
+
+@bench
+async def test_a_queue_that_was_idle_for_long_is_not_called_idle_when_messages_come(bench: Bench) -> None:
+    send = await bench.sender("a")
+    with bench.sampler.looking() as look:
+        for _ in range(3):
+            # Somebody who comes and goes has it read, and judged, each time.
+            await bench.connect(bench.queues.get("a"), lambda ref: commands.AttachSender(None, connection=ref))
+            await look.next()
+            assert bench.sampler.samples["a"].pressure.kind is Kind.IDLE
+        for kind in (Kind.FLOWING, Kind.NO_RECEIVER):
+            await send(1)
+            await look.next()
+            assert bench.sampler.samples["a"].pressure.kind is kind
 
 
 def test_changes_are_noted_only_while_somebody_wants_to_know() -> None:

@@ -6,17 +6,30 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from actors.batch import MessageBatch
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.runtime.loop_ref import LoopActorRef
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
 from transport.errors import LimitExceededError, RemoteProtocolError
-from transport.picture.sampler import MOST_LOOKS, SAMPLE_SECONDS, Sampler
-from transport.picture.view import CHUNK, MOST_BEFORE, MOST_FILTER, MOST_PARTIES, MOST_ROWS, Asked, View, asked_of
+from transport.picture.sampler import MOST_LOOKS, SAMPLE_SECONDS, TURNS_BETWEEN, Sampler
+from transport.picture.view import (
+    CHUNK,
+    MOST_BEFORE,
+    MOST_FILTER,
+    MOST_PARTIES,
+    MOST_ROWS,
+    ORDERS,
+    PARTIES_AT_ONCE,
+    Asked,
+    View,
+    asked_of,
+)
 
 
 class Bench(StoredQueues):
@@ -79,6 +92,11 @@ def till_rates(first: float, second: float) -> list[tuple[str, Any]]:
     return [("till-1", pytest.approx(first, 0.02)), ("till-2", pytest.approx(second, 0.02))]
 
 
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def bench(test: Callable[[Bench], Coroutine[Any, Any, None]]) -> Callable[[], None]:
     def run() -> None:
         async def main() -> None:
@@ -108,6 +126,33 @@ async def test_the_most_come_first_and_names_upwards(bench: Bench) -> None:
     await send(1)
     await bench.round()
     assert await bench.names(order="rate") == ["e", "a", "b", "c", "d"]
+
+
+@bench
+async def test_a_list_that_is_put_together_of_many_pieces_is_in_order_wherever_it_begins(bench: Bench) -> None:
+    await bench.filled(**{f"q{number:02}": number * 7 % 20 for number in range(20)})
+    await bench.round()
+    whole = {order: await bench.names(order=order) for order in ORDERS}
+    assert whole["backlog"] == [f"q{number:02}" for number in sorted(range(20), key=lambda each: -(each * 7 % 20))]
+    with mock.patch("transport.picture.view.CHUNK", 3):
+        for order, names in whole.items():
+            for start, limit in ((0, 1), (0, 20), (2, 5), (7, 13), (19, 4), (20, 1)):
+                assert await bench.names(order=order, start=start, limit=limit) == names[start : start + limit]
+
+
+@bench
+async def test_of_more_parties_than_are_judged_one_by_one_the_sentence_has_the_number(bench: Bench) -> None:
+    for client in ("packer", "loader"):
+        await bench.attach("a", client, lambda ref: commands.AttachReceiver(connection=ref))
+    await bench.filled(a=3)
+    await bench.round()
+    await bench.round()
+    flow = (await bench.view.take(Asked(queue="a")))["flow"]
+    assert flow["sentence"] == "queue a has 3 messages ready: receivers loader and packer ask for no more"
+    with mock.patch("transport.picture.view.MOST_JUDGED", 1):
+        flow = (await bench.view.take(Asked(queue="a")))["flow"]
+    assert flow["sentence"] == "queue a has 3 messages ready: 2 receivers ask for no more"
+    assert flow["all_receivers"] == 2
 
 
 @bench
@@ -202,6 +247,70 @@ async def test_samples_are_kept_of_the_queues_that_are_shown(bench: Bench) -> No
     found = bench.view.history(["a", "b", "c"])
     assert [len(each) for each in found.values()] == [1, 1, 0]
     assert found["a"][0].ready == 1
+
+
+@bench
+async def test_the_age_of_the_next_message_goes_on_while_the_queue_is_at_rest(bench: Bench) -> None:
+    await bench.filled(a=1, b=0)
+    for seconds in (0, 60):
+        await elapse(seconds)
+        await bench.round()
+        rows = {row["name"]: row for row in (await bench.view.take(Asked()))["queues"]}
+        assert rows["a"]["oldest_ms"] == pytest.approx(1000 * seconds + 1000, abs=1500)
+        assert rows["b"]["oldest_ms"] == 0
+
+
+@bench
+async def test_the_queue_that_is_asked_for_is_kept_beside_as_many_as_are_shown(bench: Bench) -> None:
+    await bench.filled(**{f"q{number:03}": 0 for number in range(MOST_ROWS + 1)})
+    last = f"q{MOST_ROWS:03}"
+    await bench.round()
+    shown = await bench.view.take(Asked(order="name", limit=MOST_ROWS, queue=last))
+    assert last not in [row["name"] for row in shown["queues"]]
+    await bench.round()
+    assert len(bench.view.history([last])[last]) == 1
+
+
+@bench
+async def test_very_many_who_send_and_receive_are_looked_at_a_few_at_a_time(
+    bench: Bench,
+) -> None:
+    for number in range(3 * PARTIES_AT_ONCE):
+        await bench.attach("a", f"packer-{number}", lambda ref: commands.AttachReceiver(connection=ref))
+    await bench.round()
+    between = 0
+    with mock.patch("transport.picture.slices.SLICE_SECONDS", 0.0):
+        taking = asyncio.ensure_future(bench.view.take(Asked(queue="a")))
+        while not taking.done():
+            between += 1
+            await asyncio.sleep(0)
+    assert between >= 3 * TURNS_BETWEEN
+    flow = taking.result()["flow"]
+    assert flow["all_receivers"] == 3 * PARTIES_AT_ONCE
+
+
+@bench
+async def test_receivers_of_an_exclusive_queue_may_all_leave_while_they_are_looked_at(
+    bench: Bench,
+) -> None:
+    bench.queues.declare("a", QueueSettings(exclusive=True))
+    refs = [
+        await bench.attach("a", f"packer-{number}", lambda ref: commands.AttachReceiver(connection=ref))
+        for number in range(2 * PARTIES_AT_ONCE)
+    ]
+    await bench.round()
+    flow = (await bench.view.take(Asked(queue="a")))["flow"]
+    assert [each["waits"] for each in flow["receivers"]].count(False) <= 1
+    assert flow["all_receivers"] == len(refs)
+    slices = "transport.picture.slices"
+    with mock.patch(f"{slices}.SLICE_SECONDS", 0.0), mock.patch(f"{slices}.TURNS_BETWEEN", 50):
+        # Behind the row there are fifty turns, and behind the first of those who receive as many.
+        taking = asyncio.ensure_future(bench.view.take(Asked(queue="a")))
+        await turns(70)
+        for ref in refs:
+            ref.stop(block=False)
+        flow = (await taking)["flow"]
+    assert flow["all_receivers"] < len(refs)
 
 
 @bench

@@ -171,14 +171,17 @@ def test_messages_that_move_are_told_to_flow_and_who_moves_how_many(run: Any, ap
         async with api() as http, peers() as opened:
             broker = http.broker
             receiver = await opened.open(broker.receive_address, "receiver", "orders", "packer")
-            receiver.send(Request(1000, 1 << 20))
             sender = await opened.open(broker.send_address, "sender", "orders", "till-1")
             await sender.expect(Demand)
 
             async def flowing() -> None:
-                for number in range(1000):
+                for number in range(100_000):
+                    # Whoever has what they asked for waits for nobody, and hardly a moment is of what comes between.
+                    receiver.send(Request(number + 1, 1 << 30))
                     sender.send(Send(number, None, batch(b"a")))
                     delivered = await receiver.expect_later(Deliver)
+                    for _ in range(3):
+                        assert (await http.ask("GET", "/health/live"))[0] == 200
                     receiver.send(Ack([(delivered.first, 1)]))
 
             moving = asyncio.create_task(flowing())
