@@ -164,10 +164,11 @@ def _switch(
         return
     transport.write(_head(accept))
     protocol = WebSocketProtocol(Protocol(Side.BROKER, ROLES))
-    if session is None:
-        handler = BrokerConnection(host, protocol.states, known)
-    else:
-        handler = _OfSession(host, protocol.states, session)
+    handler = (
+        BrokerConnection(host, protocol.states, known)
+        if session is None
+        else _OfSession(host, protocol.states, session)
+    )
     handler.listener, handler.entrant = connection.listener, entrant
     WebSocket(transport, host.accept(protocol, handler), protocol, host.turns).open()
 
