@@ -83,5 +83,7 @@ export async function settings() {
   described ??= await ask("GET", path("openapi.json"));
   const { name, ...others } =
     described.paths[`${BASE}/queues`].post.requestBody.content["application/json"].schema.properties;
-  return others;
+  // What need not be there may be null, which is no kind of its own.
+  const kind = ({ type }) => (Array.isArray(type) ? type.find((each) => each !== "null") : type);
+  return Object.fromEntries(Object.entries(others).map(([name, each]) => [name, { ...each, type: kind(each) }]));
 }
