@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import binascii
 import ipaddress
 import logging
 import socket
@@ -142,8 +141,8 @@ class Gateway:
                 raise ProblemError("protocol-error", text, headers={"Connection": "close"})
             self._check_origin(request)
             if request.rel_url.raw_path == upgrade.PATH:
-                who = await self._shown(request, connection.wire)
-                return upgrade.answer(self._host, request, connection, who)
+                who, session = await self._shown(request, connection.wire)
+                return upgrade.answer(self._host, request, connection, who, session)
             route, names = TABLE.find(request.method, request.rel_url.raw_path)
             principal, session = (ANYONE, None) if route.open else await self._asker(request, connection.wire)
             proved = not route.open or self._host.entrance.users is None
@@ -173,16 +172,15 @@ class Gateway:
         if request.host not in (host, name):
             # A target in absolute form has a host of its own, which would be the one that counts (RFC 9112, 3.2.2).
             raise ProblemError("misdirected", f"the target names {request.host!r:.80}, and Host {host!r:.80}: say one")
-        if (
-            not self._is_ours(name)
-            and request.transport is not None
-            and request.transport.get_extra_info("sslcontext") is None
-        ):
+        secured = request.transport is not None and request.transport.get_extra_info("sslcontext") is not None
+        if not self._is_ours(name) and not secured:
             raise ProblemError(
                 "misdirected", f"{host!r:.80} is no name of this broker: use its address, or localhost on its machine"
             )
         origin = request.headers.get("Origin")
-        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+        scheme, _, named = (origin or "").partition("://")
+        # A page without TLS is not this broker's own where that has it: it may be anybody's on the way.
+        if origin is not None and (named.lower() != host.lower() or (secured and scheme.lower() == "http")):
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
@@ -206,14 +204,14 @@ class Gateway:
                 return session.principal, session
         return await self._principal(request, wire), None
 
-    async def _shown(self, request: web.BaseRequest, wire: Wire) -> Principal | None:
+    async def _shown(self, request: web.BaseRequest, wire: Wire) -> tuple[Principal | None, Session | None]:
         """Who asks, where the request says so, and there are users. A page is known by its session; its origin was looked at."""
         if self._host.entrance.users is None:
-            return None
+            return None, None
         if "Authorization" in request.headers:
-            return await self._principal(request, wire)
+            return await self._principal(request, wire), None
         session = self._signing.of(request)
-        return None if session is None else session.principal
+        return (None, None) if session is None else (session.principal, session)
 
     async def _principal(self, request: web.BaseRequest, wire: Wire) -> Principal:
         entrance, peer = self._host.entrance, wire.peer
@@ -237,7 +235,8 @@ class Gateway:
 def _name_and_password(encoded: str) -> tuple[str, str]:
     try:
         name, colon, password = b64decode(encoded, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
+        # No base64, no ASCII to begin with, or no UTF-8 in it.
         name = colon = password = ""
     if not colon:
         raise ProblemError("authentication-failed", "Basic takes the base64 of NAME:PASSWORD, in UTF-8 (RFC 7617)")

@@ -56,17 +56,22 @@ async def events(call: Call) -> Answer:
         response.force_close()
         try:
             await response.prepare(request)
-            async with aclosing(_changes(view, asked, call.session)) as told:
-                async for event in told:
-                    await response.write(event)
-                    # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
-                    await request.writer.drain()
+            if request.method != "HEAD":
+                await _tell(request, response, _changes(view, asked, call.session))
             await response.write_eof()
         finally:
             view.close()
         return response
 
     return Answer(writes=write, lost=view.close)
+
+
+async def _tell(request: web.BaseRequest, response: web.StreamResponse, events: AsyncGenerator[bytes, None]) -> None:
+    async with aclosing(events) as told:
+        async for each in told:
+            await response.write(each)
+            # The next is made when this one is taken: who reads slowly sees fewer pictures, and keeps none of them here.
+            await request.writer.drain()
 
 
 async def _changes(view: View, asked: Asked, session: Session | None = None) -> AsyncGenerator[bytes, None]:

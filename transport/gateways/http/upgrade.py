@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from transport.broker.broker_connection import BrokerConnection
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.problems import ProblemError
+from transport.gateways.http.signing import OVER
 from transport.gateways.http.websocket import WebSocket, WebSocketProtocol
 from transport.wire.protocol import RECEIVING_ROLES, SENDING_ROLES, Protocol, Side
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from transport.broker.listener import Host
     from transport.gateways.http.connections import HttpConnection
+    from transport.gateways.http.console.sessions import Session
     from transport.security.principal import Principal
 
 PATH: Final = "/ws"
@@ -32,6 +34,32 @@ _VERSION: Final = "13"
 _KEY_BYTES: Final = 16
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CLOSES: Final = {"Connection": "close"}
+
+
+class _OfSession(BrokerConnection):
+    """A connection that is known by a session, and ends with it."""
+
+    def __init__(self, host: Host, states: Protocol, session: Session) -> None:
+        super().__init__(host, states, session.principal)
+        self._session = session
+        session.ends.add(self._session_over)
+        self._until = host.loop.call_at(session.until, self._session_over)
+
+    def connection_closed(self, error: Exception | None) -> None:
+        """As of a `BrokerConnection`."""
+        self._forget_session()
+        super().connection_closed(error)
+
+    def _session_over(self) -> None:
+        self._forget_session()
+        by, rights = self._session.principal, self.operations
+        # HELLO may have shown another proof, which is the one that counts then.
+        if rights is None or (rights.principal.proof is by.proof and rights.principal.shown is by.shown):
+            self.refused("authentication-required", OVER)
+
+    def _forget_session(self) -> None:
+        self._session.ends.discard(self._session_over)
+        self._until.cancel()
 
 
 class _Early:
@@ -48,7 +76,13 @@ class _Early:
         """As of a parser."""
 
 
-def answer(host: Host, request: web.BaseRequest, connection: HttpConnection, known: Principal | None) -> Answer:
+def answer(
+    host: Host,
+    request: web.BaseRequest,
+    connection: HttpConnection,
+    known: Principal | None,
+    session: Session | None = None,
+) -> Answer:
     """What a request for ``/ws`` is answered with.
 
     Args:
@@ -56,6 +90,7 @@ def answer(host: Host, request: web.BaseRequest, connection: HttpConnection, kno
         request: as it came.
         connection: on which it came.
         known: who the request has shown that asks; HELLO may leave it at that. None where it has shown nothing.
+        session: by which that is known, where it is.
 
     Raises:
         ProblemError: it asks for no WebSocket, or for one of another kind.
@@ -63,7 +98,7 @@ def answer(host: Host, request: web.BaseRequest, connection: HttpConnection, kno
     accept = _accept(request)
 
     async def switch(_request: web.BaseRequest) -> web.StreamResponse:
-        _switch(host, connection, known, accept)
+        _switch(host, connection, known, session, accept)
         # aiohttp ends the request when it is told that its connection is over: in the next turn of the loop.
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody answers it")
@@ -117,7 +152,9 @@ def _place_of(host: Host, connection: HttpConnection) -> None:
     connection.entrant = entrant
 
 
-def _switch(host: Host, connection: HttpConnection, known: Principal | None, accept: str) -> None:
+def _switch(
+    host: Host, connection: HttpConnection, known: Principal | None, session: Session | None, accept: str
+) -> None:
     """Take the connection out of HTTP, and have the native protocol carried on it; it counts once at any time."""
     entrant, connection.entrant = connection.entrant, None
     transport = connection.wire.hand_over()
@@ -127,7 +164,11 @@ def _switch(host: Host, connection: HttpConnection, known: Principal | None, acc
         return
     transport.write(_head(accept))
     protocol = WebSocketProtocol(Protocol(Side.BROKER, ROLES))
-    handler = BrokerConnection(host, protocol.states, known)
+    handler = (
+        BrokerConnection(host, protocol.states, known)
+        if session is None
+        else _OfSession(host, protocol.states, session)
+    )
     handler.listener, handler.entrant = connection.listener, entrant
     WebSocket(transport, host.accept(protocol, handler), protocol, host.turns).open()
 

@@ -149,6 +149,8 @@ def test_who_asks_is_asked_for_and_has_their_rights(run: Any, api: Any, users_fi
                 {"headers": {"Authorization": basic("ann", "wrong")}},
                 {"headers": {"Authorization": "Bearer nonsense"}},
                 {"headers": {"Authorization": "Basic !!!"}},
+                {"headers": {"Authorization": "Basic \u00e9"}},
+                {"headers": {"Authorization": "Bearer \u00e9"}},
             ):
                 status, problem = await http.ask("GET", "/api/v1/whoami", **wrong)
                 assert (status, problem["code"]) == (401, "authentication-failed")
@@ -286,6 +288,11 @@ def test_http_is_carried_by_tls_where_the_broker_has_a_certificate(run: Any, api
             url = f"https://localhost:{port}/api/v1/whoami"
             async with http.session.get(url, ssl=context) as answer:
                 assert (answer.status, (await answer.json())["user"]) == (200, "anyone")
+            # A page without TLS may be anybody's on the way, whatever name it has.
+            for scheme, status in (("https", 200), ("http", 403)):
+                origin = {"Origin": f"{scheme}://localhost:{port}"}
+                async with http.session.get(url, ssl=context, headers=origin) as answer:
+                    assert answer.status == status
             _, writer = await asyncio.open_connection(host, port)
             writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await writer.drain()

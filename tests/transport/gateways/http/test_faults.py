@@ -405,7 +405,14 @@ def test_http_1_0_is_answered_and_the_connection_ends_unless_it_is_to_stay(run: 
 def test_what_comes_for_head_has_no_body(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:
-            for path in ("/health/live", "/api/v1/queues", "/nowhere", "/api/v1/openapi.json", "/api/v1/picture"):
+            for path in (
+                "/health/live",
+                "/api/v1/queues",
+                "/nowhere",
+                "/api/v1/openapi.json",
+                "/api/v1/picture",
+                "/api/v1/events",
+            ):
                 got = await answered(http, request(f"HEAD {path} HTTP/1.1", CLOSE))
                 assert statuses(got) == [404 if path == "/nowhere" else 200]
                 assert got.endswith(b"\r\n\r\n"), path

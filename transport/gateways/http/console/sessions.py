@@ -39,12 +39,14 @@ class Session:
         until: when it ends by itself, in monotonic seconds.
         token: what a page of ours says with each request that changes something, and no other page can know.
         over: whether it has ended.
+        ends: called when it has; what goes on by it puts itself here, and sees to ``until`` itself.
     """
 
     principal: Principal
     until: float
     token: str = field(repr=False)
     over: bool = False
+    ends: set[Callable[[], object]] = field(default_factory=set, repr=False)
 
     def is_told(self, token: str) -> bool:
         """Whether this is its token; takes as long for any other."""
@@ -110,6 +112,8 @@ class Sessions:
         session = self._open.pop(key, None)
         if session is not None:
             session.over = True
+            for told in list(session.ends):
+                told()
 
     def _sweep(self) -> None:
         """End those whose time is over."""

@@ -1,6 +1,8 @@
 // The HTTP API as the page has it: JSON in and out, a problem as an error, and the session's token with each request.
 
 const BASE = "/api/v1";
+/** Milliseconds for an answer. */
+const ANSWER = 60000;
 
 /** What a broker refused: its words, its code (RFC 9457), and the status of HTTP; 0 where no answer came. */
 export class Problem extends Error {
@@ -22,7 +24,12 @@ export function whenSignedOut(told) {
 }
 
 /** The path of something with names in it: `path("queues", name, "purge")`. */
-export const path = (...parts) => `${BASE}/${parts.map(encodeURIComponent).join("/")}`;
+export function path(...parts) {
+  // A browser takes them for steps, also where they are written with percent signs, and would ask for something else.
+  const step = parts.find((each) => each === "." || each === "..");
+  if (step) throw new Problem(`a browser cannot ask for what is named ${step}: use the command line`, "invalid-name", 0);
+  return `${BASE}/${parts.map(encodeURIComponent).join("/")}`;
+}
 
 /** The headers of every request. */
 export const headers = (more = {}) => ({ "Penstock-CSRF": session.csrf || "-", ...more });
@@ -40,7 +47,7 @@ export async function problemOf(answer) {
 /** Ask; the JSON of the answer. */
 export async function ask(method, where, body, query) {
   const search = query ? `?${new URLSearchParams(query)}` : "";
-  const options = { method, headers: headers(), cache: "no-store" };
+  const options = { method, headers: headers(), cache: "no-store", signal: AbortSignal.timeout(ANSWER) };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -76,5 +83,7 @@ export async function settings() {
   described ??= await ask("GET", path("openapi.json"));
   const { name, ...others } =
     described.paths[`${BASE}/queues`].post.requestBody.content["application/json"].schema.properties;
-  return others;
+  // What need not be there may be null, which is no kind of its own.
+  const kind = ({ type }) => (Array.isArray(type) ? type.find((each) => each !== "null") : type);
+  return Object.fromEntries(Object.entries(others).map(([name, each]) => [name, { ...each, type: kind(each) }]));
 }

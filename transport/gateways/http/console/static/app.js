@@ -1,7 +1,8 @@
 // The page: who is signed in, which part is shown, and the one stream that all parts are drawn from.
 
 import { session, signIn, signOut, whenSignedOut, whoAmI } from "./api.js";
-import { button, field, h, setText, trying } from "./dom.js";
+import { closeAll } from "./dialogs.js";
+import { button, field, h, say, setText } from "./dom.js";
 import { bytes, count, rate, whole } from "./format.js";
 import { Journal } from "./journal.js";
 import { Connections, Subscriptions, Users } from "./lists.js";
@@ -23,6 +24,10 @@ const histories = new Histories();
 let view = null;
 let picture = null;
 let live = false;
+/** Whether the stream was away: somebody else may have signed in meanwhile, in another window. */
+let away = false;
+/** What the broker has refused of what is shown. */
+let note = null;
 let ticked = performance.now();
 
 // --- the stream
@@ -32,6 +37,7 @@ const stream = new Stream({
     picture = now;
     if (first) for (const [name, samples] of Object.entries(now.history ?? {})) histories.begin(name, samples);
     TOTALS.forEach(([, of], index) => setText(totals[index], of(now.totals)));
+    note?.remove();
     view?.picture(now);
   },
   state(name, text) {
@@ -39,14 +45,30 @@ const stream = new Stream({
     by("state").dataset.state = name;
     setText(by("state-text"), text);
     document.body.classList.toggle("stale", name === "lost");
+    if (name === "lost" || name === "paused") away = true;
+    if (!live) return;
+    ticked = performance.now();
+    if (away) checkWho();
+    away = false;
   },
   refused(problem) {
     if (problem.status === 401) askWho();
-    else view?.element.prepend(h("p", { class: "note bad", role: "alert" }, `${problem.message}.`));
+    else {
+      note?.remove();
+      note = h("p", { class: "note bad", role: "alert" }, `${problem.message}.`);
+      view?.element.prepend(note);
+    }
   },
 });
 
-const app = { histories, ask: (asked) => stream.ask(asked) };
+/** Ask for what a part shows; whether it is what is shown already. */
+function look(asked) {
+  const same = stream.ask(asked);
+  if (!same) picture = null;
+  return same;
+}
+
+const app = { histories, ask: look };
 
 const totals = TOTALS.map(([text]) => {
   const value = h("dd", {}, "–");
@@ -67,7 +89,10 @@ setInterval(() => {
 }, TICK_MS);
 
 for (const name of ["online", "pageshow"]) addEventListener(name, () => stream.retry());
-document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && stream.retry());
+// Nobody sees it in the background.
+const pause = () => stream.pause(document.visibilityState === "hidden");
+document.addEventListener("visibilitychange", pause);
+pause();
 
 // --- which part is shown
 
@@ -82,12 +107,13 @@ function route() {
       return each;
     }
   });
-  const key = part in PARTS ? part : "queues";
+  const key = Object.hasOwn(PARTS, part) ? part : "queues";
   return [key, names, new URLSearchParams(query)];
 }
 
 function show(focus) {
   const [key, names, query] = route();
+  closeAll();
   view?.close();
   for (const link of by("nav").children)
     if (link.dataset.part === key) link.setAttribute("aria-current", "page");
@@ -96,7 +122,8 @@ function show(focus) {
   document.title = `${view.title} · Penstock`;
   by("main").replaceChildren(view.element);
   if (focus) by("title")?.focus();
-  stream.ask(view.asked);
+  // The stream tells what changes, and nothing where nothing does.
+  if (look(view.asked) && picture) view.picture(picture);
 }
 
 addEventListener("hashchange", () => {
@@ -113,16 +140,38 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 function enter() {
   by("nav").hidden = by("strip").hidden = false;
   const out = async () => {
-    stream.close();
-    await trying(signOut);
-    askWho();
+    try {
+      await signOut();
+    } catch (error) {
+      say(`You are still signed in: ${error.message}.`, "error");
+      return;
+    }
+    settle();
   };
   by("user").replaceChildren(...(session.users ? [h("span", {}, session.user), button("Sign out", out, { class: "small" })] : []));
   show(false);
 }
 
+/** Show what there is to whoever is known now. */
+function settle() {
+  if (session.users && session.user === null) askWho();
+  else enter();
+}
+
+/** See whether it is still the same who looks: browsers have one session for all their windows. */
+async function checkWho() {
+  const { users, user } = session;
+  try {
+    await whoAmI();
+  } catch {
+    return;
+  }
+  if (session.users !== users || session.user !== user) settle();
+}
+
 function askWho() {
   stream.close();
+  closeAll();
   view?.close();
   view = picture = null;
   by("nav").hidden = by("strip").hidden = true;
@@ -168,8 +217,7 @@ async function begin() {
     setTimeout(begin, AGAIN_MS);
     return;
   }
-  if (session.users && session.user === null) askWho();
-  else enter();
+  settle();
 }
 
 begin();

@@ -5,7 +5,8 @@ import { field, h } from "./dom.js";
 /**
  * Ask by a form.
  *
- * `title`; `body`, elements; `verb`, what the button says; `act(dialog)`, which does it and may throw; `danger`.
+ * `title`; `body`, elements; `verb`, what the button says; `act(isOpen)`, which does it and may throw; `danger`. What takes many steps asks
+ * `isOpen()` between them: whoever closes the dialog wants no more of it.
  * The dialog closes when that has been done; what is thrown is told within.
  */
 export function ask({ title, body, verb, act, danger = false }) {
@@ -18,7 +19,7 @@ export function ask({ title, body, verb, act, danger = false }) {
     go.disabled = true;
     problem.textContent = "";
     try {
-      await act();
+      await act(() => dialog.open);
       dialog.close();
     } catch (error) {
       problem.textContent = error.message;
@@ -51,6 +52,11 @@ export function ask({ title, body, verb, act, danger = false }) {
 export function typedName(name, what = "name of the queue") {
   const input = h("input", { autocomplete: "off", autocapitalize: "off", spellcheck: "false", "data-must": name });
   return field(`Type the ${what} to confirm`, input, name);
+}
+
+/** Close what is asked: it is about something that is not shown any more. */
+export function closeAll() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
 }
 
 /** A confirmation by typing a name; `more` are elements before it. */

@@ -27,6 +27,7 @@ class Listed {
   /** Where pages begin: the one that is shown is the last. */
   #begins = [null];
   #following = null;
+  #turn = 0;
 
   constructor(title, what, columns, empty) {
     this.title = title;
@@ -35,20 +36,25 @@ class Listed {
     this.body = h("tbody");
     this.empty = h("p", { class: "empty", hidden: true }, empty);
     this.where = h("span", { role: "status" });
-    this.before = button("Previous", () => { this.#begins.pop(); this.load(); });
-    this.next = button("Next", () => { this.#begins.push(this.#following); this.load(); });
+    this.before = button("Previous", () => this.load(this.#begins.slice(0, -1)));
+    this.next = button("Next", () => this.load([...this.#begins, this.#following]));
     this.element = h("section", { "aria-labelledby": "title" },
       h("div", { class: "bar" }, h("h1", { id: "title", tabindex: "-1" }, title), button("Refresh", () => this.load())),
       table(title, columns, this.body), this.empty, h("div", { class: "pages" }, this.before, this.next, this.where));
     this.load();
   }
 
-  load() {
+  load(begins = this.#begins) {
+    this.#turn += 1;
+    const turn = this.#turn;
     return trying(async () => {
-      const after = this.#begins.at(-1);
+      const after = begins.at(-1);
       const page = await request("GET", path(this.what), undefined, { limit: PAGE, ...(after === null ? {} : { after }) });
+      // Another was asked for meanwhile, which is the one that is wanted.
+      if (turn !== this.#turn) return;
+      this.#begins = begins;
       this.#following = page.next;
-      this.body.replaceChildren(...page.rows.map((row) => this.row(row)));
+      this.#fill(page.rows);
       this.before.disabled = this.#begins.length === 1;
       this.next.disabled = page.next === null;
       this.empty.hidden = page.rows.length > 0;
@@ -56,10 +62,21 @@ class Listed {
     });
   }
 
+  /** Whoever is in a row by keyboard stays at what they were at. */
+  #fill(rows) {
+    const at = this.body.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+    this.body.replaceChildren(...rows.map((row) => this.row(row)));
+    if (at === null) return;
+    const there = [...this.body.querySelectorAll("button, a")].find((each) => nameOf(each) === at);
+    (there ?? this.body.querySelector("button, a") ?? this.next)?.focus();
+  }
+
   picture() {}
   tick() {}
   close() {}
 }
+
+const nameOf = (element) => element.getAttribute("aria-label") ?? element.textContent;
 
 export class Connections extends Listed {
   #seen = null;

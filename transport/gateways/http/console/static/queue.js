@@ -37,7 +37,7 @@ export class Queue {
   constructor(app, query, [name, tab = ""]) {
     this.app = app;
     this.name = name;
-    this.tab = tab in TABS ? tab : "";
+    this.tab = Object.hasOwn(TABS, tab) ? tab : "";
     this.title = name;
     this.asked = { order: "pressure", limit: 1, queue: name };
     this.pill = h("span", { class: "pill" });
@@ -227,7 +227,7 @@ export class Queue {
       title: `Move messages of ${this.name}`, verb: "Move", name: this.name,
       text: "Messages that are ready go to another queue, in their order.",
       more: [field("To the queue", to), field("How many at most", most), field("Make the queue where there is none", create)],
-      act: async () => {
+      act: async (isOpen) => {
         if (!to.value) throw new Error("say which queue they go to");
         if (most.value && !/^[1-9]\d*$/.test(most.value)) throw new Error(`${most.value} is no number of messages`);
         let left = most.value ? Number(most.value) : null;
@@ -239,9 +239,9 @@ export class Queue {
           moved += done.moved;
           if (left !== null) left -= done.moved;
           after = done.next;
-          if (!after || left === 0) break;
+          if (!after || left === 0 || !isOpen()) break;
         }
-        say(`${whole(moved)} messages are in ${to.value} now.`);
+        say(`${whole(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
       },
     });
   }

@@ -56,7 +56,7 @@ export class Queues {
 
   constructor(app, query) {
     this.app = app;
-    this.order = query.get("order") in ORDERS ? query.get("order") : "pressure";
+    this.order = Object.hasOwn(ORDERS, query.get("order") ?? "") ? query.get("order") : "pressure";
     this.contains = query.get("contains") ?? "";
     this.start = Math.min(MOST_BEFORE, Math.max(0, Number(query.get("start")) || 0));
     this.#build();

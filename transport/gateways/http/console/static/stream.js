@@ -8,6 +8,8 @@ const SOON = 500;
 const LATEST = 5000;
 /** Milliseconds without a byte after which a stream is given up: a broker with nothing new says so every 15 s. */
 const SILENT = 40000;
+/** Milliseconds for the beginning of an answer. */
+const ANSWER = 10000;
 
 /** Put a change into a picture. */
 export function changed(picture, change) {
@@ -26,7 +28,7 @@ export function changed(picture, change) {
 /**
  * One stream at a time; another that is asked for takes the place of the one before.
  *
- * `tell` has three functions: `picture(picture, first)`, `state(name, text)` with live, connecting, lost, refused or over, and
+ * `tell` has three functions: `picture(picture, first)`, `state(name, text)` with live, connecting, lost, paused or refused, and
  * `refused(problem)`.
  */
 export class Stream {
@@ -35,17 +37,31 @@ export class Stream {
   #abort = null;
   #again = null;
   #tries = 0;
+  #paused = false;
 
   constructor(tell) {
     this.#tell = tell;
   }
 
-  /** Ask for something else from now on: the fields of GET /events. */
+  /** Ask for this from now on, the fields of GET /events; whether that is what is asked for already. */
   ask(asked) {
-    if (JSON.stringify(asked) === JSON.stringify(this.#asked) && this.#abort) return;
+    const same = JSON.stringify(asked) === JSON.stringify(this.#asked);
+    if (same && this.#abort) return true;
     this.#asked = asked;
     this.#tries = 0;
-    this.#open();
+    if (!this.#paused) this.#open();
+    return same;
+  }
+
+  /** Ask for nothing while nobody sees it; or go on. */
+  pause(paused) {
+    if (paused === this.#paused) return;
+    this.#paused = paused;
+    if (!this.#asked) return;
+    if (paused) {
+      this.#stop();
+      this.#tell.state("paused", "Paused");
+    } else this.#open();
   }
 
   /** Ask again at once, for there is reason to think that it helps. */
@@ -55,9 +71,13 @@ export class Stream {
 
   /** Ask for nothing any more. */
   close() {
+    this.#stop();
+    this.#asked = null;
+  }
+
+  #stop() {
     clearTimeout(this.#again);
     this.#again = null;
-    this.#asked = null;
     this.#abort?.abort();
     this.#abort = null;
   }
@@ -71,10 +91,16 @@ export class Stream {
     // The one before ends when the new one stands: what the broker keeps for it is kept on.
     const instead = () => before?.abort();
     if (!before) this.#tell.state("connecting", "Connecting");
+    let late = false;
+    const waits = setTimeout(() => {
+      late = true;
+      abort.abort();
+    }, ANSWER);
     try {
       const answer = await fetch(`${path("events")}?${new URLSearchParams(this.#asked)}`, {
         headers: headers({ Accept: "text/event-stream" }), cache: "no-store", signal: abort.signal,
       });
+      clearTimeout(waits);
       if (!answer.ok) {
         const problem = await problemOf(answer);
         if (current() && [400, 401, 403].includes(problem.status)) {
@@ -87,8 +113,10 @@ export class Stream {
       }
       await this.#read(answer.body, abort, current, instead);
     } catch (error) {
-      if (current() && error.name !== "AbortError") this.#why = error.status ? error.message : "";
+      if (current() && late) this.#why = "the broker does not answer";
+      else if (current() && error.name !== "AbortError") this.#why = error.status ? error.message : "";
     } finally {
+      clearTimeout(waits);
       instead();
     }
     if (!current()) return;

@@ -19,6 +19,8 @@ export class Watch {
   #later = null;
   #seen = "";
   #receiver = null;
+  /** Told to whatever is being opened, or stands: whether it is still the one. */
+  #taking = null;
   #given = 0;
 
   constructor(app, queue) {
@@ -86,7 +88,7 @@ export class Watch {
     this.way = way;
     this.list.replaceChildren();
     this.status.textContent = "";
-    this.#stop();
+    this.#leave();
     if (way === "look") {
       this.#following = null;
       this.#look();
@@ -139,24 +141,33 @@ export class Watch {
   // --- as a receiver
 
   #take() {
+    if (this.#taking) return undefined;
     return trying(async () => {
       const credit = this.#credit();
-      let native;
-      try {
-        native = await import("./native.js");
-      } catch {
-        throw new Error("this broker gives pages no messages to hold");
-      }
-      this.start.disabled = true;
+      const taking = (this.#taking = {});
+      const current = () => this.#taking === taking;
+      this.#buttons();
       this.list.replaceChildren();
       this.#given = 0;
       try {
-        this.#receiver = await native.openReceiver({
-          queue: this.queue, existing: true, clientId: "console",
-          onMessage: (message) => this.#took(message),
-          onEnd: (error) => this.#ended(error),
+        const native = await import("./native.js").catch(() => {
+          throw new Error("this broker gives pages no messages to hold");
         });
-        this.#receiver.request(credit);
+        if (!current()) return;
+        const receiver = await native.openReceiver({
+          queue: this.queue, existing: true, clientId: "console",
+          onMessage: (message) => current() && this.#took(message),
+          onEnd: (error) => current() && this.#ended(error),
+        });
+        // Nobody is there any more who could give back what it is sent.
+        if (!current()) receiver.close();
+        else if (!receiver.isOver) {
+          this.#receiver = receiver;
+          receiver.request(credit);
+        }
+      } catch (error) {
+        if (current()) this.#taking = null;
+        throw error;
       } finally {
         this.#buttons();
         this.#count();
@@ -223,7 +234,7 @@ export class Watch {
 
   #ended(error) {
     if (this.#receiver === null && error === null) return;
-    this.#receiver = null;
+    this.#receiver = this.#taking = null;
     this.list.replaceChildren();
     this.#buttons();
     this.status.textContent = error ? `The connection ended: ${error.message}. What was held has gone back.` : "Stopped. What was held has gone back.";
@@ -235,16 +246,23 @@ export class Watch {
     await trying(() => receiver.close());
   }
 
+  /** Be no receiver any more; what happens to the connection is of no interest here. */
+  #leave() {
+    this.#taking = null;
+    this.#receiver?.close();
+    this.#receiver = null;
+    this.#buttons();
+  }
+
   #buttons() {
     const open = this.#receiver !== null;
-    this.start.disabled = open;
+    this.start.disabled = this.#taking !== null;
     for (const each of [this.more, this.back, this.settle]) each.disabled = !open;
   }
 
   close() {
     clearTimeout(this.#later);
-    this.#receiver?.close();
-    this.#receiver = null;
+    this.#leave();
   }
 }
 

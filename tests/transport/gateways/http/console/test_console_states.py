@@ -1,0 +1,238 @@
+"""What the console shows and does where the world changes around it: in the background, in two windows, and when answers fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.transport.gateways.http.console.browser import Stage, declare, ready, row, show, told
+from tests.transport.gateways.http.test_connections import turns_until
+from transport.security.principal import Grant, Right
+from transport.security.users import User, Users
+from transport.security.users_file import change_users
+from transport.security.verifier import LEAST_ITERATIONS, Verifier
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+pytestmark = pytest.mark.timeout(180)
+HIDE: Final = """(hidden) => {
+    Object.defineProperty(document, "visibilityState", {configurable: true, get: () => (hidden ? "hidden" : "visible")});
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+"""What a browser says to a page that goes to the background, and comes back."""
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Stage]:
+    """A broker with users."""
+    rights = (Grant("*", Right.CONFIGURE | Right.WRITE | Right.READ),)
+    users = [
+        User(name, Verifier.of("secret", LEAST_ITERATIONS), Right.MONITOR | Right.ADMINISTER, rights)
+        for name in ("ann", "bob")
+    ]
+    path = tmp_path / "users.toml"
+    change_users(path, lambda _: Users(users))
+    own = Stage(users_file=str(path))
+    yield own
+    own.close()
+
+
+def sign_in(page: Page, name: str) -> None:
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill("secret")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#state[data-state=live]")
+
+
+def test_for_a_page_in_the_background_nothing_is_read(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a")
+    show(page, stage, "queues/orders")
+    assert stage.do(lambda: stage.broker._sampler.running)
+    page.evaluate(HIDE, True)
+    stage.call(turns_until(lambda: not stage.broker._sampler.running))
+    assert page.locator("#state-text").inner_text() == "Paused"
+    stage.sends("orders", b"b")
+    page.evaluate(HIDE, False)
+    page.locator(".big").get_by_text("2 ready").wait_for()
+    assert page.locator("#state").get_attribute("data-state") == "live"
+
+
+def test_an_idle_queue_is_shown_again_behind_its_other_parts(page: Page, stage: Stage) -> None:
+    declare(stage, "orders")
+    show(page, stage, "queues/orders")
+    page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+    page.get_by_role("link", name="Settings").click()
+    page.get_by_role("region", name="Settings of the queue").wait_for()
+    page.get_by_role("link", name="Flow", exact=True).click()
+    page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+
+
+def test_what_every_object_has_is_no_part_of_the_console(page: Page, stage: Stage) -> None:
+    declare(stage, "orders")
+    show(page, stage, "connections")
+    page.goto(f"{stage.url}/#/constructor")
+    page.get_by_role("heading", name="Queues", level=1).wait_for()
+    page.goto(f"{stage.url}/#/queues?order=constructor")
+    row(page, "orders").wait_for()
+    page.goto(f"{stage.url}/#/queues/orders/toString")
+    page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_what_a_browser_would_take_for_a_step_is_not_asked_for(page: Page, stage: Stage, name: str) -> None:
+    show(page, stage)
+    said = page.evaluate(
+        """(name) => import("/console/api.js").then(({ path }) => {
+            try { return path("subscriptions", name, "session"); } catch (error) { return error.message; }
+        })""",
+        name,
+    )
+    assert said == f"a browser cannot ask for what is named {name}: use the command line"
+
+
+def test_a_page_that_is_pressed_twice_is_one_receiver(page: Page, stage: Stage) -> None:
+    stage.sends("orders", *[b"message %d" % each for each in range(8)])
+    show(page, stage, "queues/orders/watch")
+    page.get_by_label("Take as a receiver").check()
+    page.get_by_label("Credit").fill("3")
+    page.get_by_role("button", name="Take", exact=True).evaluate("(take) => { take.click(); take.click(); }")
+    page.get_by_text("3 came, 3 held, 0 still wanted").wait_for()
+    page.get_by_role("button", name="Stop and give back").click()
+    page.get_by_text("Stopped. What was held has gone back.").wait_for()
+    assert page.get_by_role("button", name="Take", exact=True).is_enabled()
+    assert ready(stage, "orders") == 8
+    assert "receiver" not in stage.do(lambda: {each.role for each in stage.broker.connections.values()})
+
+
+def test_a_page_that_is_left_while_it_becomes_a_receiver_holds_nothing(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a", b"b")
+    show(page, stage, "queues/orders/watch")
+    page.get_by_label("Take as a receiver").check()
+    # The moment at which its socket opens.
+    page.evaluate(
+        """() => {
+            window.WebSocket = class extends WebSocket {
+                constructor(...given) {
+                    super(...given);
+                    location.hash = "#/queues/orders";
+                }
+            };
+        }"""
+    )
+    with page.expect_websocket() as opened:
+        page.get_by_role("button", name="Take", exact=True).click()
+    if not opened.value.is_closed():
+        opened.value.wait_for_event("close")
+    page.locator(".big").get_by_text("2 ready").wait_for()
+
+
+def test_a_move_that_is_closed_goes_no_further_and_says_how_far_it_came(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a", b"b")
+    steps: list[Route] = []
+
+    def hold(route: Route) -> None:
+        steps.append(route)
+
+    page.route("**/api/v1/queues/orders/move", hold)
+    show(page, stage, "queues/orders")
+    page.get_by_role("button", name="Move").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("To the queue").fill("others")
+    dialog.get_by_label("Type the name").fill("orders")
+    with page.expect_request("**/move"):
+        dialog.get_by_role("button", name="Move", exact=True).click()
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+    answer = {"from": "orders", "to": "others", "moved": 1, "next": "more"}
+    steps[0].fulfill(body=json.dumps(answer), content_type="application/json")
+    told(page, "1 messages are in others now. The others stay where they are.")
+    assert len(steps) == 1
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for_without_end(page: Page, stage: Stage) -> None:
+    page.clock.install()
+    page.route("**/api/v1/events?*", lambda _: None)
+    page.goto(stage.url)
+    page.wait_for_selector("#state[data-state=connecting]")
+    with page.expect_request("**/api/v1/events?*"):
+        # The one that hangs is given up, and another follows.
+        page.clock.fast_forward(11_000)
+        page.get_by_text("Reconnecting: the broker does not answer").wait_for()
+        page.unroute("**/api/v1/events?*")
+        page.clock.fast_forward(6_000)
+    page.wait_for_selector("#state[data-state=live]")
+
+
+def test_a_refusal_is_told_once_and_no_longer_than_it_holds(page: Page, stage: Stage) -> None:
+    problem = {"code": "forbidden", "detail": "anyone may not monitor the broker"}
+    show(page, stage)
+    page.route(
+        "**/api/v1/events?*",
+        lambda route: route.fulfill(status=403, body=json.dumps(problem), content_type="application/problem+json"),
+    )
+    for text in ("a", "b"):
+        with page.expect_response("**/api/v1/events?*"):
+            page.get_by_label("Filter").fill(text)
+        page.wait_for_selector("#state[data-state=refused]")
+        page.get_by_role("alert").get_by_text("may not monitor").wait_for()
+        assert page.locator(".note.bad:visible").count() == 1
+    page.unroute("**/api/v1/events?*")
+    page.get_by_label("Filter").fill("")
+    page.wait_for_selector("#state[data-state=live]")
+    page.get_by_text("There are no queues yet").wait_for()
+    assert page.locator(".note.bad:visible").count() == 0
+
+
+def test_whoever_is_in_a_row_by_keyboard_stays_there_when_others_come(page: Page, stage: Stage) -> None:
+    stage.keeps_receiving("orders", "billing", 10)
+    show(page, stage, "connections")
+    close = page.get_by_role("row").filter(has_text="billing").get_by_role("button")
+    named = close.get_attribute("aria-label")
+    close.focus()
+    stage.keeps_receiving("orders", "shipping", 10)
+    page.get_by_role("row").filter(has_text="shipping").wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == named
+
+
+def test_who_could_not_sign_out_is_not_told_that_they_have(page: Page, secured: Stage) -> None:
+    page.goto(secured.url)
+    sign_in(page, "ann")
+    page.route(
+        "**/api/v1/session", lambda route: route.abort() if route.request.method == "DELETE" else route.continue_()
+    )
+    page.get_by_role("button", name="Sign out").click()
+    told(page, "You are still signed in")
+    assert page.get_by_role("heading", name="Queues").is_visible()
+    page.unroute("**/api/v1/session")
+    page.get_by_role("button", name="Create a queue").click()
+    # Whatever is asked has nobody any more who could answer.
+    page.evaluate(
+        """import("/console/api.js").then(({ signOut, session }) => signOut().then(() => (session.user = "ann")))"""
+    )
+    page.get_by_role("heading", name="Sign in").wait_for()
+    assert page.get_by_role("dialog").count() == 0
+
+
+def test_two_windows_show_the_one_who_is_signed_in(page: Page, secured: Stage) -> None:
+    page.goto(secured.url)
+    sign_in(page, "ann")
+    page.evaluate(HIDE, True)
+    page.wait_for_selector("#state[data-state=paused]")
+    with page.expect_popup() as opened:
+        page.evaluate("() => { window.open('/'); }")
+    other = opened.value
+    other.get_by_role("button", name="Sign out").click()
+    sign_in(other, "bob")
+    page.evaluate(HIDE, False)
+    page.locator("#user").get_by_text("bob").wait_for()
+    # What it changes has the token of the session that there is now.
+    page.get_by_role("button", name="Create a queue").click()
+    page.get_by_label("Name", exact=True).fill("orders")
+    page.get_by_role("button", name="Create", exact=True).click()
+    page.get_by_role("heading", name="orders", level=1).wait_for()
