@@ -85,15 +85,19 @@ class TakerTap:
                 self._add(Settled(now, number, queue, reply.request, tuple(taken for taken, _ in reply.lost)))
             tell(reply)
 
-        async def asking(request: int, command: Any, wait: float) -> Any:
+        def asking(request: int, command: Any, wait: float) -> Any:
             if isinstance(command, TakeMessages):
                 asked[request] = self._now(), command
             elif isinstance(command, SettleTaken):
-                self._add(Settling(self._now(), number, queue, request, command.how.value, command.taken, command.seconds))
-            return await ask(request, command, wait)
+                self._add(
+                    Settling(self._now(), number, queue, request, command.how.value, command.taken, command.seconds)
+                )
+            return ask(request, command, wait)
 
         def giving_back(taken: Any) -> None:
-            numbers = [(n, each.delivery_count) for each in taken for n in range(each.first, each.first + len(each.batch))]
+            numbers = [
+                (n, each.delivery_count) for each in taken for n in range(each.first, each.first + len(each.batch))
+            ]
             if numbers:
                 self._add(Unseen(self._now(), number, queue, tuple(numbers)))
             give_back(taken)

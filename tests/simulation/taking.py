@@ -45,7 +45,8 @@ MOST_KEPT: Final = 500
 """Receipts that are given some time, or never."""
 MOST_REQUESTS: Final = 2_000
 """Of a caller in one life of the broker, and of whoever alters settings or deletes queues: while faults last, there is always another."""
-ENDS: Final = frozenset({"shutting-down", "queue-deleted", "not-found", "internal-error"})
+ENDS: Final = frozenset({"shutting-down", "queue-deleted", "not-found", "journal-failed"})
+"""Codes of what is over, for good or until somebody makes it anew."""
 
 
 class Receipt(NamedTuple):
@@ -109,12 +110,17 @@ class Taking:
         self._over = True
         for task in self._tasks:
             task.cancel()
+        for name in self._names.values():
+            # Nobody empties the last of them.
+            self._history.add(Deleted(_now(), name))
 
     async def _until_end(self, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A program that the broker turns away for good has ended."""
         try:
             await program()
-        except (ProblemError, TransportError, QueueError, StorageError) as error:
+        except (TransportError, QueueError, StorageError) as error:
+            if getattr(error, "code", "") not in ENDS:
+                raise
             self._note(f"a caller is turned away: {error!r}")
 
     # Taking
@@ -208,9 +214,7 @@ class Taking:
                 if queue != BRIEF or getattr(error, "code", "") not in ENDS:
                     raise
 
-    async def _settle(
-        self, of: _Life, queue: str, given: list[Receipt], how: Settlement, random: Random
-    ) -> None:
+    async def _settle(self, of: _Life, queue: str, given: list[Receipt], how: Settlement, random: Random) -> None:
         taker = of.tap.on(of.operations().taker(GATEWAY, queue))
         name = of.tap.name_of(taker)
         # As a request is seen by what settles for HTTP.
@@ -239,7 +243,7 @@ class Taking:
             await elapse(random.expovariate(1 / pause))
             change: dict[str, Any] = random.choice(
                 (
-                    {"visibility_timeout": random.choice(VISIBILITIES)},
+                    {"visibility_timeout_ms": int(random.choice(VISIBILITIES) * 1000)},
                     {"max_messages": random.choice((8, 60, 500, 1_000_000))},
                 )
             )
@@ -252,7 +256,7 @@ class Taking:
         """A queue that comes and goes; nobody but this program sends to it."""
         for _ in range(MOST_REQUESTS):
             operations = of.operations()
-            made = {"name": BRIEF, "visibility_timeout": TEMPORARY.visibility}
+            made = {"name": BRIEF, "visibility_timeout_ms": int(TEMPORARY.visibility * 1000)}
             try:
                 await operations.command("queue.create", made)
                 name = of.tap.name_of(of.tap.on(operations.taker(GATEWAY, BRIEF)))

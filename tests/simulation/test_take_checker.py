@@ -43,7 +43,9 @@ TIMING = Timing(commit=0.01, acknowledgement=0.1)
 TAKER = -1
 
 
-def taken(time: float, count: int = 1, *, number: int = 0, message: str = "a", visibility: float | None = None) -> Taken:
+def taken(
+    time: float, count: int = 1, *, number: int = 0, message: str = "a", visibility: float | None = None
+) -> Taken:
     return Taken(time, TAKER, "q", number, (message,), count, count > 1, visibility)
 
 
@@ -149,7 +151,10 @@ BAD: dict[str, tuple[str, list[Event]]] = {
         RESURRECTED,
         [*SENT, taken(1), *settle(2), told(2.01), Crashed(2.02, "power"), Started(3, 2), taken(4, 2), END],
     ),
-    "refused though it was held": (GOOD_RECEIPT, [*SENT, taken(1), *settle(2, lost=True), taken(12, 2), *settle(13, 2)]),
+    "refused though it was held": (
+        GOOD_RECEIPT,
+        [*SENT, taken(1), *settle(2, lost=True), taken(12, 2), *settle(13, 2)],
+    ),
     "taken from one who holds it": (EARLY, [*SENT, taken(1), taken(2, 2), *settle(3, 2), END]),
     "taken before its delay is over": (
         EARLY,
