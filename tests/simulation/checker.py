@@ -27,107 +27,55 @@ from tests.simulation.history import (
     Refused,
     Released,
     Returned,
+    Deleted,
     Staged,
+    Taken,
 )
+from tests.simulation.judged import (
+    BEYOND,
+    COUNTED,
+    GOOD_RECEIPT,
+    OLD_RECEIPT,
+    DUPLICATED,
+    EARLY,
+    EXPIRED,
+    LOST,
+    PHANTOM,
+    REORDERED,
+    RESURRECTED,
+    SHARED,
+    STUCK,
+    TOLERANCE,
+    UNCOMMITTED,
+    Finding,
+    QueueRules,
+    QueueState,
+    Stored,
+    Timing,
+)
+from tests.simulation.take_checker import TakeRules
 
-TOLERANCE = 0.002
-"""Seconds: times on the wire are whole milliseconds."""
-LOST = "acknowledged-lost"
-DUPLICATED = "duplicated"
-REORDERED = "reordered"
-PHANTOM = "phantom"
-RESURRECTED = "redelivered-after-acknowledgement"
-EARLY = "early"
-EXPIRED = "expired"
-STUCK = "stuck"
-SHARED = "shared"
-UNCOMMITTED = "uncommitted"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that must not happen.
-
-    Attributes:
-        kind: which promise is broken.
-        time: virtual seconds.
-        text: what happened.
-    """
-
-    kind: str
-    time: float
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.kind} at {self.time:.6f}: {self.text}"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueRules:
-    """What a queue was declared to do, as far as it shows.
-
-    Attributes:
-        visibility: seconds that a receiver has for a message.
-        delay: seconds before the first delivery, unless the sender says otherwise.
-        ttl: seconds after which it is not delivered for the first time, unless the sender says less; None for never.
-        in_order: whether there is one receiver at a time, and first deliveries come in the order of the queue whoever gets them.
-        drops: whether messages may leave the queue unacknowledged otherwise: expired, as dead letters, or moved.
-        moves: whether a program moves messages out of it. An acknowledgement that comes too late may find its message under way, where it
-            does not count; the message is back if the other queue is full.
-        fed_by: the queues whose messages may come here, as dead letters or because a program moves them; none goes back.
-    """
-
-    visibility: float
-    delay: float = 0.0
-    ttl: float | None = None
-    in_order: bool = False
-    drops: bool = False
-    moves: bool = False
-    fed_by: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How long the broker may take.
-
-    Attributes:
-        commit: seconds until what has happened is durable: deliveries may be as late, and decided as much earlier.
-        acknowledgement: seconds after which an acknowledgement that arrived survives a crash.
-    """
-
-    commit: float = 0.0
-    acknowledgement: float = 0.0
-
-
-@dataclass(slots=True)
-class _Stored:
-    """One sequence number of a queue, as far as deliveries have shown it."""
-
-    message: str
-    holder: int | None = None
-    left: tuple[float, int] | None = None
-    answered_late: tuple[float, int, float | None] | None = None
-    lease_until: float = 0.0
-    maybe_returned: bool = False
-    not_before: float = 0.0
-    acknowledged_at: float | None = None
-    maybe_acknowledged: bool = False
-
-
-@dataclass(slots=True)
-class _Queue:
-    rules: QueueRules
-    stored: dict[int, _Stored] = field(default_factory=dict)
-    sequence_of: dict[str, int] = field(default_factory=dict)
-    offered: dict[str, tuple[str, int]] = field(default_factory=dict)
-    confirmed: dict[str, float] = field(default_factory=dict)
-    refused: dict[str, None] = field(default_factory=dict)
-    arrivals: dict[str, list[Arrived]] = field(default_factory=dict)
-    numbers: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    last_first_delivery: dict[object, int] = field(default_factory=dict)
-    held: dict[int, dict[int, None]] = field(default_factory=dict)
-    recent: list[int] = field(default_factory=list)
-    receiver: int | None = None
+__all__ = [
+    "BEYOND",
+    "COUNTED",
+    "DUPLICATED",
+    "EARLY",
+    "EXPIRED",
+    "GOOD_RECEIPT",
+    "LOST",
+    "OLD_RECEIPT",
+    "PHANTOM",
+    "REORDERED",
+    "RESURRECTED",
+    "SHARED",
+    "STUCK",
+    "UNCOMMITTED",
+    "Finding",
+    "QueueRules",
+    "Timing",
+    "Checker",
+    "check",
+]
 
 
 @dataclass(slots=True)
@@ -147,12 +95,13 @@ class Checker:
 
     def __init__(self, rules: Mapping[str, QueueRules], timing: Timing) -> None:
         self.findings: list[Finding] = []
-        self._queues = {name: _Queue(rule) for name, rule in rules.items()}
+        self._queues = {name: QueueState(rule) for name, rule in rules.items()}
         self._timing = timing
         self._transactions: dict[tuple[str, int], _Transaction] = {}
         self._staged: dict[tuple[str, str], _Transaction] = {}
         self._gone: dict[int, None] = {}
-        self._latest: dict[int, tuple[float, list[_Stored]]] = {}
+        self._takes = TakeRules(self._queues, timing, self.findings)
+        self._latest: dict[int, tuple[float, list[Stored]]] = {}
 
     def check(self, events: Sequence[Event]) -> list[Finding]:
         """Judge a whole history."""
@@ -189,25 +138,27 @@ class Checker:
                 self._queues[event.queue].confirmed.update(dict.fromkeys(event.messages, event.time))
             case Refused():
                 self._queues[event.queue].refused.update(dict.fromkeys(event.messages))
-            case Delivered():
+            case Delivered() | Taken():
                 self._delivered(event)
+            case Deleted():
+                self._queues[event.queue].deleted_at, self._queues[event.queue].doomed = event.time, True
             case Handled():
                 self._handled(event)
             case Acknowledged():
                 self._acknowledged(event)
             case Returned():
                 for sequence, stored in self._held(event.queue, event.connection, event.ranges):
-                    if self._is_leased(stored, event.time):
+                    if self._timing.is_leased(stored, event.time):
                         # What had expired was receivable again already, and stays so.
                         stored.not_before = event.time + event.delay
-                    elif self._is_late(stored, event.time):
+                    elif self._timing.is_late(stored, event.time):
                         stored.answered_late = event.time, event.connection, None
-                    self._let_go(event.queue, sequence, stored, event.time)
+                    self._queues[event.queue].let_go(sequence, stored, event.time)
             case Extended():
                 for _, stored in self._held(event.queue, event.connection, event.ranges):
-                    if self._is_leased(stored, event.time):
+                    if self._timing.is_leased(stored, event.time):
                         stored.lease_until = event.time + event.seconds
-                    elif self._is_late(stored, event.time):
+                    elif self._timing.is_late(stored, event.time):
                         stored.answered_late = event.time, event.connection, event.time + event.seconds
                     else:
                         stored.lease_until = min(stored.lease_until, event.time + event.seconds)
@@ -220,11 +171,11 @@ class Checker:
                     STUCK, event.time, f"{event.stored} messages of {event.queue} were never delivered to the end"
                 )
             case _:
-                pass
+                self._takes.follow(event)
 
     # Deliveries
 
-    def _delivered(self, event: Delivered) -> None:
+    def _delivered(self, event: Delivered | Taken) -> None:
         queue = self._queues[event.queue]
         flagged = event.possibly_replayed or event.delivery_count > 1
         # What was on its way when the connection was let go still crosses the wire, and is nobody's.
@@ -240,23 +191,24 @@ class Checker:
                 continue
             stored = queue.stored.get(sequence)
             if stored is None:
-                stored = queue.stored[sequence] = _Stored(message)
+                stored = queue.stored[sequence] = Stored(message)
                 queue.sequence_of[message] = sequence
                 self._check_producers_order(queue, event, sequence, message)
-            elif not flagged:
+            elif not flagged and not stored.goes_back:
                 self._find(DUPLICATED, event.time, f"{event.queue}/{sequence} {message} again, and not marked")
             if not flagged:
                 self._check_first_delivery(queue, event, sequence, message)
             self._check_times(event, sequence, stored)
-            self._let_go(event.queue, sequence, stored, event.time)
+            self._takes.delivered(queue, stored, event, sequence)
+            self._queues[event.queue].let_go(sequence, stored, event.time)
             if not is_held:
                 continue
             stored.holder = event.connection
-            stored.lease_until = event.time + queue.rules.visibility
+            stored.lease_until, stored.lease_latest = self._takes.lease(queue, event)
             self._heed_late_answer(stored, event)
             queue.held.setdefault(event.connection, {})[sequence] = None
 
-    def _is_genuine(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> bool:
+    def _is_genuine(self, queue: QueueState, event: Delivered | Taken, sequence: int, message: str) -> bool:
         origins = [queue, *(self._queues[name] for name in queue.rules.fed_by)]
         if not any(message in origin.offered for origin in origins):
             self._find(PHANTOM, event.time, f"{event.queue}/{sequence} is {message}, which nobody sent")
@@ -283,7 +235,7 @@ class Checker:
             return False
         return True
 
-    def _check_producers_order(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> None:
+    def _check_producers_order(self, queue: QueueState, event: Delivered | Taken, sequence: int, message: str) -> None:
         """What one producer sent first has the lower number in the queue."""
         if message not in queue.offered or queue.rules.fed_by:
             return
@@ -294,7 +246,7 @@ class Checker:
             self._find(REORDERED, event.time, f"{event.queue}/{sequence} {message} is not in {producer}'s order")
         insort(order, (sequence, number))
 
-    def _check_first_delivery(self, queue: _Queue, event: Delivered, sequence: int, message: str) -> None:
+    def _check_first_delivery(self, queue: QueueState, event: Delivered | Taken, sequence: int, message: str) -> None:
         rules = queue.rules
         arrivals = queue.arrivals.get(message, [])
         delays = [rules.delay if arrived.delay is None else arrived.delay for arrived in arrivals]
@@ -316,7 +268,7 @@ class Checker:
         if expiries and len(expiries) == len(arrivals) and event.time > max(expiries) + self._timing.commit + TOLERANCE:
             self._find(EXPIRED, event.time, f"{event.queue}/{sequence} {message} expired at {max(expiries):.6f}")
 
-    def _check_times(self, event: Delivered, sequence: int, stored: _Stored) -> None:
+    def _check_times(self, event: Delivered | Taken, sequence: int, stored: Stored) -> None:
         at, now = f"{event.queue}/{sequence} {stored.message}", event.time
         done = stored.acknowledged_at
         if done is not None and now > done + self._timing.commit + TOLERANCE:
@@ -325,7 +277,7 @@ class Checker:
             # It was on its way when the acknowledgement came, which so came too late.
             stored.acknowledged_at = None
             stored.maybe_acknowledged = True
-        if stored.holder is not None and self._is_leased(stored, now):
+        if stored.holder is not None and self._timing.is_leased(stored, now):
             self._find(EARLY, now, f"{at} is held by connection {stored.holder} until {stored.lease_until:.6f}")
         if now < stored.not_before - TOLERANCE:
             self._find(EARLY, now, f"{at} was given back until {stored.not_before:.6f}")
@@ -352,13 +304,13 @@ class Checker:
                 if stored is None or stored.acknowledged_at is not None:
                     continue
                 is_free = stored.holder is None and not _just_left(stored, event)
-                may_move = queue.rules.moves and not self._is_leased(stored, event.time)
+                may_move = queue.rules.moves and not self._timing.is_leased(stored, event.time)
                 if (stored.holder == event.connection or is_free) and not may_move:
                     # Too late or in time: nobody else holds it, so it is done.
                     stored.acknowledged_at = event.time
                     queue.recent.append(sequence)
                     answered.append(stored)
-                    self._let_go(event.queue, sequence, stored, event.time)
+                    self._queues[event.queue].let_go(sequence, stored, event.time)
                 else:
                     # Somebody else has it, had it until just now, or is moving it.
                     stored.maybe_acknowledged = True
@@ -374,19 +326,25 @@ class Checker:
                 stored.maybe_acknowledged = True
         for name, queue in self._queues.items():
             for sequence in list(queue.held.get(connection, ())):
-                self._let_go(name, sequence, queue.stored[sequence], event.time)
+                queue.let_go(sequence, queue.stored[sequence], event.time)
             queue.held.pop(connection, None)
             if queue.receiver == connection:
                 queue.receiver = None
             queue.last_first_delivery.pop(connection, None)
 
     def _crashed(self, event: Crashed) -> None:
+        self._takes.crashed(event)
         for queue in self._queues.values():
             queue.held.clear()
             queue.receiver = None
             for stored in queue.stored.values():
                 stored.holder = None
                 stored.not_before = 0.0
+                # Deliveries that have not failed are forgotten.
+                stored.delivery, stored.least, stored.most = 0, 1, None
+            if queue.deleted_at is not None and queue.deleted_at > event.time - self._timing.acknowledgement:
+                # That it was deleted may be forgotten too.
+                queue.deleted_at = None
             if event.how == "stopped":
                 continue
             kept = []
@@ -400,7 +358,7 @@ class Checker:
                     kept.append(sequence)
             queue.recent = kept
 
-    def _held(self, name: str, connection: int, ranges: Ranges) -> Iterator[tuple[int, _Stored]]:
+    def _held(self, name: str, connection: int, ranges: Ranges) -> Iterator[tuple[int, Stored]]:
         queue = self._queues[name]
         for first, count in ranges:
             for sequence in range(first, first + count):
@@ -408,15 +366,7 @@ class Checker:
                 if stored is not None and stored.holder == connection:
                     yield sequence, stored
 
-    def _is_leased(self, stored: _Stored, now: float) -> bool:
-        """Whether its receiver has it for certain."""
-        return not (stored.maybe_returned or self._is_late(stored, now))
-
-    def _is_late(self, stored: _Stored, now: float) -> bool:
-        """Whether the lease may be over; near its end that depends on when the broker began to count."""
-        return now >= stored.lease_until - self._timing.commit - TOLERANCE
-
-    def _heed_late_answer(self, stored: _Stored, event: Delivered) -> None:
+    def _heed_late_answer(self, stored: Stored, event: Delivered | Taken) -> None:
         """What this receiver said of the delivery before may have counted for this one, and for no other.
 
         The lease ended, the message was given to the same receiver again, and while that was becoming durable the receiver's answer came:
@@ -430,12 +380,6 @@ class Checker:
             stored.maybe_returned = True
         else:
             stored.lease_until = min(stored.lease_until, late[2])
-
-    def _let_go(self, name: str, sequence: int, stored: _Stored, now: float) -> None:
-        if stored.holder is not None:
-            stored.left = now, stored.holder
-            self._queues[name].held.get(stored.holder, {}).pop(sequence, None)
-            stored.holder = None
 
     # The end
 
@@ -459,10 +403,12 @@ class Checker:
         """Whether a message was delivered, from its queue or from one that it feeds."""
         return message in self._queues[queue].sequence_of or self._fed_from(queue, message) is not None
 
-    def _check_nothing_lost(self, name: str, queue: _Queue, end: float) -> None:
+    def _check_nothing_lost(self, name: str, queue: QueueState, end: float) -> None:
         for message, when in queue.confirmed.items():
             sequence = queue.sequence_of.get(message)
             if self._is_gone_elsewhere(name, queue, message):
+                continue
+            if queue.doomed:
                 continue
             if sequence is None:
                 self._find(LOST, end, f"{message} of {name} was confirmed at {when:.6f} and never delivered")
@@ -471,7 +417,7 @@ class Checker:
             if stored.acknowledged_at is None and not stored.maybe_acknowledged:
                 self._find(LOST, end, f"{name}/{sequence} {message} was confirmed, delivered, and never acknowledged")
 
-    def _is_gone_elsewhere(self, name: str, queue: _Queue, message: str) -> bool:
+    def _is_gone_elsewhere(self, name: str, queue: QueueState, message: str) -> bool:
         """Whether it has expired, or has left for a queue that this one feeds."""
         if not queue.rules.drops:
             return False
@@ -488,7 +434,7 @@ class Checker:
         self.findings.append(Finding(kind, time, text))
 
 
-def _just_left(stored: _Stored, event: Acknowledged) -> bool:
+def _just_left(stored: Stored, event: Acknowledged) -> bool:
     """Whether somebody else let go of it in this very instant: in what order the queue heard of that and of the answer is not known."""
     return stored.left is not None and stored.left[0] == event.time and stored.left[1] != event.connection
 

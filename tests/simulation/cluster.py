@@ -13,9 +13,12 @@ from actors.storage import Storage
 from journal import JournalOptions
 from tests.simulation.clients import RECEIVE_ADDRESS, SEND_ADDRESS
 from tests.simulation.gateway import note_remembered, use_map
-from tests.simulation.history import Crashed, History, Started
+from tests.simulation.history import Counted, Crashed, History, Started
 from tests.simulation.storage import DIRECTORY, Disk
+from tests.simulation.taking import Taking
+from tests.simulation.way_in import WayIn
 from transport import Broker, BrokerConfig
+from transport.broker.broker_connection import native_listeners
 
 if TYPE_CHECKING:
     from tests.simulation.loop import Process, SimulatedLoop
@@ -43,6 +46,8 @@ class BrokerHost:
         self.broker: Broker | None = None
         self.lives = 0
         self._gateway: asyncio.Task[None] | None = None
+        self._way_in = WayIn()
+        self._taking = Taking(plan, history)
         self._plan = plan
         self._loop = loop
         self._network = network
@@ -68,6 +73,11 @@ class BrokerHost:
             note_remembered(memory, self._history, self._loop.time())
             random = Random(f"gateway {self._plan.seed} {self.lives}")
             self._gateway = self.process.spawn(use_map(memory, random, pause, self._history))
+        self._taking.start(self.process, self._way_in.operations, self.broker.epoch, self.lives)
+
+    def end_takers(self) -> None:
+        """Nobody takes anything any more; what was taken is not settled."""
+        self._taking.end()
 
     async def stop(self) -> None:
         """Stop in good order."""
@@ -96,10 +106,21 @@ class BrokerHost:
 
     async def stored(self, queue: str) -> int:
         """Messages that a queue still has."""
+        return int((await self._statistics(queue)).stored_messages)
+
+    async def counted(self, queue: str) -> Counted:
+        """What a queue says of itself."""
+        of = await self._statistics(queue)
+        gone = of.total_acknowledged + of.total_purged + of.total_expired + of.total_dead_lettered + of.total_moved
+        parts = of.ready + of.delayed + of.in_flight + of.reserved + of.leaving
+        return Counted(
+            self._loop.time(), queue, of.total_in, of.total_out, of.total_redelivered, gone, of.stored_messages, parts
+        )
+
+    async def _statistics(self, queue: str) -> Any:
         assert self.broker is not None
         assert self.process is not None
-        statistics: Any = await self.process.spawn(_ask(self.broker.queues.get(queue), GetStatistics()))
-        return int(statistics.stored_messages)
+        return await self.process.spawn(_ask(self.broker.queues.get(queue), GetStatistics()))
 
     # Inside
 
@@ -119,10 +140,15 @@ class BrokerHost:
         if self._disk is not None:
             options = JournalOptions(**SMALL_JOURNAL)
             storage = Storage.open(DIRECTORY, options, files=self._disk.files, committer=self._disk.committer)
-        broker = Broker(config, storage=storage, listen=_listen)
+        # A listener is of one broker.
+        self._way_in = WayIn()
+        listeners = [*native_listeners(SEND_ADDRESS, RECEIVE_ADDRESS), self._way_in]
+        broker = Broker(config, storage=storage, listen=_listen, listeners=listeners)
         await broker.__aenter__()
         for queue in self._plan.queues:
-            broker.queues.declare(queue.name, queue.settings)
+            if queue.name not in broker.queues:
+                # One that is there may have been altered.
+                broker.queues.declare(queue.name, queue.settings)
         return broker
 
     def _crash(self, power: bool) -> None:

@@ -11,12 +11,16 @@ from tests.simulation.checker import QueueRules
 
 QUEUE_FEATURES: Final = frozenset({"reject", "exclusive", "delay", "ttl", "dead letters"})
 """What queues may be declared to do beyond limits and timeouts."""
-FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves"}
+FEATURES: Final = QUEUE_FEATURES | {"transactions", "map", "moves", "takes"}
 """With what programs, and gateways in the broker, may do beyond sending and receiving."""
 FEATURE_CHANCE: Final = 0.15
 """Each feature's, in each queue: most runs have one or two, and some queues have none."""
 MOVES_CHANCE: Final = 0.3
 """That a run has programs that move messages."""
+VISIBILITIES: Final = (0.5, 2.0, 10.0)
+"""Seconds, of queues."""
+TAKES_CHANCE: Final = 0.4
+"""That a run has callers that take by request."""
 MAX_PRODUCED = 240
 """Messages of one producer: enough for a queue of the smallest limits to fill and reopen several times."""
 
@@ -126,6 +130,40 @@ class MoverPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TakerPlan:
+    """Callers that take from one queue by request, and settle by receipts, their own and those of others.
+
+    Attributes:
+        callers: at a time.
+        largest_take: messages of a request, at most.
+        wait: seconds that a request waits, at most.
+        leaves: how many of the requests have a caller who goes away while it waits.
+        unseen: how many of the answers reach nobody.
+        late: how many receipts are given a while later.
+        forgotten: never.
+        returned: with which messages come again, with a failure or without.
+        extended: with which more time is asked for first.
+        twice: how many receipts are given again.
+        pause: mean seconds between two requests of a caller.
+        alters: mean seconds between two changes of the queue's settings; None where nobody alters them.
+    """
+
+    queue: str
+    callers: int
+    largest_take: int
+    wait: float
+    leaves: float
+    unseen: float
+    late: float
+    forgotten: float
+    returned: float
+    extended: float
+    twice: float
+    pause: float
+    alters: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class FaultPlan:
     """How often what goes wrong: weights of the kinds, and the mean seconds between two of any."""
 
@@ -143,6 +181,8 @@ class Plan:
         commit_delay: seconds that what is journalled waits for its commit, at most.
         durable: whether the broker has a disk; else it is never restarted.
         transaction_timeout: the broker's, seconds.
+        takers: callers that take by request, a queue each.
+        deletes: mean seconds that a queue of the takers' own lives until it is deleted and made anew; None where there is none.
         remembers: mean seconds between the changes that a gateway makes of the map beside the queues; None where there is no gateway.
         rush: how often a turn of the loop takes so long that more arrives meanwhile.
         pause: how often something that is ready lets a turn pass.
@@ -162,6 +202,8 @@ class Plan:
     rush: float = 0.0
     pause: float = 0.0
     remembers: float | None = None
+    takers: tuple[TakerPlan, ...] = ()
+    deletes: float | None = None
 
 
 def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
@@ -190,6 +232,10 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
     movers = _movers(Random(f"movers {seed}"), names) if "moves" in features else ()
     queues = [_moved_from(queue) if queue.name in {each.source for each in movers} else queue for queue in queues]
     queues += [_target(Random(f"target {seed} {each.name}"), each) for each in movers]
+    takes = Random(f"takes {seed}")
+    takers = _takers(takes, names) if "takes" in features else ()
+    busy = {consumer.queue for consumer in consumers}
+    queues = [_taken_from(queue, takers, busy) for queue in queues]
     return Plan(
         seed,
         tuple(queues),
@@ -204,6 +250,8 @@ def draw(seed: int, durable: bool, features: frozenset[str] = FEATURES) -> Plan:
         transaction_timeout=apart.choice((15.0, 3600.0)),
         rush=apart.choice((0.0, 0.1, 0.2, 0.5)),
         pause=apart.choice((0.0, 0.1, 0.3)),
+        takers=takers,
+        deletes=takes.choice((None, 0.3, 3.0)) if takers else None,
         remembers=Random(f"map {seed}").choice((None, 0.05, 0.5)) if "map" in features else None,
     )
 
@@ -214,7 +262,7 @@ def _settings(random: Random, features: frozenset[str]) -> QueueSettings:
     return QueueSettings(
         max_messages=random.choice((8, 60, 500, 1_000_000)),
         max_bytes=random.choice((20_000, 400_000, 64 * 1024 * 1024)),
-        visibility_timeout=random.choice((0.5, 2.0, 10.0)),
+        visibility_timeout=random.choice(VISIBILITIES),
         overflow="reject" if has["reject"] else "block",
         exclusive=has["exclusive"],
         delay=random.choice((0.2, 3.0)) if has["delay"] else 0.0,
@@ -296,6 +344,42 @@ def _target(random: Random, mover: MoverPlan) -> QueuePlan:
     """Where a mover moves to: small enough to be full now and then, for nobody takes anything out before the end."""
     settings = QueueSettings(max_messages=random.choice((8, 60, 1_000_000)))
     return QueuePlan(mover.target, settings, QueueRules(settings.visibility_timeout, fed_by=(mover.source,)))
+
+
+def _takers(random: Random, names: list[str]) -> tuple[TakerPlan, ...]:
+    if random.random() >= TAKES_CHANCE:
+        return ()
+    return tuple(_taker(random, name) for name in random.sample(names, random.randint(1, len(names))))
+
+
+def _taker(random: Random, queue: str) -> TakerPlan:
+    return TakerPlan(
+        queue,
+        callers=random.randint(1, 6),
+        largest_take=random.choice((1, 10, 100)),
+        wait=random.choice((0.0, 1.0, 20.0)),
+        leaves=random.choice((0.0, 0.3)),
+        unseen=random.choice((0.0, 0.2)),
+        late=random.choice((0.0, 0.3)),
+        forgotten=random.choice((0.0, 0.05)),
+        returned=random.choice((0.0, 0.15)),
+        extended=random.choice((0.0, 0.1)),
+        twice=random.choice((0.0, 0.2)),
+        pause=random.choice((0.02, 0.3)),
+        alters=random.choice((None, 1.0)),
+    )
+
+
+def _taken_from(queue: QueuePlan, takers: tuple[TakerPlan, ...], busy: set[str]) -> QueuePlan:
+    """What the checker holds a queue to that is taken from: others alter it, and may be the only ones to get anything."""
+    of = next((taker for taker in takers if taker.queue == queue.name), None)
+    if of is None:
+        return queue
+    rules = replace(queue.rules, taken_only=queue.name not in busy)
+    if of.alters is not None:
+        own = queue.rules.visibility
+        rules = replace(rules, visibility=min(own, *VISIBILITIES), longest=max(own, *VISIBILITIES))
+    return replace(queue, rules=rules)
 
 
 def _consumer(random: Random, name: str, queue: str) -> ConsumerPlan:

@@ -17,7 +17,7 @@ from tests.simulation.checker import Finding, Timing, check
 from tests.simulation.clients import Client, Consumer, Drainer, Producer
 from tests.simulation.cluster import BrokerHost, Complaints
 from tests.simulation.faults import Nemesis, WallClock
-from tests.simulation.history import Drained, Event, History, Noted
+from tests.simulation.history import Drained, Event, History, Made, Noted
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.map_checker import check_map
 from tests.simulation.mover import Mover
@@ -25,6 +25,7 @@ from tests.simulation.network import Network
 from tests.simulation.plan import FEATURES, Plan, draw
 from tests.simulation.schedule import Schedule
 from tests.simulation.storage import LAZY_DELAY
+from tests.simulation.taking import TEMPORARY
 from tests.simulation.wiretap import Wiretap
 from tests.simulation.writer import Writer
 
@@ -34,6 +35,8 @@ PRODUCE_DEADLINE = 600.0
 DRAIN_DEADLINE = 120.0
 """Virtual seconds to get what is left: the longest lease, delay and heartbeat many times over."""
 DRAIN_STEP = 1.0
+SETTLING = 0.5
+"""Virtual seconds in which a queue has heard of everything that takers have said."""
 LINGERING = 30.0
 """Virtual seconds after the end in which every timer and connection must be gone."""
 DEFECT, LEAK, FAILED = "defect", "leak", "failed"
@@ -86,6 +89,11 @@ class Run:
         ).run()
         history.add(Noted(loop.time(), "everything is mended, and the consumers are gone"))
         self._kill(clients[len(producers) :])
+        self._host.end_takers()
+        if plan.takers:
+            await elapse(SETTLING)
+            for queue in plan.queues:
+                history.add(await self._host.counted(queue.name))
         drainers = [Drainer(queue.name, plan.seed, history) for queue in plan.queues]
         for drainer in drainers:
             drainer.start(loop.process(drainer.name), self._failed)
@@ -165,9 +173,10 @@ def run_plan(plan: Plan) -> Outcome:
         loop.close()
     findings = [*run_.findings]
     findings += [Finding(DEFECT, loop.time(), text) for text in [*loop.reports, *complaints.texts]]
-    rules = {queue.name: queue.rules for queue in plan.queues}
     timing = Timing(plan.commit_delay, LAZY_DELAY + 2 * plan.commit_delay + 0.05) if plan.durable else Timing()
     events = run_.history.events
+    rules = {queue.name: queue.rules for queue in plan.queues}
+    rules |= {event.queue: TEMPORARY for event in events if isinstance(event, Made)}
     findings += [*check(events, rules, timing), *check_map(events)]
     return Outcome(plan, tuple(findings), tuple(events), run_.history.digest())
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pykka import ActorDeadError
 
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 30.0
 """In which a queue answers a request beyond the time for which that may wait: it does so at once, unless its disk stands still."""
+LOOK_SECONDS = 1.0
+"""Between two looks at which requests it has not answered in time: one timer for all, as thousands may wait."""
+
+
+_NOBODY: Final[tuple[None, float]] = None, 0.0
 
 
 class Takers:
@@ -96,7 +101,11 @@ class Taker:
         self.id_prefix = id_prefix
         self._gone = gone
         self._numbers = count(1)
-        self._asked: dict[int, asyncio.Future[MessagesTaken | TakenSettled]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._asked: dict[int, tuple[asyncio.Future[MessagesTaken | TakenSettled], float]] = {}
+        # When somebody looks next whether an answer is overdue.
+        self._looks_at = 0.0
+        self._looking: asyncio.TimerHandle | None = None
         # Of those the takes, which are answered when the broker is about to end.
         self._takes: set[int] = set()
         self._draining = False
@@ -119,16 +128,19 @@ class Taker:
         if self._draining:
             raise RefusalError(*SHUTTING_DOWN)
         request = next(self._numbers)
+        waiting = self._ask(request, TakeMessages(request, messages, size, wait, visibility), wait)
         self._takes.add(request)
-        command = TakeMessages(request, messages, size, wait, visibility)
+        answer: MessagesTaken | TakenSettled | None = None
+        # Nothing else is kept of a request while it waits, and nobody between it and whoever asked.
         try:
-            answer = await self._ask(request, command, wait)
+            answer = await waiting
         except BaseException:
             # The queue may have answered, and the answer be on its way: it finds nobody, and is given back.
             self._tell(CancelTake(request))
             raise
         finally:
             self._takes.discard(request)
+            self._asked_no_more(request, waiting, answer)
         assert isinstance(answer, MessagesTaken)
         return answer.ranges
 
@@ -147,7 +159,12 @@ class Taker:
         """
         request = next(self._numbers)
         command = SettleTaken(request, tuple(taken), how, seconds, failed, reason)
-        answer = await self._ask(request, command, 0.0)
+        waiting = self._ask(request, command, 0.0)
+        answer: MessagesTaken | TakenSettled | None = None
+        try:
+            answer = await waiting
+        finally:
+            self._asked_no_more(request, waiting, answer)
         assert isinstance(answer, TakenSettled)
         if how is Settlement.ACKNOWLEDGE and len(answer.lost) < len(command.taken):
             # Receivers hear nothing of their acknowledgements. Whoever is answered that it is done may forget the message.
@@ -184,7 +201,7 @@ class Taker:
         assert isinstance(reply, MessagesTaken | TakenSettled)
         # What the queue says comes in order: that nothing is held, it says again behind this.
         self._idle = False
-        waiting = self._asked.pop(reply.request, None)
+        waiting, _ = self._asked.pop(reply.request, _NOBODY)
         if waiting is not None and not waiting.done():
             self._unsaid += isinstance(reply, MessagesTaken)
             waiting.set_result(reply)
@@ -193,7 +210,7 @@ class Taker:
 
     def request_refused(self, request: int, code: str, text: str) -> None:
         """As `TakerPort.request_refused`."""
-        waiting = self._asked.pop(request, None)
+        waiting, _ = self._asked.pop(request, _NOBODY)
         if waiting is not None and not waiting.done():
             waiting.set_exception(RefusalError(code, text))
 
@@ -209,7 +226,8 @@ class Taker:
         """The queue is gone, or the broker ends: so does this."""
         self._gone(self)
         asked, self._asked = self._asked, {}
-        for waiting in asked.values():
+        self._look_no_more()
+        for waiting, _ in asked.values():
             if not waiting.done():
                 waiting.set_exception(RefusalError(code, text))
         self._actor.stop_nowait()
@@ -219,31 +237,65 @@ class Taker:
 
     # Inside
 
-    async def _ask(
+    def _ask(
         self, request: int, command: TakeMessages | SettleTaken, wait: float
-    ) -> MessagesTaken | TakenSettled:
-        waiting = self._asked[request] = asyncio.get_running_loop().create_future()
+    ) -> asyncio.Future[MessagesTaken | TakenSettled]:
+        """Ask the queue; its answer, which is there at the latest ``ANSWER_SECONDS`` and a look beyond ``wait``: an error, then."""
+        deadline = self._loop.time() + wait + ANSWER_SECONDS
+        waiting = self._loop.create_future()
+        self._asked[request] = waiting, deadline
         self._idle = False
-        answer: MessagesTaken | TakenSettled | None = None
         try:
             self._actor.deliver(command)
-            async with asyncio.timeout(wait + ANSWER_SECONDS):
-                answer = await waiting
-            return answer
+            self._look_at(deadline)
         except InboxOverflowError as error:
+            self._asked_no_more(request, waiting, None)
             raise LimitExceededError(f"queue {self.name} has more requests than may wait: {error}") from error
         except ActorDeadError as error:
+            self._asked_no_more(request, waiting, None)
             raise RefusalError("internal-error", f"what takes messages of queue {self.name} has stopped") from error
-        except TimeoutError as error:
-            raise RefusalError("timeout", f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s") from error
-        finally:
-            self._asked.pop(request, None)
-            if answer is None and waiting.done() and not waiting.cancelled() and waiting.exception() is None:
-                # It came in the turn in which whoever waited was cancelled.
-                came = waiting.result()
-                self._nobody_got(came)
-                if isinstance(came, MessagesTaken):
-                    self._said()
+        return waiting
+
+    def _asked_no_more(
+        self,
+        request: int,
+        waiting: asyncio.Future[MessagesTaken | TakenSettled],
+        answer: MessagesTaken | TakenSettled | None,
+    ) -> None:
+        """Whoever asked has got this answer, or none."""
+        self._asked.pop(request, None)
+        if not self._asked:
+            self._look_no_more()
+        if answer is None and waiting.done() and not waiting.cancelled() and waiting.exception() is None:
+            # It came in the turn in which whoever waited was cancelled.
+            came = waiting.result()
+            self._nobody_got(came)
+            if isinstance(came, MessagesTaken):
+                self._said()
+
+    def _look_at(self, when: float) -> None:
+        """Look at a time whether an answer is overdue, or before."""
+        if self._looking is not None:
+            if self._looks_at <= when:
+                return
+            self._looking.cancel()
+        self._looks_at = when
+        self._looking = self._loop.call_at(when, self._look)
+
+    def _look(self) -> None:
+        """Tell those whose answer is overdue."""
+        self._looking = None
+        now = self._loop.time()
+        text = f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s"
+        for request in [request for request, (_, deadline) in self._asked.items() if deadline <= now]:
+            self.request_refused(request, "timeout", text)
+        if self._asked:
+            self._look_at(max(now + LOOK_SECONDS, min(deadline for _, deadline in self._asked.values())))
+
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
 
     def _nobody_got(self, answer: MessagesTaken | TakenSettled) -> None:
         if isinstance(answer, MessagesTaken):

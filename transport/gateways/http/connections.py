@@ -44,12 +44,12 @@ class HttpConnection(Served[Any]):
     Args:
         host: what the broker gives.
         inner: aiohttp's protocol.
-        gone: told when it is over.
+        gone: told when it is over, by aiohttp's protocol.
     """
 
     opens_at_once = False
 
-    def __init__(self, host: Host, inner: asyncio.Protocol, gone: Callable[[], object]) -> None:
+    def __init__(self, host: Host, inner: asyncio.Protocol, gone: Callable[[asyncio.Protocol], object]) -> None:
         super().__init__(host.connections, host.loop.time(), ROLE)
         self._over = gone
         self.wire = Wire(self, inner, host.loop)
@@ -83,7 +83,7 @@ class HttpConnection(Served[Any]):
     def connection_closed(self, error: Exception | None) -> None:
         """Forget the connection."""
         super().connection_closed(error)
-        self._over()
+        self._over(self.wire.inner)
 
     def cut(self) -> None:
         """As `Served.cut`."""
@@ -95,15 +95,32 @@ class Wire(asyncio.Protocol):
 
     Attributes:
         peer: the client's address.
+        inner: aiohttp's protocol.
         bytes_in: so many have come.
         bytes_out: so many were answered with, heads not counted.
     """
+
+    __slots__ = (
+        "_behind",
+        "_closing",
+        "_head",
+        "_last",
+        "_loop",
+        "_request",
+        "_served",
+        "_transport",
+        "_unread",
+        "bytes_in",
+        "bytes_out",
+        "inner",
+        "peer",
+    )
 
     def __init__(self, served: HttpConnection, inner: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "?"
         self.bytes_in = self.bytes_out = 0
         self._served = served
-        self._inner = inner
+        self.inner = inner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._request: Any = None
@@ -159,7 +176,7 @@ class Wire(asyncio.Protocol):
             transport.write(plain_answer("503 Service Unavailable", str(error)))
             self.close()
             return
-        self._inner.connection_made(cast("asyncio.Transport", _Closable(transport, self)))
+        self.inner.connection_made(cast("asyncio.Transport", _Closable(transport, self)))
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -176,22 +193,22 @@ class Wire(asyncio.Protocol):
             if self._behind > PIPELINED_BYTES:
                 self.end(RefusalError("limit-exceeded", "too many requests came before one was answered"))
                 return
-        self._inner.data_received(data)
+        self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         """The client says no more."""
-        return self._inner.eof_received()
+        return self.inner.eof_received()
 
     def pause_writing(self) -> None:
         """The client takes less than it is answered with."""
-        self._inner.pause_writing()
+        self.inner.pause_writing()
         if self._unread is None and self._transport is not None:
             self._watch(self._transport)
 
     def resume_writing(self) -> None:
         """It goes on."""
         self._cancel_unread()
-        self._inner.resume_writing()
+        self.inner.resume_writing()
 
     def hand_over(self) -> asyncio.Transport | None:
         """Let the transport go to another protocol; None where it is gone. To HTTP, and in the broker's books, this connection is over."""
@@ -200,7 +217,7 @@ class Wire(asyncio.Protocol):
         self._cancel_unread()
         if transport is not None:
             # Not at once: a request of its is being answered.
-            self._loop.call_soon(self._inner.connection_lost, None)
+            self._loop.call_soon(self.inner.connection_lost, None)
             self._served.connection_closed(None)
         return transport
 
@@ -212,7 +229,7 @@ class Wire(asyncio.Protocol):
         if self._closing is not None:
             self._closing.cancel()
         if transport is not None:
-            self._inner.connection_lost(exc)
+            self.inner.connection_lost(exc)
         self._served.connection_closed(exc)
         self._request = None
 
@@ -280,6 +297,8 @@ class Wire(asyncio.Protocol):
 
 class _Closable:
     """The transport as aiohttp has it: what it closes is let go in time, too."""
+
+    __slots__ = ("_transport", "_wire")
 
     def __init__(self, transport: asyncio.Transport, wire: Wire) -> None:
         self._transport = transport

@@ -8,7 +8,7 @@ import logging
 import socket
 from base64 import b64decode
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from aiohttp import HttpVersion10, HttpVersion11, web
@@ -37,6 +37,8 @@ from transport.security.subject import subject_of
 from transport.wire.shown import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from transport.broker.listener import Host
     from transport.gateways.http.connections import HttpConnection, Wire
     from transport.gateways.http.console.sessions import Session
@@ -287,8 +289,24 @@ def response_of(said: Answer, share: Share | None) -> web.Response:
     return response
 
 
+class _Requests(list[Any]):
+    """Requests that have come and are not answered, of which there are few: a `deque` takes 700 bytes, and there is one a connection."""
+
+    __slots__ = ()
+
+    def popleft(self) -> Any:
+        """As of a `deque`."""
+        return self.pop(0)
+
+
 class _Protocol(web.RequestHandler):
     """Aiohttp's, which answers what is no HTTP as all else is answered, and logs it where it is looked for alone."""
+
+    __slots__ = ()
+
+    def __init__(self, manager: web.Server, **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._messages = _Requests()  # type: ignore[assignment]  # it has of a deque what is used
 
     def handle_error(
         self,
@@ -320,8 +338,9 @@ class _Server(web.Server):
 def server_of(gateway: Gateway, connection_of: dict[asyncio.Protocol, HttpConnection]) -> web.Server:
     """Aiohttp's server, whose protocols are of connections that ``connection_of`` knows."""
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        return await gateway.answer(request, connection_of[request.protocol])
+    def handle(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        # No coroutine of its own, which would be kept for as long as the request waits.
+        return gateway.answer(request, connection_of[request.protocol])
 
     return _Server(
         handle,
@@ -331,4 +350,6 @@ def server_of(gateway: Gateway, connection_of: dict[asyncio.Protocol, HttpConnec
         keepalive_timeout=75.0,
         auto_decompress=False,
         lingering_time=2.0,
+        # The acceptor has asked the system for that.
+        tcp_keepalive=False,
     )

@@ -54,10 +54,13 @@ class HttpListener(Listener[Any]):
         """The protocol of a connection that has come."""
         assert self._server is not None, "it has started"
         inner = self._server()
-        connection = HttpConnection(host, inner, lambda: self._connections.pop(inner, None))
+        connection = HttpConnection(host, inner, self._gone)
         connection.listener, connection.entrant = self.name, entrant
         self._connections[inner] = connection
         return connection.wire
+
+    def _gone(self, inner: asyncio.Protocol) -> None:
+        self._connections.pop(inner, None)
 
     def _refusal(self, text: str) -> bytes:
         return plain_answer("503 Service Unavailable", text)

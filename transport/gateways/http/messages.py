@@ -97,6 +97,9 @@ async def take(call: Call) -> Answer:
     if visibility == 0:
         raise ProblemError("protocol-error", "visibility is 0 s, and a message is held for more than that")
     taker = call.operations.taker(GATEWAY, call.names["name"])
+    if wait:
+        requests.wait_long(call)
+    del asked
     taken = await taker.take(messages, size, wait, visibility)
     try:
         answer = (

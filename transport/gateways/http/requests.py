@@ -15,6 +15,8 @@ from transport.wire.field_checks import MAX_INTEGER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from aiohttp import web
+
     from transport.gateways.http.routes import Call, Field
 
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
@@ -46,6 +48,7 @@ async def body_of(call: Call, most: int | None = None) -> bytes:
         if len(whole) > most:
             raise _too_large(len(whole), most)
         call.share.take(len(whole))
+        _has_come(request)
         return whole
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []
@@ -67,6 +70,21 @@ async def body_of(call: Call, most: int | None = None) -> bytes:
             f"the body comes more slowly than {LEAST_BYTES_A_SECOND} bytes a second",
             headers={"Connection": "close"},
         ) from None
+
+
+def wait_long(call: Call) -> None:
+    """The request is about to wait: let go of what it does not need meanwhile.
+
+    That is the timer of aiohttp for connections on which nobody asks anything, which begins anew behind the answer; and what it has
+    worked out of the head, which it works out again when somebody asks.
+    """
+    call.request.protocol.keep_alive(True)
+    call.request._cache.clear()
+
+
+def _has_come(request: web.BaseRequest) -> None:
+    """A body has been read to its end: drop its buffer, an empty `deque` of 700 bytes, which a request would keep as long as it waits."""
+    request.content._buffer = ()  # type: ignore[assignment]  # nothing is put into it behind the end
 
 
 async def _go_on(call: Call) -> None:
@@ -114,7 +132,7 @@ def parsed(body: bytes) -> Any:
     """The JSON value that a body is (RFC 8259); raises ProblemError where it is none, or has a name twice in an object."""
     try:
         # As bytes it might be UTF-16 as well, and others would read something else in it.
-        return json.loads(body.decode(), object_pairs_hook=_each_once, parse_constant=_no_number)
+        return _DECODER.decode(body.decode())
     except (ValueError, RecursionError) as error:
         raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
 
@@ -132,6 +150,9 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _no_number(constant: str) -> Any:
     """What `json` takes beside JSON: NaN and infinities."""
     raise ValueError(f"{constant} is no number of JSON")
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_each_once, parse_constant=_no_number)
 
 
 def check_fields(found: dict[str, Any], fields: Collection[str], what: str) -> None:
