@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
-from itertools import islice
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from transport.errors import RemoteProtocolError
+from transport.picture.ordered import ORDERS
 from transport.picture.pressure import Party, pressure_of
-from transport.picture.sampler import TURNS_BETWEEN
 from transport.wire.messages import brief
 
 if TYPE_CHECKING:
@@ -28,16 +27,6 @@ MOST_FILTER: Final = 255
 """Characters of a filter, as many as a name may have."""
 MOST_PARTIES: Final = 100
 """Senders and receivers of one queue that are shown each; of all others their number is told."""
-CHUNK: Final = 500
-"""Samples that are looked through at once: less than a millisecond's work."""
-
-ORDERS: Final[dict[str, Callable[[Sample], Any]]] = {
-    "pressure": lambda sample: (-sample.pressure.kind.rank, -sample.figures.ready, sample.figures.name),
-    "rate": lambda sample: (-sample.came - sample.went, sample.figures.name),
-    "backlog": lambda sample: (-sample.figures.ready, sample.figures.name),
-    "name": lambda sample: sample.figures.name,
-}
-"""What queues can be ordered by, as keys with the first the smallest: the most first, and names upwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +138,16 @@ class View:
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
         order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
         """
-        samples = self._sampler.samples
-        totals = _Totals()
-        top: list[Sample] = []
-        matching, order = 0, ORDERS[asked.order]
-        values = list(samples.values())
-        for chunk in _chunks(values, CHUNK):
-            totals.add(chunk)
-            found = [each for each in chunk if asked.contains in each.figures.name] if asked.contains else chunk
-            matching += len(found)
-            top = nsmallest(asked.start + asked.limit, (*top, *found), key=order)
-            for _ in range(TURNS_BETWEEN if len(values) > CHUNK else 0):
-                await asyncio.sleep(0)
-        rows = [row_of(sample, self._queues) for sample in top[asked.start :]]
+        sampler = self._sampler
+        names, matching = await sampler.ordered.first(asked.order, asked.contains, asked.start + asked.limit)
+        # In the same turn of the loop, all of it; what is gone by now is not shown.
+        samples = sampler.samples
+        rows = [row_of(samples[name], self._queues) for name in names[asked.start :] if name in samples]
+        totals = sampler.ordered.totals()
         self._look.watch([row["name"] for row in rows] + ([] if asked.queue is None else [asked.queue]))
         return {
             "round": self._sampler.rounds,
-            "totals": {**totals.facts(), "queues": len(values), "connections": len(self._connections)},
+            "totals": {**totals, "queues": len(samples), "connections": len(self._connections)},
             "matching": matching,
             "queues": rows,
             "flow": None if asked.queue is None else self.flow(asked.queue),
@@ -245,34 +227,6 @@ class View:
         return self._rates_before
 
 
-class _Totals:
-    """Sums over all queues."""
-
-    def __init__(self) -> None:
-        self.ready = self.held = self.stored = self.bytes = 0
-        self.came = self.went = 0.0
-
-    def add(self, samples: Sequence[Sample]) -> None:
-        for sample in samples:
-            figures = sample.figures
-            self.ready += figures.ready
-            self.held += figures.in_flight + figures.reserved
-            self.stored += figures.stored_messages
-            self.bytes += figures.stored_bytes
-            self.came += sample.came
-            self.went += sample.went
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "ready": self.ready,
-            "held": self.held,
-            "stored_messages": self.stored,
-            "stored_bytes": self.bytes,
-            "came": round(self.came, 2),
-            "went": round(self.went, 2),
-        }
-
-
 def row_of(sample: Sample, queues: QueueDirectory) -> dict[str, Any]:
     """A queue as it is shown in a list."""
     figures = sample.figures
@@ -302,9 +256,3 @@ def row_of(sample: Sample, queues: QueueDirectory) -> dict[str, Any]:
 
 def _busiest(parties: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return nlargest(MOST_PARTIES, parties, key=lambda each: (each["waits"], each["rate"], each["held"]))
-
-
-def _chunks(values: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
-    it = iter(values)
-    while chunk := list(islice(it, size)):
-        yield chunk
