@@ -7,9 +7,10 @@ import contextlib
 import cProfile
 import http.client
 import json
+import socket
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -129,7 +130,7 @@ def look(parent: Parent, address: str) -> None:
     """
     place = parse_address(address)
     while (told := parent.wait()) is not None:
-        watching = _Looking(place.host, place.port, told["queue"])
+        watching = _Looking(place.host, place.port, told["queue"], told.get("pages", PAGES))
         watching.begin()
         parent.say(ready=True)
         parent.wait()
@@ -139,14 +140,17 @@ def look(parent: Parent, address: str) -> None:
 class _Looking:
     """A console's stream and Prometheus's questions, each on a thread of its own."""
 
-    def __init__(self, host: str, port: int, queue: str) -> None:
-        self._host, self._port, self._queue = host, port, queue
+    def __init__(self, host: str, port: int, queue: str, pages: Sequence[str]) -> None:
+        self._host, self._port, self._queue, self._pages = host, port, queue, pages
         self._over = threading.Event()
         self._counts = {"events": 0, "answers": 0, "bytes": 0}
         self._stream = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._read, self._ask)]
 
     def begin(self) -> None:
+        self._stream.connect()
+        # The connection forgets it when the answer has begun, which has no end.
+        self._socket = self._stream.sock
         self._stream.request("GET", f"/api/v1/events?queue={self._queue}&journal=true")
         self._events = self._stream.getresponse()
         while not self._events.readline().startswith(b"data: "):
@@ -157,17 +161,20 @@ class _Looking:
 
     def end(self) -> dict[str, Any]:
         self._over.set()
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(TIMEOUT)
+        self._events.close()
         self._stream.close()
         return self._counts
 
     def _read(self) -> None:
-        while not self._over.is_set():
-            line = self._events.readline()
-            if line.startswith(b"data: "):
-                json.loads(line[6:])
-                self._counts["events"] += 1
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            while line := self._events.readline():
+                if line.startswith(b"data: "):
+                    json.loads(line[6:])
+                    self._counts["events"] += 1
 
     def _ask(self) -> None:
         while not self._over.wait(ASK_SECONDS):
@@ -176,7 +183,7 @@ class _Looking:
     def _scrape(self) -> None:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=TIMEOUT)
         try:
-            for page in PAGES:
+            for page in self._pages:
                 connection.request("GET", page)
                 self._counts["bytes"] += len(connection.getresponse().read())
                 self._counts["answers"] += 1
