@@ -364,6 +364,36 @@ def metrics(
 
 
 @app.command()
+def observed(
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a round.")] = 4_000_000,
+    size: Size = 100,
+    batch: Annotated[int, typer.Option(min=1, metavar="N", help="Messages of a batch.")] = 1_000,
+    max_in_flight: Annotated[int, typer.Option(min=1, metavar="N", help="The receiver's.")] = 64_000,
+    queues: Annotated[
+        list[int] | None,
+        typer.Option(min=1, metavar="N", help="Queues beside; may be given several times. [default: 10, 10,000]"),
+    ] = None,
+    watched: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Queues of the broker whose loop is watched.")
+    ] = 10_000,
+    change: Annotated[int, typer.Option(min=0, metavar="N", help="Those of them that change each second.")] = 1_000,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, metavar="S", help="Seconds to watch the loop, and to be idle.")
+    ] = 10.0,
+    rounds: Rounds = 5,
+    idle_rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Rounds of being idle.")] = 3,
+    uvloop: Uvloop = True,
+    json: Json = None,
+    profile: Profile = None,
+) -> None:
+    """What it costs that somebody looks: throughput beside a console and Prometheus, the loop's turns, and being idle."""
+    from benchmarks.observed import run  # noqa: PLC0415 - a command loads what it needs
+
+    transfer = Transfer(messages, size, batch, True, max_in_flight, uvloop, profile)
+    _finish(run(transfer, queues or [10, 10_000], watched, change, seconds, rounds, idle_rounds), json)
+
+
+@app.command()
 def spark(
     rows_per_batch: Annotated[
         list[int] | None,

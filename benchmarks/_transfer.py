@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks._broker import BrokerProcess
 from benchmarks._processes import MIB, BenchmarkError, Worker, await_receivers, cpu_seconds, queue_facts, statistics
@@ -68,7 +68,25 @@ def through_broker(
         return {"kind": kind} | move(broker, transfer, roles=roles)
 
 
-def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False, roles: Roles = PLAIN) -> dict[str, Any]:
+class Served(Protocol):
+    """A broker in a process of its own.
+
+    Attributes:
+        send_address: where senders connect.
+        receive_address: where receivers connect.
+    """
+
+    send_address: str
+    receive_address: str
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+
+
+def move(
+    broker: Served, transfer: Transfer, *, backlog: bool = False, roles: Roles = PLAIN, queue: str = QUEUE
+) -> dict[str, Any]:
     """One transfer through a broker that runs.
 
     Args:
@@ -76,11 +94,12 @@ def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False, ro
         transfer: what. The receiver takes as many messages as the sender sends, though not the same where there is a backlog.
         backlog: whether there is; then both begin at one time, for a receiver that came first would find work before the sender does.
         roles: who sends and who receives.
+        queue: through which.
 
     Raises:
         BenchmarkError: the broker's books, the sender's and the receiver's do not agree.
     """
-    common = {"queue": QUEUE, "messages": transfer.messages, "batched": transfer.batched, "uvloop": transfer.uvloop}
+    common = {"queue": queue, "messages": transfer.messages, "batched": transfer.batched, "uvloop": transfer.uvloop}
     with ExitStack() as stack:
         receiver = stack.enter_context(
             Worker(roles.receiver, address=broker.receive_address, max_in_flight=transfer.max_in_flight, **common)
@@ -90,10 +109,10 @@ def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False, ro
         )
         receiver.hear()
         sender.hear()
-        before = queue_facts(statistics(broker.send_address), QUEUE) if backlog else {}
+        before = queue_facts(statistics(broker.send_address), queue) if backlog else {}
         if not backlog:
             receiver.go()
-            await_receivers(broker.send_address, QUEUE, 1)
+            await_receivers(broker.send_address, queue, 1)
         cpu = cpu_seconds(broker.pid)
         sender.go()
         if backlog:
@@ -102,7 +121,7 @@ def move(broker: BrokerProcess, transfer: Transfer, *, backlog: bool = False, ro
         received = receiver.hear(TRANSFER_TIMEOUT)
         cpu = cpu_seconds(broker.pid) - cpu
         figures = statistics(broker.send_address)
-    _check_books(transfer.messages, sent, received, queue_facts(figures, QUEUE), before)
+    _check_books(transfer.messages, sent, received, queue_facts(figures, queue), before)
     seconds = max(sent["ended"], received["ended"]) - sent["started"]
     storage = figures.get("storage") or {}
     return {

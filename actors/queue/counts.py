@@ -14,23 +14,15 @@ NOTHING = Counters()
 
 
 class Count(NamedTuple):
-    """Where a count of all queues begins: as of one instant, to be gone through in slices.
-
-    A queue that is deleted meanwhile is here, and not yet among the gone: so it counts once.
+    """What all queues have counted beside what those that there are say themselves, as of one instant.
 
     Attributes:
         gone: the sum of queues that are no more.
         recovered: the sum of what was found at the start, of the queues that there were.
-        based: the same, of those of them that there still are.
-        states: each queue by name, in no order.
-        bases: what was found of each at the start; of others nothing was.
     """
 
     gone: Counters
     recovered: Counters
-    based: Counters
-    states: list[tuple[str, QueueState]]
-    bases: dict[str, Counters]
 
 
 class Counts:
@@ -38,18 +30,17 @@ class Counts:
 
     def __init__(self) -> None:
         # One for each, so that a queue that goes leaves no object more than there were.
-        self._gone, self._recovered, self._based = Counters(), Counters(), Counters()
+        self._gone, self._recovered = Counters(), Counters()
         self._bases: dict[str, Counters] = {}
 
     def recovered(self, name: str, log: QueueLog) -> None:
         """A queue was found at the start."""
         base = self._bases[name] = recovered_of(log)
-        self._recovered, self._based = plus(self._recovered, base), plus(self._based, base)
+        self._recovered = plus(self._recovered, base)
 
     def deleted(self, name: str, state: QueueState | None) -> None:
         """A queue is deleted."""
         base = self._bases.pop(name, NOTHING)
-        self._based = less(self._based, base)
         if state is not None:
             self._gone = plus(self._gone, less(counters_of(state), base))
 
@@ -58,9 +49,13 @@ class Counts:
         kept = recovered_of(log) if state.log is log else NOTHING
         self._gone = plus(self._gone, less(counters_of(state), kept))
 
-    def begin(self, states: dict[str, QueueState]) -> Count:
-        """Begin a count of these queues, which are all that there are."""
-        return Count(self._gone, self._recovered, self._based, list(states.items()), self._bases.copy())
+    def begin(self) -> Count:
+        """What is to be added to what the queues say."""
+        return Count(self._gone, self._recovered)
+
+    def base(self, name: str) -> Counters:
+        """What a queue had counted when it was found at the start; it is to be taken off what it says."""
+        return self._bases.get(name, NOTHING)
 
 
 def plus(one: Counters, other: Counters) -> Counters:

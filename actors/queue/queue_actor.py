@@ -258,6 +258,7 @@ class QueueActor(LoopActor):
         self._watches.clear()
         self._output.end()
         self._state.end()
+        self._changes.note(self._state.name)
 
     # --- carrying out
 

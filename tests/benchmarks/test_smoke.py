@@ -292,6 +292,23 @@ def test_metrics_are_asked_for_over_http_and_the_loops_turns_are_timed(benchmark
     assert value(outcome, "one observation of a histogram") > 0
 
 
+def test_who_looks_is_set_beside_nobody_and_the_loops_turns_are_timed(benchmark: Benchmark) -> None:
+    outcome = benchmark(
+        "observed",
+        *("--messages", "20000", "--batch", "300", "--queues", "5", "--queues", "30", "--watched", "30"),
+        *("--change", "10", "--seconds", "0.5", "--rounds", "2", "--idle-rounds", "1"),
+    )
+    kinds = ["looked at", "nobody looks", "nobody looks", "looked at"]
+    assert [one["kind"] for one in outcome["rounds"]][:8] == 2 * kinds
+    for queues in (5, 30):
+        assert value(outcome, f"{queues} queues: share of nobody looking") > 0
+    assert value(outcome, "30 queues, looked at: longest turn of the loop") > 0
+    looked = [one for one in outcome["rounds"] if one["kind"].endswith("looked at")]
+    # Each has seen a picture, and both pages, however short it was.
+    assert all(one["answers"] >= 2 and one["bytes"] > 0 for one in looked)
+    assert value(outcome, "idle with HTTP: timers") == value(outcome, "idle without HTTP: timers")
+
+
 def test_idle_connections_are_set_beside_a_broker_without_any(benchmark: Benchmark) -> None:
     outcome = benchmark("idle", "--seconds", "0.3", "--senders", "3", "--receivers", "2")
     assert 0 <= value(outcome, "broker's share of a core, idle connections") <= 200

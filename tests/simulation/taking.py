@@ -156,7 +156,7 @@ class Taking:
             # The answer is on its way, which takes a while.
             await elapse(random.choice((0.0, 0.0, random.uniform(0, LONGEST_WRITING))))
             if random.random() < plan.unseen:
-                raise ConnectionResetError  # noqa: TRY301 - as whoever writes it sees it
+                raise ConnectionResetError
         except ConnectionResetError:
             taker.unseen(taken)
             return []

@@ -25,7 +25,7 @@ from transport.cli.app import app
 from transport.cli.top import ORDERS as KNOWN
 from transport.clients.picture import checked
 from transport.errors import ConnectionLostError, LocalProtocolError, RemoteProtocolError
-from transport.picture.view import ORDERS
+from transport.picture.ordered import ORDERS
 from transport.security.access import Access
 
 

@@ -19,6 +19,7 @@ from actors import InboxOverflowError, OfferBatch
 from actors.queue.message_publisher import MessagePublisher
 from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
+from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError
 from transport.broker.served import SHUTTING_DOWN, RefusalError
 from transport.errors import LimitExceededError
 
@@ -77,66 +78,6 @@ class Publishers:
             publisher.refused(*SHUTTING_DOWN, close=True)
 
 
-class NotAllStoredError(RefusalError):
-    """A request was not carried out, or not to its end.
-
-    Attributes:
-        stored: how many of its messages are known to be stored.
-    """
-
-    def __init__(self, code: str, text: str, stored: int) -> None:
-        super().__init__(code, text)
-        self.stored = stored
-
-
-class NoRoomInTimeError(NotAllStoredError):
-    """There was no room in time for a request, or not for all of it."""
-
-    def __init__(self, text: str, stored: int) -> None:
-        super().__init__("queue-full", text, stored)
-
-
-class _Asked:
-    """A request: what of it is still to be sent, and who waits for the numbers of its messages."""
-
-    __slots__ = ("delay", "done", "numbers", "rest", "sent", "ttl", "under_way")
-
-    def __init__(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        self.rest = deque([batch])
-        self.delay, self.ttl = delay, ttl
-        # Parts that are sent and not confirmed; first number and count of those that are stored.
-        self.under_way = 0
-        self.numbers: list[tuple[int, int]] = []
-        self.sent: asyncio.Future[None] = loop.create_future()
-        self.done: asyncio.Future[None] = loop.create_future()
-
-    @property
-    def stored(self) -> int:
-        return sum(count for _, count in self.numbers)
-
-    def settle(self) -> None:
-        """Whoever asked is answered when nothing of it is under way, and nothing more is to be sent."""
-        if not self.rest and not self.under_way and not self.done.done():
-            self.done.set_result(None)
-
-    def fail(self, code: str, text: str) -> None:
-        """It is not carried out; what of it is under way is not waited for."""
-        self.rest.clear()
-        for each in (self.sent, self.done):
-            if not each.done():
-                each.set_exception(NotAllStoredError(code, text, self.stored))
-
-    def forget(self) -> None:
-        """Nobody waits for it any more."""
-        self.rest.clear()
-        for each in (self.sent, self.done):
-            if not each.done():
-                each.cancel()
-            elif not each.cancelled():
-                each.exception()
-
-
 class Publisher:
     """Sends to one queue for the requests of one gateway: the actor's port.
 
@@ -149,12 +90,12 @@ class Publisher:
     def __init__(self, queue: Ref, name: str, gone: Callable[[Publisher], object]) -> None:
         self.name = name
         self._gone = gone
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[Asked] = deque()
         self._waiting_bytes = 0
         # Each with the number of its first message.
-        self._unconfirmed: deque[tuple[_Asked, MessageBatch, int]] = deque()
+        self._unconfirmed: deque[tuple[Asked, MessageBatch, int]] = deque()
         # What a rejecting queue refused because something before it was refused: it is sent again behind that.
-        self._again: list[tuple[_Asked, MessageBatch]] = []
+        self._again: list[tuple[Asked, MessageBatch]] = []
         self._rejected_at: int | None = None
         self._sequence = 0
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
@@ -163,7 +104,10 @@ class Publisher:
         self._draining = self._over = False
         self._numbers = count(1)
         self._explained: dict[int, asyncio.Future[str]] = {}
+        self._loop = asyncio.get_running_loop()
         self._idle: asyncio.TimerHandle | None = None
+        # One timer for all that wait for an answer: they are answered in the order in which they were sent.
+        self._answers: asyncio.TimerHandle | None = None
         self._actor = MessagePublisher.start(queue, self)
 
     async def publish(
@@ -188,26 +132,23 @@ class Publisher:
         asked = self._begin(batch, delay, ttl)
         why = ""
         try:
-            if not asked.sent.done() and wait > 0:
-                await asyncio.wait([asked.sent], timeout=wait)
-            for _ in range(TURNS_FOR_ROOM):
-                if asked.sent.done():
-                    break
-                await asyncio.sleep(0)
-            if not asked.sent.done():
+            if not asked.sent and wait > 0:
+                await asked.for_room(wait)
+            asked.look_for_room(TURNS_FOR_ROOM)
+            await asked.until(lambda it: bool(it.rest) and (it.sent or it.without_room))
+            if not (asked.sent or asked.over):
                 # The queue answers this behind what it grants: it may have had room all the time.
                 why = await self._why()
             missing = bool(asked.rest)
             if missing:
                 self._withdraw(asked)
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await asked.done
-        except TimeoutError as error:
-            raise RefusalError("timeout", f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s") from error
+            await asked.until(lambda _: False)
         finally:
             self._withdraw(asked)
-            asked.forget()
+            asked.over = True
             self._settle()
+        if asked.error is not None:
+            raise asked.error
         if missing and self._draining:
             raise NotAllStoredError(*SHUTTING_DOWN, asked.stored)
         if missing:
@@ -259,8 +200,6 @@ class Publisher:
 
     def refused(self, code: str, text: str, close: bool) -> None:  # noqa: ARG002 - it is always the end
         """The queue is gone, or the broker ends: so does this."""
-        self._over = True
-        self._gone(self)
         self._busy()
         asked = [*(each for each, _, _ in self._unconfirmed), *(each for each, _ in self._again), *self._waiting]
         self._unconfirmed.clear()
@@ -268,18 +207,18 @@ class Publisher:
         self._waiting.clear()
         for each in asked:
             each.fail(code, text)
-        self._actor.stop_nowait()
+        self._stop()
 
     def drain(self) -> None:
         """Begin nothing more, and answer who waits for room, once what of theirs is under way is confirmed."""
         self._draining = True
         for each in list(self._waiting):
-            if not each.sent.done():
-                each.sent.set_result(None)
+            each.sent = True
+            each.wake()
 
     # Inside
 
-    def _begin(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> _Asked:
+    def _begin(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> Asked:
         """Have a request wait for its turn, and send what there is room for."""
         if self._draining:
             raise RefusalError(*SHUTTING_DOWN)
@@ -289,7 +228,7 @@ class Publisher:
             raise LimitExceededError(
                 f"{MAX_WAITING_BYTES} bytes wait to be sent to queue {self.name}: send less at a time"
             )
-        asked = _Asked(batch, delay, ttl)
+        asked = Asked(batch, delay, ttl)
         self._busy()
         self._waiting.append(asked)
         self._waiting_bytes += batch.nbytes
@@ -325,13 +264,15 @@ class Publisher:
                 self._say(RequestCapacity(0, piece.nbytes + rest.nbytes - batch.nbytes, self._actor))
             if not asked.rest:
                 self._waiting.popleft()
-                if not asked.sent.done():
-                    asked.sent.set_result(None)
+                asked.all_sent()
             self._messages -= fitting
             self._bytes -= piece.nbytes
             asked.under_way += 1
             sequence, self._sequence = self._sequence, self._sequence + fitting
             self._unconfirmed.append((asked, piece, sequence))
+            asked.sent_at = self._loop.time()
+            if self._answers is None:
+                self._answers = self._loop.call_later(ANSWER_SECONDS, self._answers_due)
             self._say(OfferBatch(sequence, piece, asked.delay, asked.ttl, self._actor))
 
     def _sent(self, reply: SentMessages) -> None:
@@ -358,7 +299,7 @@ class Publisher:
         self._sequence, self._rejected_at = self._rejected_at, None
         again, self._again = self._again, []
         for asked, piece in reversed(again):
-            if asked.done.done():
+            if asked.over:
                 continue
             if not asked.rest:
                 self._waiting.appendleft(asked)
@@ -368,14 +309,14 @@ class Publisher:
             if ask:
                 self._ask_for_room(piece)
 
-    def _withdraw(self, asked: _Asked) -> None:
+    def _withdraw(self, asked: Asked) -> None:
         """Send no more of it; what was asked for it is there for others."""
         if asked.rest:
             self._drop(asked)
             asked.settle()
             self._offer()
 
-    def _drop(self, asked: _Asked) -> None:
+    def _drop(self, asked: Asked) -> None:
         """It waits no more."""
         if not asked.rest:
             return
@@ -410,6 +351,30 @@ class Publisher:
                 self.refused, "internal-error", f"what sends to queue {self.name} takes nothing: {error}", True
             )
 
+    def _answers_due(self) -> None:
+        """Whoever has waited for too long waits no more, and the timer is set for whoever is the next."""
+        self._answers = None
+        # What is sent again has been sent before.
+        again = [*(each for each, _ in self._again), *(each for each in self._waiting if each.sent)]
+        now, later = self._loop.time(), []
+        for asked in [*(each for each, _, _ in self._unconfirmed), *again]:
+            if asked.sent_at + ANSWER_SECONDS > now:
+                later.append(asked.sent_at)
+            elif not asked.over:
+                self._drop(asked)
+                asked.fail("timeout", f"queue {self.name} has not answered in {ANSWER_SECONDS:g} s")
+        if later:
+            self._answers = self._loop.call_at(min(later) + ANSWER_SECONDS, self._answers_due)
+
+    def _stop(self) -> None:
+        """End the actor, and wait for nothing."""
+        self._over = True
+        self._gone(self)
+        if self._answers is not None:
+            self._answers.cancel()
+            self._answers = None
+        self._actor.stop_nowait()
+
     def _busy(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
@@ -423,6 +388,4 @@ class Publisher:
             self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end)
 
     def _end(self) -> None:
-        self._over = True
-        self._gone(self)
-        self._actor.stop_nowait()
+        self._stop()

@@ -1,7 +1,7 @@
 """What Prometheus asks for: the totals of a broker, and the figures of each of its queues, as text.
 
-Everything is read when somebody asks, as it stands then. Nothing is kept from one question to the next but what counts itself, and nothing
-runs in between, but for a timer that measures the loop while questions come. Reading and writing go in slices.
+Everything is told as it stands when somebody asks. From one question to the next the rows of queues are kept, and the text of those that
+have not changed; behind the last for a while. Nothing runs in between but a timer that measures the loop. Reading and writing go in slices.
 """
 
 from __future__ import annotations
@@ -9,27 +9,25 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from array import array
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from heapq import merge
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
-from actors.queue.counts import less
-from actors.queue.operations.counting import RECOVERED, Figures, counters_of, figures_of
+from actors.queue.operations.counting import RECOVERED
 from transport.errors import RemoteProtocolError
 from transport.picture import families, process
-from transport.picture.exposition import Exposition, Family, Label, Value, labelled
+from transport.picture.exposition import Exposition, Family, Label, Value
 from transport.picture.loop_delay import LoopDelay
-from transport.picture.pressure import Kind, held_back_by
+from transport.picture.pressure import Kind
+from transport.picture.queue_texts import BLOCK, Texts, kind_label
+from transport.picture.rows import COUNTED, Rows
 from transport.picture.slices import Slices
 
 if TYPE_CHECKING:
     from actors import QueueDirectory
-    from actors.queue.counts import Count
-    from actors.queue.queue_state import QueueState
+    from transport.picture.queue_texts import Block
 
 T = TypeVar("T")
 
@@ -40,18 +38,13 @@ MOST_FILTER: Final = 255
 """Characters of a filter, as many as a name may have."""
 AT_ONCE: Final = 2
 """Answers that are being made at a time; others wait for their turn, and have nothing in memory meanwhile."""
-READ: Final = 4
-"""Queues whose figures are read before the time is looked at: of each a record may have to be read from the disk;"""
-PIECE: Final = 32
-"""and queues that are only counted, two tenths of a millisecond or so;"""
-LINES: Final = 256
-"""and lines that are written;"""
+BLOCKS: Final = 8
+"""Blocks of lines that are put together before the time is looked at, some hundredths of a millisecond or so;"""
 NAMES: Final = 500
 """and names, or connections, that are looked through."""
 TEXT_BYTES: Final = 64 * 1024
 """Of a piece of an answer."""
 HELD_BACK: Final = tuple(kind for kind in Kind if kind not in (Kind.IDLE, Kind.FLOWING))
-NO_FIGURES: Final = Figures(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, full=False, paused=None)
 UNKNOWN: Final = "unknown"
 """The role of a connection that has not said what it is for."""
 
@@ -156,12 +149,15 @@ class Metrics:
         self._traffic = traffic
         self._describe = describe
         self.loop_delay = LoopDelay()
+        self._texts = Texts()
+        self._rows = Rows(queues, self._texts.clear)
         self._started_at = time.time()
         self._made = asyncio.Semaphore(AT_ONCE)
 
     def end(self) -> None:
         """The broker stops."""
         self.loop_delay.end()
+        self._rows.end()
 
     async def totals(self, held: Callable[[int], None], *, openmetrics: bool = False) -> Page:
         """Everything that is not of one queue; ``held`` is told of each piece's size in memory, and may refuse it by an error."""
@@ -180,72 +176,37 @@ class Metrics:
         """The figures of each queue that is asked for, by name; ``held`` as of `totals`."""
         async with self._made:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
-            count = self._queues.count()
-            found, more = await _chosen(count.states, asked, slices)
-            labels: list[str] = []
-            kinds: list[Kind | None] = []
-            # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
-            columns = [array("d" if family is families.OLDEST else "q") for family in families.OF_A_QUEUE]
-            for part in _parts(found, READ):
-                rows = [self._row(name, state, count) for name, state in part]
-                labels += [labelled([("queue", name)]) for name, _ in part]
-                kinds += [kind for _, kind in rows]
-                for column, values in zip(columns, zip(*[values for values, _ in rows], strict=True), strict=True):
-                    column.extend(values)
+            await self._rows.bring_up(slices)
+            found, more = await _chosen(self._rows.names, asked, slices)
+            blocks: list[Block] = []
+            for names in _parts(found, BLOCK):
+                blocks.append(self._texts.of(names, self._rows.rows))
                 await slices.pause()
-            for family, column in zip(families.OF_A_QUEUE, columns, strict=True):
+            for index, family in enumerate(families.OF_A_QUEUE[:-1]):
                 pieces.add(text.head(family))
-                for at in range(0, len(labels), LINES):
-                    part_of_it = zip(labels[at : at + LINES], column[at : at + LINES], strict=True)
-                    pieces.add("".join([f"{family.name}{label} {value}\n" for label, value in part_of_it]))
+                for some in _parts(blocks, BLOCKS):
+                    pieces.add("".join([block.texts[index] for block in some]))
                     await slices.pause()
+            pieces.add(text.head(families.OLDEST))
+            for block in blocks:
+                pieces.add(await block.oldest(slices))
+                await slices.pause()
             pieces.add(text.head(families.QUEUE_HELD_BACK))
-            for at in range(0, len(labels), LINES):
-                held_back = zip(labels[at : at + LINES], kinds[at : at + LINES], strict=True)
-                pieces.add("".join([_held_back(label, kind) for label, kind in held_back if kind is not None]))
+            for some in _parts(blocks, BLOCKS):
+                pieces.add("".join([block.held_back for block in some]))
                 await slices.pause()
             pieces.add(text.end)
             pieces.cut()
-            return Page(pieces.done, text.content_type, found[-1][0] if more else None)
+            return Page(pieces.done, text.content_type, found[-1] if more else None)
 
     # Inside
 
-    def _row(self, name: str, state: QueueState, count: Count) -> tuple[tuple[Value, ...], Kind | None]:
-        """A queue's values, in the order of `families.OF_A_QUEUE`, and what holds it back."""
-        counters, figures, settings = counters_of(state), self._figures(name, state), state.settings
-        if (base := count.bases.get(name)) is not None:
-            counters = less(counters, base)
-        # The first message of a queue is read from the disk at most once. It may have been deleted since the count began.
-        oldest = self._queues.oldest_ms(name) / 1000
-        numbers = cast("tuple[int, ...]", figures[: len(families.FIGURES)])
-        values = (*counters, *numbers, settings.max_messages, settings.max_bytes, oldest)
-        return values, held_back_by(figures)
-
-    def _figures(self, name: str, state: QueueState) -> Figures:
-        """A queue's figures; none of one that has failed for good, of which nobody has anything until somebody uses it again."""
-        queue = self._queues.known(name)
-        return figures_of(state) if queue is None or queue.is_alive() else NO_FIGURES
-
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
-        count = self._queues.count()
-        counted = list(less(count.gone, count.based))
-        sums = [0] * len(families.FIGURES)
-        kinds: Counter[Kind] = Counter()
-        failed = 0
-        numbers = len(families.FIGURES)
-        for part in _parts(count.states, PIECE):
-            figures = [self._figures(name, state) for name, state in part]
-            counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
-            # What is behind the numbers is none.
-            rows = cast("list[tuple[int, ...]]", [each[:numbers] for each in figures])
-            sums = list(map(sum, zip(sums, *rows, strict=True)))
-            for kind in map(held_back_by, figures):
-                if kind is not None:
-                    kinds[kind] += 1
-            for name, _ in part:
-                queue = self._queues.known(name)
-                failed += queue is not None and not queue.is_alive()
-            await slices.pause()
+        await self._rows.bring_up(slices)
+        # In the same turn of the loop, all of it.
+        rows, count = self._rows, self._queues.count()
+        counted = [gone + there for gone, there in zip(count.gone, rows.sums, strict=False)]
+        sums, kinds, failed = rows.sums[COUNTED:], rows.kinds.copy(), rows.failed
         for family, total in zip(families.TOTALS, counted, strict=True):
             pieces.add(text.single(family, total))
         recovered = zip(RECOVERED, count.recovered, strict=False)
@@ -254,7 +215,7 @@ class Metrics:
             pieces.add(text.single(family, total))
         pieces.add(text.single(families.QUEUES, len(self._queues)))
         pieces.add(text.single(families.QUEUES_FAILED, failed))
-        pieces.add(text.family(families.QUEUES_HELD_BACK, [((_by(kind),), kinds[kind]) for kind in HELD_BACK]))
+        pieces.add(text.family(families.QUEUES_HELD_BACK, [((kind_label(kind),), kinds[kind]) for kind in HELD_BACK]))
         await slices.pause()
 
     async def _of_connections(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
@@ -318,34 +279,19 @@ class Metrics:
                 pieces.add(text.single(family, value))
 
 
-def _by(kind: Kind) -> Label:
-    return "kind", kind.value.replace(" ", "_")
-
-
-def _held_back(labels: str, kind: Kind) -> str:
-    name, value = _by(kind)
-    return f'{families.QUEUE_HELD_BACK.name}{labels[:-1]},{name}="{value}"}} 1\n'
-
-
-async def _chosen(
-    states: Sequence[tuple[str, QueueState]], asked: AskedQueues, slices: Slices
-) -> tuple[list[tuple[str, QueueState]], bool]:
+async def _chosen(names: Sequence[str], asked: AskedQueues, slices: Slices) -> tuple[Sequence[str], bool]:
     """The first queues by name that are asked for, and whether there are more."""
-    runs = []
-    for part in _parts(states, NAMES):
-        found = [each for each in part if each[0] > asked.after and asked.contains in each[0]]
-        runs.append(sorted(found, key=_name))
-        await slices.pause()
-    chosen: list[tuple[str, QueueState]] = []
-    ordered = merge(*runs, key=_name)
-    while len(chosen) <= asked.limit and (more := list(islice(ordered, min(NAMES, asked.limit + 1 - len(chosen))))):
-        chosen += more
-        await slices.pause()
-    return chosen[: asked.limit], len(chosen) > asked.limit
-
-
-def _name(named: tuple[str, QueueState]) -> str:
-    return named[0]
+    begin = bisect_right(names, asked.after)
+    if not asked.contains:
+        found = list(names[begin : begin + asked.limit + 1])
+    else:
+        found = []
+        for part in _parts(names[begin:], NAMES):
+            found += [name for name in part if asked.contains in name]
+            if len(found) > asked.limit:
+                break
+            await slices.pause()
+    return found[: asked.limit], len(found) > asked.limit
 
 
 def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from transport.errors import LimitExceededError
+from transport.picture.ordered import Ordered
 from transport.picture.pressure import Kind, Pressure, pressure_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors import QueueDirectory
+    from actors.queue.changes import Reader
     from actors.queue.vocabulary.replies import QueueStatistics
 
 SAMPLE_SECONDS: Final = 1.0
@@ -128,6 +130,7 @@ class Sampler:
 
     Attributes:
         samples: of every queue, by name; to be looked at only, while somebody looks.
+        ordered: the same in order, and their sums.
         rounds: how many rounds there were since somebody began to look, and nobody did before.
     """
 
@@ -135,11 +138,13 @@ class Sampler:
         self._queues = queues
         self._now = now
         self.samples: dict[str, Sample] = {}
+        self.ordered = Ordered(self.samples)
         self.rounds = 0
         self._looks: set[Look] = set()
         self._histories: dict[str, deque[Moment]] = {}
         self._watchers: dict[str, int] = {}
         self._restless: set[str] = set()
+        self._changes: Reader | None = None
         self._task: asyncio.Task[None] | None = None
         self._next_round: asyncio.Future[None] | None = None
         self._linger: Look | None = None
@@ -166,8 +171,8 @@ class Sampler:
         look = Look(self)
         self._looks.add(look)
         if self._task is None and not self._ended:
-            self._queues.changes.begin()
-            self._restless = self._queues.names()
+            self._changes = self._queues.changes.read()
+            self._restless = set(self._queues.names)
             self._task = asyncio.get_running_loop().create_task(self._run(), name="penstock sampler")
         return look
 
@@ -233,8 +238,10 @@ class Sampler:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
-            self._queues.changes.end()
+            assert self._changes is not None, "it is read from as long as there is a task"
+            self._changes.end()
             self.samples, self._restless, self.rounds = {}, set(), 0
+            self.ordered = Ordered(self.samples)
             self._histories.clear()
 
     def _tell(self) -> None:
@@ -275,7 +282,9 @@ class Sampler:
             await _until(due)
 
     async def _round(self) -> None:
-        names = self._queues.changes.take() | self._restless
+        assert self._changes is not None, "it is read from as long as there is a task"
+        changed = self._changes.take()
+        names = {*self._queues.names, *self.samples} if changed is None else changed | self._restless
         self._restless = set()
         began = self._now()
         ends = began + SLICE_SECONDS
@@ -307,15 +316,15 @@ class Sampler:
         if figures is None:
             self._forget(name)
             return
-        sample = self.samples[name] = sample_of(
-            figures, self._queues, self._now(), self.samples.get(name), self._before
-        )
+        before = self.samples.get(name)
+        sample = self.samples[name] = sample_of(figures, self._queues, self._now(), before, self._before)
+        self.ordered.put(name, before, sample)
         if not sample.at_rest:
             self._restless.add(name)
 
     def _forget(self, name: str) -> None:
         """It is gone: one of the same name that comes is another."""
-        self.samples.pop(name, None)
+        self.ordered.put(name, self.samples.pop(name, None), None)
         self._histories.pop(name, None)
 
 

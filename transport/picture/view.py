@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from actors.queue.operations.browsing import IN_LINE
 from transport.errors import RemoteProtocolError
+from transport.picture.ordered import ORDERS
 from transport.picture.pressure import Party, pressure_of
-from transport.picture.sampler import TURNS_BETWEEN
 from transport.picture.slices import Slices
 from transport.wire.messages import brief
 
@@ -30,21 +30,13 @@ MOST_FILTER: Final = 255
 """Characters of a filter, as many as a name may have."""
 MOST_PARTIES: Final = 100
 """Senders and receivers of one queue that are shown each; of all others their number is told."""
-CHUNK: Final = 500
-"""Samples that are looked through at once: less than a millisecond's work."""
 MOST_JUDGED: Final = 1_000
 """Of more parties the sentence says how many there are, and not which of them are slow."""
+CHUNK: Final = 500
+"""Connections that are looked through at once;"""
 PARTIES_AT_ONCE: Final = 50
-"""Senders and receivers likewise."""
+"""and senders and receivers of a queue: less than a millisecond's work."""
 T = TypeVar("T")
-
-ORDERS: Final[dict[str, Callable[[Sample], Any]]] = {
-    "pressure": lambda sample: (-sample.pressure.kind.rank, -sample.figures.ready, sample.figures.name),
-    "rate": lambda sample: (-sample.came - sample.went, sample.figures.name),
-    "backlog": lambda sample: (-sample.figures.ready, sample.figures.name),
-    "name": lambda sample: sample.figures.name,
-}
-"""What queues can be ordered by, as keys with the first the smallest: the most first, and names upwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,32 +148,19 @@ class View:
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
         order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
         """
-        samples = self._sampler.samples
-        totals = _Totals()
-        top: list[tuple[Any, Sample]] = []
-        matching, order, most = 0, ORDERS[asked.order], asked.start + asked.limit
-        values = list(samples.values())
-        for chunk in _chunks(values, CHUNK):
-            totals.add(chunk)
-            found = [each for each in chunk if asked.contains in each.figures.name] if asked.contains else chunk
-            matching += len(found)
-            ordered = [(order(sample), sample) for sample in found]
-            if len(top) == most:
-                last = top[-1][0]
-                ordered = [each for each in ordered if each[0] < last]
-            # Each key has the name in it, so no two of them are equal.
-            top = sorted(top + ordered)[:most]
-            for _ in range(TURNS_BETWEEN if len(values) > CHUNK else 0):
-                await asyncio.sleep(0)
+        sampler = self._sampler
+        names, matching = await sampler.ordered.first(asked.order, asked.contains, asked.start + asked.limit)
+        samples, totals = sampler.samples, sampler.ordered.totals()
         rows, slices = [], Slices()
-        for _, sample in top[asked.start :]:
-            # Of each a message may have to be read from the disk.
-            rows.append(row_of(sample, self._queues))
-            await slices.pause()
+        for name in names[asked.start :]:
+            # What is gone by now is not shown. Of each a message may have to be read from the disk.
+            if (sample := samples.get(name)) is not None:
+                rows.append(row_of(sample, self._queues))
+                await slices.pause()
         self._look.watch(([] if asked.queue is None else [asked.queue]) + [row["name"] for row in rows])
         return {
             "round": self._sampler.rounds,
-            "totals": {**totals.facts(), "queues": len(values), "connections": len(self._connections)},
+            "totals": {**totals, "queues": len(samples), "connections": len(self._connections)},
             "matching": matching,
             "queues": rows,
             "flow": None if asked.queue is None else await self.flow(asked.queue),
@@ -284,34 +263,6 @@ class _Side:
 
     def busiest(self) -> list[dict[str, Any]]:
         return nlargest(MOST_PARTIES, self._found, key=lambda each: (each["waits"], each["rate"], each["held"]))
-
-
-class _Totals:
-    """Sums over all queues."""
-
-    def __init__(self) -> None:
-        self.ready = self.held = self.stored = self.bytes = 0
-        self.came = self.went = 0.0
-
-    def add(self, samples: Sequence[Sample]) -> None:
-        for sample in samples:
-            figures = sample.figures
-            self.ready += figures.ready
-            self.held += figures.in_flight + figures.reserved
-            self.stored += figures.stored_messages
-            self.bytes += figures.stored_bytes
-            self.came += sample.came
-            self.went += sample.went
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "ready": self.ready,
-            "held": self.held,
-            "stored_messages": self.stored,
-            "stored_bytes": self.bytes,
-            "came": round(self.came, 2),
-            "went": round(self.went, 2),
-        }
 
 
 def row_of(sample: Sample, queues: QueueDirectory) -> dict[str, Any]:

@@ -73,10 +73,14 @@ class Grant:
             raise ValueError(f"a grant gives one or more of {', '.join(name_of(right) for right in RESOURCE_RIGHTS)}")
 
 
+MOST_KNOWN: Final = 256
+"""Names whose rights are remembered, of each principal."""
+
+
 class Grants:
     """Grants, made ready to be asked: what a question costs does not grow with their number."""
 
-    __slots__ = ("_lengths", "_of_beginning", "_of_name")
+    __slots__ = ("_known", "_lengths", "_of_beginning", "_of_name")
 
     def __init__(self, grants: Iterable[Grant] = ()) -> None:
         self._of_name: dict[str, Right] = {}
@@ -86,6 +90,8 @@ class Grants:
             kept, name = (self._of_beginning, grant.pattern[:-1]) if beginning else (self._of_name, grant.pattern)
             kept[name] = kept.get(name, Right.NONE) | grant.rights
         self._lengths = sorted({len(beginning) for beginning in self._of_beginning})
+        # What was asked before: nearly all requests are about one of a few.
+        self._known: dict[str, Right] = {}
 
     def __iter__(self) -> Iterator[Grant]:
         """One of each pattern, by pattern."""
@@ -94,11 +100,17 @@ class Grants:
 
     def on(self, name: str) -> Right:
         """The rights on the resource of this name."""
+        known = self._known.get(name)
+        if known is not None:
+            return known
         rights = self._of_name.get(name, Right.NONE)
         for length in self._lengths:
             if length > len(name):
                 break
             rights |= self._of_beginning.get(name[:length], Right.NONE)
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        self._known[name] = rights
         return rights
 
 

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from actors.batch import MessageBatch
-from actors.queue.changes import Changes
+from actors.queue.changes import MOST_NAMES, Changes, Reader
 from actors.queue.queue_actor import QueueActor
 from actors.queue.vocabulary import commands
 from streams.testkit import elapse, run_in_virtual_time, settle
@@ -288,7 +288,7 @@ async def test_a_round_that_fails_is_followed_by_the_next(bench: Bench) -> None:
 
     with bench.sampler.looking() as look:
         await look.next()
-        with mock.patch.object(Changes, "take", breaks):
+        with mock.patch.object(Reader, "take", breaks):
             assert await look.next()
         assert await look.next()
 
@@ -374,15 +374,44 @@ async def test_a_queue_that_was_idle_for_long_is_not_called_idle_when_messages_c
 
 def test_changes_are_noted_only_while_somebody_wants_to_know() -> None:
     changes = Changes()
-    assert changes.take() == set()
+    changes.note("nobody")
     assert changes.names is None
-    changes.begin()
-    assert changes.names is not None
+    reader = changes.read()
+    assert changes.names == set()
     changes.names |= {"a", "b"}
-    assert changes.take() == {"a", "b"}
-    assert changes.take() == set()
-    changes.end()
+    assert reader.take() == {"a", "b"}
+    assert reader.take() == set()
+    reader.end()
     assert changes.names is None
+
+
+def test_each_who_wants_to_know_is_told_once_of_what_has_changed_since_they_began() -> None:
+    changes = Changes()
+    one = changes.read()
+    changes.note("a")
+    other = changes.read()
+    changes.note("b")
+    assert other.take() == {"b"}
+    changes.note("c")
+    assert one.take() == {"a", "b", "c"}
+    assert other.take() == {"c"}
+    one.end()
+    changes.note("d")
+    assert other.take() == {"d"}
+    other.end()
+    assert changes.names is None
+
+
+def test_of_too_many_queues_that_come_and_go_no_names_are_kept_and_all_is_read_again() -> None:
+    changes = Changes()
+    reader, other = changes.read(), changes.read()
+    for number in range(MOST_NAMES + 1):
+        changes.note(str(number))
+        other.take()
+    assert reader.take() is None
+    assert reader.take() == set()
+    changes.note("a")
+    assert (reader.take(), other.take()) == ({"a"}, {"a"})
 
 
 @bench

@@ -17,14 +17,13 @@ from actors.runtime.loop_ref import LoopActorRef
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
 from transport.errors import LimitExceededError, RemoteProtocolError
+from transport.picture.ordered import MADE, ORDERS
 from transport.picture.sampler import MOST_LOOKS, SAMPLE_SECONDS, TURNS_BETWEEN, Sampler
 from transport.picture.view import (
-    CHUNK,
     MOST_BEFORE,
     MOST_FILTER,
     MOST_PARTIES,
     MOST_ROWS,
-    ORDERS,
     PARTIES_AT_ONCE,
     Asked,
     View,
@@ -169,11 +168,11 @@ async def test_a_filter_narrows_the_list_and_not_the_totals(bench: Bench) -> Non
 
 @bench
 async def test_a_part_of_the_list_begins_where_it_is_asked_to(bench: Bench) -> None:
-    await bench.filled(**{f"q{number:04}": 0 for number in range(CHUNK + 20)})
+    await bench.filled(**{f"q{number:04}": 0 for number in range(MADE + 20)})
     await bench.round()
     assert await bench.names(order="name", start=2, limit=3) == ["q0002", "q0003", "q0004"]
-    assert await bench.names(order="name", start=CHUNK - 1, limit=2) == [f"q{CHUNK - 1:04}", f"q{CHUNK:04}"]
-    assert await bench.names(order="name", start=CHUNK + 18, limit=9) == [f"q{CHUNK + 18:04}", f"q{CHUNK + 19:04}"]
+    assert await bench.names(order="name", start=MADE - 1, limit=2) == [f"q{MADE - 1:04}", f"q{MADE:04}"]
+    assert await bench.names(order="name", start=MADE + 18, limit=9) == [f"q{MADE + 18:04}", f"q{MADE + 19:04}"]
     assert await bench.names(start=MOST_BEFORE) == []
 
 

@@ -32,6 +32,7 @@ from transport.gateways.http.pages import PAGES
 from transport.gateways.http.problems import ProblemError, known
 from transport.gateways.http.routes import PREFIX, Call, Route, Table
 from transport.gateways.http.shapes import answers
+from transport.gateways.http.whole import Whole
 from transport.security.principal import ANYONE, Principal
 from transport.security.subject import subject_of
 from transport.wire.shown import shown
@@ -106,7 +107,7 @@ class Gateway:
                 sent = written.body_length
                 return written
             try:
-                response = response_of(said, share)
+                response = response_of(said, share, request)
             except ProblemError as refused:
                 said.lost()
                 said = problems.answer(refused)
@@ -271,8 +272,8 @@ def _name_in(host: str) -> str:
         return ""
 
 
-def response_of(said: Answer, share: Share | None) -> web.Response:
-    """An answer as aiohttp writes it; its body is part of the share.
+def response_of(said: Answer, share: Share | None, request: web.BaseRequest | None = None) -> web.StreamResponse:
+    """An answer as aiohttp writes it, whole where the request can be answered so; its body is part of the share.
 
     Raises:
         ProblemError: there is no room for it.
@@ -283,6 +284,8 @@ def response_of(said: Answer, share: Share | None) -> web.Response:
     body = messages.json_bytes(said.body)
     if share is not None:
         share.take(len(body))
+    if request is not None and Whole.fits(request, said.status) and "Connection" not in headers:
+        return Whole(said.status, headers, said.content_type, body)
     response = web.Response(status=said.status, body=body, content_type=said.content_type, headers=headers)
     if headers.get("Connection") == "close":
         response.force_close()

@@ -236,7 +236,9 @@ async def _batches(call: Call) -> list[tuple[Timing, MessageBatch]]:
         )
         if request.content_type != requests.JSON:
             key = query.get("key")
-            return [(timing, MessageBatch.from_messages([Message(body, None if key is None else key.encode())]))]
+            if key is None:
+                return [(timing, MessageBatch.from_payloads([body]))]
+            return [(timing, MessageBatch.from_messages([Message(body, key.encode())]))]
         given = _messages_of(requests.parsed(body))
         made = [message_of(each) for each in given]
         alike = groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None))
@@ -397,4 +399,7 @@ assert all(code in STATUSES for code, _ in _LOST.values()), "each code has a sta
 
 def json_bytes(value: object) -> bytes:
     """JSON as it is answered."""
-    return value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return value if isinstance(value, bytes) else _AS_JSON(value).encode()
+
+
+_AS_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

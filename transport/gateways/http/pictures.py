@@ -15,7 +15,8 @@ from transport.gateways.http import described, requests
 from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import Answered, answers
-from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, ORDERS, Asked, asked_of
+from transport.picture.ordered import ORDERS
+from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, Asked, asked_of
 
 if TYPE_CHECKING:
     from transport.gateways.http.console.sessions import Session

@@ -1,0 +1,125 @@
+"""A request to publish: what of it is still to be sent, and what comes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING
+
+from transport.broker.served import RefusalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.batch import MessageBatch
+
+
+class NotAllStoredError(RefusalError):
+    """A request was not carried out, or not to its end.
+
+    Attributes:
+        stored: how many of its messages are known to be stored.
+    """
+
+    def __init__(self, code: str, text: str, stored: int) -> None:
+        super().__init__(code, text)
+        self.stored = stored
+
+
+class NoRoomInTimeError(NotAllStoredError):
+    """There was no room in time for a request, or not for all of it."""
+
+    def __init__(self, text: str, stored: int) -> None:
+        super().__init__("queue-full", text, stored)
+
+
+class Asked:
+    """A request: what of it is still to be sent, and who waits for the numbers of its messages.
+
+    Nearly every request waits once, from when it is sent until it is stored; so one who waits is woken, and looks for itself.
+    """
+
+    __slots__ = (
+        "_for_room",
+        "_waiter",
+        "delay",
+        "error",
+        "numbers",
+        "over",
+        "rest",
+        "sent",
+        "sent_at",
+        "ttl",
+        "under_way",
+        "without_room",
+    )
+
+    def __init__(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
+        self.rest = deque([batch])
+        self.delay, self.ttl = delay, ttl
+        # Parts that are sent and not confirmed; first number and count of those that are stored.
+        self.under_way = 0
+        self.numbers: list[tuple[int, int]] = []
+        # Whether nothing more of it is to be sent, there was no room for it at once, and nothing more is to come of it.
+        self.sent = self.without_room = self.over = False
+        self.sent_at = 0.0
+        self.error: NotAllStoredError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._for_room = False
+
+    @property
+    def stored(self) -> int:
+        """Messages of it that are stored."""
+        return sum(count for _, count in self.numbers)
+
+    async def until(self, holds: Callable[[Asked], bool]) -> None:
+        """Wait until something is so, or it is over."""
+        while not (self.over or holds(self)):
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    async def for_room(self, seconds: float) -> None:
+        """Wait until it is sent, but not for longer than that."""
+        self._for_room = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self.until(lambda it: it.sent)
+        except TimeoutError:
+            pass
+        finally:
+            self._for_room = False
+
+    def all_sent(self) -> None:
+        """Nothing of it is still to be sent."""
+        self.sent = True
+        if self._for_room:
+            self.wake()
+
+    def wake(self) -> None:
+        """Whoever waits looks again."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def settle(self) -> None:
+        """Whoever asked is answered when nothing of it is under way, and nothing more is to be sent."""
+        if not self.rest and not self.under_way:
+            self.over = True
+            self.wake()
+
+    def fail(self, code: str, text: str) -> None:
+        """It is not carried out; what of it is under way is not waited for."""
+        self.rest.clear()
+        if not self.over:
+            self.over, self.error = True, NotAllStoredError(code, text, self.stored)
+            self.wake()
+
+    def look_for_room(self, turns: int) -> None:
+        """See whether it is sent after so many turns of the loop."""
+        if self.sent or self.over:
+            return
+        if turns:
+            asyncio.get_running_loop().call_soon(self.look_for_room, turns - 1)
+        else:
+            self.without_room = True
+            self.wake()
