@@ -86,16 +86,16 @@ class Rows:
         async with self._one_at_a_time:
             self._keep()
             for _ in range(MOST_PASSES):
-                names = self._changed()
-                if len(names) <= PIECE:
+                self._note_changed()
+                if len(self._unread) <= PIECE:
                     break
-                for part in _parts(names, PIECE):
+                for part in _parts(list(self._unread), PIECE):
                     self._read(part)
                     await slices.pause()
             else:
-                names = self._changed()
+                self._note_changed()
             # In the turn in which they are looked at: a queue that is deleted is in the sum of those that are gone from then on.
-            self._read(names)
+            self._read(list(self._unread))
 
     def end(self) -> None:
         """Keep nothing any more."""
@@ -117,6 +117,7 @@ class Rows:
         self.kinds: Counter[Kind] = Counter()
         self.failed = 0
         self._first = True
+        self._unread: set[str] = set()
 
     def _keep(self) -> None:
         if self._reader is None:
@@ -126,17 +127,18 @@ class Rows:
             self._linger.cancel()
         self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.end)
 
-    def _changed(self) -> Sequence[str]:
-        """Names of queues to read again."""
+    def _note_changed(self) -> None:
+        """Note which queues to read again. Whoever asked may go away before they are read: the next one reads them."""
         if self._reader is None:
             # The broker stops, or nobody has asked for so long: what is there now is read when somebody asks again.
-            return []
+            return
         names = None if self._first else self._reader.take()
         self._first = False
-        return list({*self._queues.names, *self.rows} if names is None else names)
+        self._unread.update({*self._queues.names, *self.rows} if names is None else names)
 
     def _read(self, names: Sequence[str]) -> None:
         for name in names:
+            self._unread.discard(name)
             state = self._queues.state(name)
             row = None if state is None else self._row(name, state)
             before = self.rows.get(name)
