@@ -19,7 +19,7 @@ from tests.actors.stored_queues import StoredQueues, durable, turns
 def summed(count: Count) -> Counters:
     """What the metrics make of a count."""
     total = Counters(*(gone - based for gone, based in zip(count.gone, count.based, strict=True)))
-    for _, state in count.states:
+    for state in count.states.values():
         total = plus(total, counters_of(state))
     return total
 

@@ -11,7 +11,7 @@ import platform
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
@@ -181,7 +181,7 @@ class Metrics:
         async with self._made:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
             count = self._queues.count()
-            found, more = await _chosen(count.states, asked, slices)
+            found, more = await _chosen(count.states.items(), asked, slices)
             labels: list[str] = []
             kinds: list[Kind | None] = []
             # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
@@ -233,7 +233,7 @@ class Metrics:
         kinds: Counter[Kind] = Counter()
         failed = 0
         numbers = len(families.FIGURES)
-        for part in _parts(count.states, PIECE):
+        for part in _parts(count.states.items(), PIECE):
             figures = [self._figures(name, state) for name, state in part]
             counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
             # What is behind the numbers is none.
@@ -328,7 +328,7 @@ def _held_back(labels: str, kind: Kind) -> str:
 
 
 async def _chosen(
-    states: Sequence[tuple[str, QueueState]], asked: AskedQueues, slices: Slices
+    states: Iterable[tuple[str, QueueState]], asked: AskedQueues, slices: Slices
 ) -> tuple[list[tuple[str, QueueState]], bool]:
     """The first queues by name that are asked for, and whether there are more."""
     runs = []
@@ -348,5 +348,7 @@ def _name(named: tuple[str, QueueState]) -> str:
     return named[0]
 
 
-def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[at : at + size] for at in range(0, len(items), size))
+def _parts(items: Iterable[T], size: int) -> Iterator[Sequence[T]]:
+    left = iter(items)
+    while part := list(islice(left, size)):
+        yield part
