@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.queue.operations.counting import Counters, counters_of, recovered_of
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.state.log import QueueLog
+    from actors.runtime.loop_ref import LoopActorRef
 
 NOTHING = Counters()
 
@@ -46,12 +47,19 @@ class Counts:
         base = self._bases[name] = recovered_of(log)
         self._recovered, self._based = plus(self._recovered, base), plus(self._based, base)
 
-    def deleted(self, name: str, state: QueueState | None) -> None:
-        """A queue is deleted."""
+    def deleted(self, name: str, state: QueueState | None, queue: LoopActorRef[Any] | None) -> None:
+        """A queue is deleted, and hears of it behind what it was told before, which counts too."""
         base = self._bases.pop(name, NOTHING)
         self._based = less(self._based, base)
         if state is not None:
-            self._gone = plus(self._gone, less(counters_of(state), base))
+            counted = counters_of(state)
+            self._gone = plus(self._gone, less(counted, base))
+            if queue is not None and queue.is_alive():
+                queue.watch(lambda _failure: self._left(state, counted))
+
+    def _left(self, state: QueueState, counted: Counters) -> None:
+        """A queue that was deleted has ended."""
+        self._gone = plus(self._gone, less(counters_of(state), counted))
 
     def begins_anew(self, state: QueueState, log: QueueLog) -> None:
         """A queue that failed for good goes on with another state, and with ``log``, its own or an empty one."""
