@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from actors.queue.operations.counting import Counters, counters_of, recovered_of
 
 if TYPE_CHECKING:
     from actors.queue.queue_state import QueueState
     from actors.queue.state.log import QueueLog
+    from actors.runtime.loop_ref import LoopActorRef
 
 NOTHING = Counters()
 
@@ -19,10 +20,22 @@ class Count(NamedTuple):
     Attributes:
         gone: the sum of queues that are no more.
         recovered: the sum of what was found at the start, of the queues that there were.
+<<<<<<< HEAD
+=======
+        based: the same, of those of them that there still are.
+        states: each queue by name, in no order. A copy of a dict is made at once; a list of its pairs, of ten thousand queues, takes 5 ms.
+        bases: what was found of each at the start; of others nothing was.
+>>>>>>> rev1
     """
 
     gone: Counters
     recovered: Counters
+<<<<<<< HEAD
+=======
+    based: Counters
+    states: dict[str, QueueState]
+    bases: dict[str, Counters]
+>>>>>>> rev1
 
 
 class Counts:
@@ -38,17 +51,25 @@ class Counts:
         base = self._bases[name] = recovered_of(log)
         self._recovered = plus(self._recovered, base)
 
-    def deleted(self, name: str, state: QueueState | None) -> None:
-        """A queue is deleted."""
+    def deleted(self, name: str, state: QueueState | None, queue: LoopActorRef[Any] | None) -> None:
+        """A queue is deleted, and hears of it behind what it was told before, which counts too."""
         base = self._bases.pop(name, NOTHING)
         if state is not None:
-            self._gone = plus(self._gone, less(counters_of(state), base))
+            counted = counters_of(state)
+            self._gone = plus(self._gone, less(counted, base))
+            if queue is not None and queue.is_alive():
+                queue.watch(lambda _failure: self._left(state, counted))
+
+    def _left(self, state: QueueState, counted: Counters) -> None:
+        """A queue that was deleted has ended."""
+        self._gone = plus(self._gone, less(counters_of(state), counted))
 
     def begins_anew(self, state: QueueState, log: QueueLog) -> None:
         """A queue that failed for good goes on with another state, and with ``log``, its own or an empty one."""
         kept = recovered_of(log) if state.log is log else NOTHING
         self._gone = plus(self._gone, less(counters_of(state), kept))
 
+<<<<<<< HEAD
     def begin(self) -> Count:
         """What is to be added to what the queues say."""
         return Count(self._gone, self._recovered)
@@ -56,6 +77,11 @@ class Counts:
     def base(self, name: str) -> Counters:
         """What a queue had counted when it was found at the start; it is to be taken off what it says."""
         return self._bases.get(name, NOTHING)
+=======
+    def begin(self, states: dict[str, QueueState]) -> Count:
+        """Begin a count of these queues, which are all that there are."""
+        return Count(self._gone, self._recovered, self._based, states.copy(), self._bases.copy())
+>>>>>>> rev1
 
 
 def plus(one: Counters, other: Counters) -> Counters:

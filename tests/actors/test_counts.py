@@ -11,12 +11,14 @@ from actors.queue.operations.counting import Counters, Figures, counters_of, fig
 from actors.queue.queue_actor import QueueActor
 from actors.queue.queue_state import QueueState
 from actors.queue.vocabulary import commands
+from actors.queue.vocabulary.replies import SentMessages
 from actors.queue.vocabulary.settings import QueueSettings
 from streams.testkit import elapse, run_in_virtual_time
 from tests.actors.queue_probes import batch, receiver_of, sender_of, start_queue, statistics
 from tests.actors.stored_queues import StoredQueues, durable, turns
 
 
+<<<<<<< HEAD
 def summed(queues: QueueDirectory) -> Counters:
     """What the metrics make of what is counted."""
     total = queues.count().gone
@@ -24,6 +26,13 @@ def summed(queues: QueueDirectory) -> Counters:
         state = queues.state(name)
         assert state is not None
         total = plus(total, less(counters_of(state), queues.base(name)))
+=======
+def summed(count: Count) -> Counters:
+    """What the metrics make of a count."""
+    total = Counters(*(gone - based for gone, based in zip(count.gone, count.based, strict=True)))
+    for state in count.states.values():
+        total = plus(total, counters_of(state))
+>>>>>>> rev1
     return total
 
 
@@ -84,6 +93,27 @@ async def failed(folder: Path | None) -> None:
     assert after.received == before.received + 4
     assert after.delivered >= before.delivered + 4
     await bench.close()
+
+
+def test_what_a_queue_was_told_before_it_was_deleted_counts_too() -> None:
+    async def main() -> None:
+        bench = StoredQueues(None)
+        queue = bench.queues.get_or_create("a")
+        sender, told = await bench.connect(
+            queue,
+            lambda ref: commands.AttachSender(None, connection=ref),
+            lambda ref: commands.RequestCapacity(100, 10**5, connection=ref),
+        )
+        queue.tell(commands.OfferBatch(0, batch(b"1", b"2"), None, None, connection=sender))
+        # Before this is answered the batch is stored.
+        queue.tell(commands.GetStatistics())
+        bench.queues.delete("a")
+        await turns()
+        assert any(isinstance(each, SentMessages) for each in told), "it was confirmed"
+        assert summed(bench.queues.count()).received == 2
+        await bench.close()
+
+    run_in_virtual_time(main())
 
 
 def test_of_a_deleted_queue_in_memory_the_sums_keep_what_it_counted() -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SHORT: tuple[Column, ...] = (
     ("name", "queue"),
     ("ready", "ready", written.count),
-    ("in_flight", "in flight", written.count),
+    ("held", "in flight", written.count),
     ("in_per_s", "in/s", written.rate),
     ("out_per_s", "out/s", written.rate),
     ("oldest_ms", "oldest", written.milliseconds),
@@ -73,5 +73,10 @@ def queue_lines(queues: Sequence[Facts], columns: Sequence[Column], width: int |
 
 
 def _row(queue: Facts) -> Facts:
-    """What is shown of a queue: without a message that waits, none is the oldest."""
-    return queue | {"oldest_ms": None} if not queue.get("ready") else queue
+    """What is shown of a queue: without a message that waits, none is the oldest.
+
+    In flight in short is what anybody has and has not acknowledged: receivers, and subscriptions, which have reserved it.
+    """
+    shown = queue | {"oldest_ms": None} if not queue.get("ready") else queue
+    held = [shown[name] for name in ("in_flight", "reserved") if shown.get(name) is not None]
+    return shown | {"held": sum(held)} if held else shown
