@@ -20,22 +20,10 @@ class Count(NamedTuple):
     Attributes:
         gone: the sum of queues that are no more.
         recovered: the sum of what was found at the start, of the queues that there were.
-<<<<<<< HEAD
-=======
-        based: the same, of those of them that there still are.
-        states: each queue by name, in no order. A copy of a dict is made at once; a list of its pairs, of ten thousand queues, takes 5 ms.
-        bases: what was found of each at the start; of others nothing was.
->>>>>>> rev1
     """
 
     gone: Counters
     recovered: Counters
-<<<<<<< HEAD
-=======
-    based: Counters
-    states: dict[str, QueueState]
-    bases: dict[str, Counters]
->>>>>>> rev1
 
 
 class Counts:
@@ -69,7 +57,6 @@ class Counts:
         kept = recovered_of(log) if state.log is log else NOTHING
         self._gone = plus(self._gone, less(counters_of(state), kept))
 
-<<<<<<< HEAD
     def begin(self) -> Count:
         """What is to be added to what the queues say."""
         return Count(self._gone, self._recovered)
@@ -77,11 +64,6 @@ class Counts:
     def base(self, name: str) -> Counters:
         """What a queue had counted when it was found at the start; it is to be taken off what it says."""
         return self._bases.get(name, NOTHING)
-=======
-    def begin(self, states: dict[str, QueueState]) -> Count:
-        """Begin a count of these queues, which are all that there are."""
-        return Count(self._gone, self._recovered, self._based, states.copy(), self._bases.copy())
->>>>>>> rev1
 
 
 def plus(one: Counters, other: Counters) -> Counters:

@@ -328,16 +328,9 @@ class QueueDirectory:
         del self._numbers[name]
         self._declared.pop(name, None)
         self._logs.pop(name, None)
-<<<<<<< HEAD
-        self._counts.deleted(name, self._states.pop(name, None))
-        self.changes.note(name)
-        queue = self._queues.pop(name, None)
-=======
         queue = self._queues.pop(name, None)
         self._counts.deleted(name, self._states.pop(name, None), queue)
-        if self.changes.names is not None:
-            self.changes.names.add(name)
->>>>>>> rev1
+        self.changes.note(name)
         if queue is not None:
             # Its connections hear of it as it stops. It need not be alive, and its inbox may be full.
             queue.stop_nowait()

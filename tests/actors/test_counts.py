@@ -18,7 +18,6 @@ from tests.actors.queue_probes import batch, receiver_of, sender_of, start_queue
 from tests.actors.stored_queues import StoredQueues, durable, turns
 
 
-<<<<<<< HEAD
 def summed(queues: QueueDirectory) -> Counters:
     """What the metrics make of what is counted."""
     total = queues.count().gone
@@ -26,13 +25,6 @@ def summed(queues: QueueDirectory) -> Counters:
         state = queues.state(name)
         assert state is not None
         total = plus(total, less(counters_of(state), queues.base(name)))
-=======
-def summed(count: Count) -> Counters:
-    """What the metrics make of a count."""
-    total = Counters(*(gone - based for gone, based in zip(count.gone, count.based, strict=True)))
-    for state in count.states.values():
-        total = plus(total, counters_of(state))
->>>>>>> rev1
     return total
 
 
@@ -110,7 +102,7 @@ def test_what_a_queue_was_told_before_it_was_deleted_counts_too() -> None:
         bench.queues.delete("a")
         await turns()
         assert any(isinstance(each, SentMessages) for each in told), "it was confirmed"
-        assert summed(bench.queues.count()).received == 2
+        assert summed(bench.queues).received == 2
         await bench.close()
 
     run_in_virtual_time(main())

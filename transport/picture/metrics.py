@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from actors.queue.operations.counting import RECOVERED
@@ -176,26 +177,11 @@ class Metrics:
         """The figures of each queue that is asked for, by name; ``held`` as of `totals`."""
         async with self._made:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
-<<<<<<< HEAD
             await self._rows.bring_up(slices)
             found, more = await _chosen(self._rows.names, asked, slices)
             blocks: list[Block] = []
             for names in _parts(found, BLOCK):
                 blocks.append(self._texts.of(names, self._rows.rows))
-=======
-            count = self._queues.count()
-            found, more = await _chosen(count.states.items(), asked, slices)
-            labels: list[str] = []
-            kinds: list[Kind | None] = []
-            # A column for each family, of plain numbers: an object for each would take a turn of the loop to be freed.
-            columns = [array("d" if family is families.OLDEST else "q") for family in families.OF_A_QUEUE]
-            for part in _parts(found, READ):
-                rows = [self._row(name, state, count) for name, state in part]
-                labels += [labelled([("queue", name)]) for name, _ in part]
-                kinds += [kind for _, kind in rows]
-                for column, values in zip(columns, zip(*[values for values, _ in rows], strict=True), strict=True):
-                    column.extend(values)
->>>>>>> rev1
                 await slices.pause()
             for index, family in enumerate(families.OF_A_QUEUE[:-1]):
                 pieces.add(text.head(family))
@@ -217,33 +203,11 @@ class Metrics:
     # Inside
 
     async def _of_queues(self, text: Exposition, pieces: _Pieces, slices: Slices) -> None:
-<<<<<<< HEAD
         await self._rows.bring_up(slices)
         # In the same turn of the loop, all of it.
         rows, count = self._rows, self._queues.count()
         counted = [gone + there for gone, there in zip(count.gone, rows.sums, strict=False)]
         sums, kinds, failed = rows.sums[COUNTED:], rows.kinds.copy(), rows.failed
-=======
-        count = self._queues.count()
-        counted = list(less(count.gone, count.based))
-        sums = [0] * len(families.FIGURES)
-        kinds: Counter[Kind] = Counter()
-        failed = 0
-        numbers = len(families.FIGURES)
-        for part in _parts(count.states.items(), PIECE):
-            figures = [self._figures(name, state) for name, state in part]
-            counted = list(map(sum, zip(counted, *[counters_of(state) for _, state in part], strict=True)))
-            # What is behind the numbers is none.
-            rows = cast("list[tuple[int, ...]]", [each[:numbers] for each in figures])
-            sums = list(map(sum, zip(sums, *rows, strict=True)))
-            for kind in map(held_back_by, figures):
-                if kind is not None:
-                    kinds[kind] += 1
-            for name, _ in part:
-                queue = self._queues.known(name)
-                failed += queue is not None and not queue.is_alive()
-            await slices.pause()
->>>>>>> rev1
         for family, total in zip(families.TOTALS, counted, strict=True):
             pieces.add(text.single(family, total))
         recovered = zip(RECOVERED, count.recovered, strict=False)
@@ -316,22 +280,7 @@ class Metrics:
                 pieces.add(text.single(family, value))
 
 
-<<<<<<< HEAD
 async def _chosen(names: Sequence[str], asked: AskedQueues, slices: Slices) -> tuple[Sequence[str], bool]:
-=======
-def _by(kind: Kind) -> Label:
-    return "kind", kind.value.replace(" ", "_")
-
-
-def _held_back(labels: str, kind: Kind) -> str:
-    name, value = _by(kind)
-    return f'{families.QUEUE_HELD_BACK.name}{labels[:-1]},{name}="{value}"}} 1\n'
-
-
-async def _chosen(
-    states: Iterable[tuple[str, QueueState]], asked: AskedQueues, slices: Slices
-) -> tuple[list[tuple[str, QueueState]], bool]:
->>>>>>> rev1
     """The first queues by name that are asked for, and whether there are more."""
     begin = bisect_right(names, asked.after)
     if not asked.contains:
