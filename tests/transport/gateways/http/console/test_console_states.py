@@ -71,6 +71,7 @@ def test_an_idle_queue_is_shown_again_behind_its_other_parts(page: Page, stage: 
     page.get_by_role("region", name="Settings of the queue").wait_for()
     page.get_by_role("link", name="Flow", exact=True).click()
     page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+    assert page.locator(".facts dd").first.inner_text() == "0"
 
 
 def test_what_every_object_has_is_no_part_of_the_console(page: Page, stage: Stage) -> None:
@@ -82,6 +83,7 @@ def test_what_every_object_has_is_no_part_of_the_console(page: Page, stage: Stag
     row(page, "orders").wait_for()
     page.goto(f"{stage.url}/#/queues/orders/toString")
     page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+    assert page.get_by_role("link", name="Flow", exact=True).get_attribute("aria-current") == "page"
 
 
 @pytest.mark.parametrize("name", [".", ".."])
