@@ -17,6 +17,7 @@ from tests.simulation.history import (
     CommitAsked,
     Confirmed,
     Crashed,
+    Deleted,
     Delivered,
     Drained,
     Event,
@@ -27,19 +28,18 @@ from tests.simulation.history import (
     Refused,
     Released,
     Returned,
-    Deleted,
     Staged,
     Taken,
 )
 from tests.simulation.judged import (
     BEYOND,
     COUNTED,
-    GOOD_RECEIPT,
-    OLD_RECEIPT,
     DUPLICATED,
     EARLY,
     EXPIRED,
+    GOOD_RECEIPT,
     LOST,
+    OLD_RECEIPT,
     PHANTOM,
     REORDERED,
     RESURRECTED,
@@ -70,10 +70,10 @@ __all__ = [
     "SHARED",
     "STUCK",
     "UNCOMMITTED",
+    "Checker",
     "Finding",
     "QueueRules",
     "Timing",
-    "Checker",
     "check",
 ]
 
@@ -324,7 +324,7 @@ class Checker:
             for stored in answered:
                 stored.acknowledged_at = None
                 stored.maybe_acknowledged = True
-        for name, queue in self._queues.items():
+        for queue in self._queues.values():
             for sequence in list(queue.held.get(connection, ())):
                 queue.let_go(sequence, queue.stored[sequence], event.time)
             queue.held.pop(connection, None)

@@ -1,4 +1,4 @@
-"""Takes under seeded faults keep their promises, the runs have in them what takes can come to, and a broker with broken takes is found out."""
+"""Takes under seeded faults keep their promises, and the runs have all in them that takes come to; broken takes are found out."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from actors.queue.operations.dispatch import dispatch
 from actors.queue.queue_state import _OPERATIONS
 from actors.queue.state.receivers import Take
 from actors.queue.vocabulary.takes import GiveBackUnseen
-from tests.simulation.judged import BEYOND, COUNTED, OLD_RECEIPT, RESURRECTED, Finding
 from tests.simulation.history import Crashed, Deleted, Event, Noted, ReceiptTold, Seen, TakeAnswered, Taken, Unseen
+from tests.simulation.judged import BEYOND, COUNTED, OLD_RECEIPT, RESURRECTED, Finding
 from tests.simulation.plan import FaultPlan, Plan, TakerPlan, draw
 from tests.simulation.runner import run_plan
 from transport.gateways.http.receipts import Receipts
