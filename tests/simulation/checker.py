@@ -324,7 +324,7 @@ class Checker:
             for stored in answered:
                 stored.acknowledged_at = None
                 stored.maybe_acknowledged = True
-        for name, queue in self._queues.items():
+        for queue in self._queues.values():
             for sequence in list(queue.held.get(connection, ())):
                 queue.let_go(sequence, queue.stored[sequence], event.time)
             queue.held.pop(connection, None)

@@ -93,16 +93,16 @@ class Taking:
         programs: list[Callable[[], Coroutine[Any, Any, None]]] = []
         for plan in self._plan.takers:
             who = f"{seed} {plan.queue}"
-            for each in range(plan.callers):
-                programs.append(partial(self._take, of, plan, plan.queue, Random(f"{who} {each}")))
+            habits = (Random(f"{who} {each}") for each in range(plan.callers))
+            programs += [partial(self._take, of, plan, plan.queue, random) for random in habits]
             programs.append(partial(self._settle_others, of, plan, Random(f"{who} others")))
             if plan.alters is not None:
                 programs.append(partial(self._alter, of, plan, plan.alters, Random(f"{who} alters")))
         if self._plan.deletes is not None:
             plan = self._plan.takers[0]
             programs.append(partial(self._make_and_delete, of, self._plan.deletes, Random(f"{seed} deletes")))
-            for each in range(3):
-                programs.append(partial(self._take, of, plan, BRIEF, Random(f"{seed} brief {each}")))
+            habits = (Random(f"{seed} brief {each}") for each in range(3))
+            programs += [partial(self._take, of, plan, BRIEF, random) for random in habits]
         self._tasks = [process.spawn(self._until_end(program)) for program in programs]
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""Takes under seeded faults keep their promises, the runs have in them what takes can come to, and a broker with broken takes is found out."""
+"""Takes under seeded faults keep their promises, and the runs have all in them that takes come to; broken takes are found out."""
 
 from __future__ import annotations
 
