@@ -7,6 +7,8 @@ from collections.abc import Callable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final
 
+from transport.picture.letting_go import let_go
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -61,6 +63,12 @@ class Ordered:
             self._moving.discard(name)
         for order, keys in self._keys.items():
             keys[name] = ORDERS[order](now)
+
+    def end(self) -> None:
+        """Nobody looks any more."""
+        for keys in self._keys.values():
+            let_go(keys)
+        self._keys = {}
 
     def totals(self) -> dict[str, Any]:
         """Sums over all queues."""

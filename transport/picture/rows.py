@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from actors.queue.counts import less
 from actors.queue.operations.counting import Counters, Figures, counters_of, figures_of
+from transport.picture.letting_go import let_go
 from transport.picture.loop_delay import LINGER_SECONDS
 from transport.picture.pressure import Kind, held_back_by
 
@@ -105,6 +106,7 @@ class Rows:
         if self._reader is not None:
             self._reader.end()
             self._reader = None
+        let_go(self.rows)
         self._clear()
         self._forgotten()
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from transport.errors import LimitExceededError
+from transport.picture.letting_go import let_go
 from transport.picture.ordered import Ordered
 from transport.picture.pressure import Kind, Pressure, pressure_of
 
@@ -240,6 +241,8 @@ class Sampler:
             task.cancel()
             assert self._changes is not None, "it is read from as long as there is a task"
             self._changes.end()
+            self.ordered.end()
+            let_go(self.samples)
             self.samples, self._restless, self.rounds = {}, set(), 0
             self.ordered = Ordered(self.samples)
             self._histories.clear()
