@@ -60,7 +60,7 @@ FIGURES: Final = (
     Column("went", "out/s", 8, written.rate),
     Column("wanted", "wanted", 9, written.count),
     Column("granted", "granted", 9, written.count),
-    Column("oldest_ms", "oldest", 9, written.milliseconds),
+    Column("oldest_ms", "oldest", 11, written.milliseconds),
     Column("stored_bytes", "stored", 9, written.size),
 )
 """As many of them, from the left, as there is room for."""
