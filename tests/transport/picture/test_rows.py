@@ -1,0 +1,116 @@
+"""The rows of the metrics: kept up by what has changed, whatever becomes of the queues meanwhile, and for a while alone."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from actors.queue.changes import MOST_NAMES
+from actors.queue.counts import less, plus
+from actors.queue.operations.counting import Counters, counters_of
+from actors.queue.queue_actor import QueueActor
+from streams.testkit import elapse, run_in_virtual_time
+from tests.actors.stored_queues import StoredQueues
+from tests.actors.test_counts import used
+from transport.picture.letting_go import PART, let_go
+from transport.picture.loop_delay import LINGER_SECONDS
+from transport.picture.rows import COUNTED, READY, Rows
+from transport.picture.slices import Slices
+
+
+def verify(rows: Rows, bench: StoredQueues) -> None:
+    """The rows say what the queues say now."""
+    queues = bench.queues
+    assert rows.names == sorted(queues.names) == sorted(rows.rows)
+    total = Counters()
+    for name in rows.names:
+        state = queues.state(name)
+        assert state is not None
+        own = less(counters_of(state), queues.base(name))
+        assert rows.rows[name].values[:COUNTED] == own
+        total = plus(total, own)
+    assert tuple(rows.sums[:COUNTED]) == total
+    assert rows.sums[READY] == sum(row.values[READY] for row in rows.rows.values())
+    assert rows.failed == sum(row.failed for row in rows.rows.values())
+    assert sum(rows.kinds.values()) == sum(row.kind is not None for row in rows.rows.values())
+
+
+def test_the_sums_are_those_of_the_queues_whatever_becomes_of_them() -> None:
+    async def main() -> None:
+        bench, random = StoredQueues(None), Random(15)
+        rows = Rows(bench.queues, lambda: None)
+        for _ in range(60):
+            name = f"q{random.randrange(8)}"
+            what = random.choice(("use", "delete", "fail", "look"))
+            if what == "use":
+                await used(bench, name, random.randrange(1, 4))
+            elif name in bench.queues and what == "delete":
+                bench.queues.delete(name)
+            elif name in bench.queues and what == "fail":
+                queue = bench.queues.get(name)
+                for _ in range(QueueActor.max_restarts + 1):
+                    queue.tell(object())
+                await queue.stopped()
+            await rows.bring_up(Slices())
+            verify(rows, bench)
+        rows.end()
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+def test_so_many_changes_that_no_names_are_kept_have_all_rows_read_again() -> None:
+    async def main() -> None:
+        bench = StoredQueues(None)
+        rows = Rows(bench.queues, lambda: None)
+        await used(bench, "a", 2)
+        await used(bench, "b", 1)
+        await rows.bring_up(Slices())
+        bench.queues.delete("b")
+        await used(bench, "a", 1)
+        for number in range(MOST_NAMES):
+            bench.queues.changes.note(f"gone-{number}")
+        await rows.bring_up(Slices())
+        verify(rows, bench)
+        assert rows.names == ["a"]
+        rows.end()
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+def test_rows_are_kept_for_a_while_and_then_nothing_is_noted_any_more() -> None:
+    async def main() -> None:
+        bench, forgotten = StoredQueues(None), []
+        rows = Rows(bench.queues, lambda: forgotten.append(True))
+        await used(bench, "a", 2)
+        await rows.bring_up(Slices())
+        row = rows.rows["a"]
+        await elapse(LINGER_SECONDS - 1)
+        assert rows.kept
+        await rows.bring_up(Slices())
+        # Nothing has changed, so it is the same.
+        assert rows.rows["a"] is row
+        await elapse(LINGER_SECONDS + 1)
+        assert not rows.kept
+        assert forgotten == [True]
+        assert bench.queues.changes.names is None
+        await rows.bring_up(Slices())
+        verify(rows, bench)
+        rows.end()
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+def test_what_is_let_go_is_freed_a_part_in_a_turn() -> None:
+    async def main() -> None:
+        kept = dict.fromkeys(range(2 * PART + 1))
+        sizes = []
+        let_go(kept)
+        while kept:
+            sizes.append(len(kept))
+            await asyncio.sleep(0)
+        assert sizes == [PART + 1, 1]
+
+    run_in_virtual_time(main())
