@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from actors.errors import InvalidRequestError, QueueError, StorageError
 from actors.queue.changes import Changes
 from actors.queue.counts import Count, Counts
+from actors.queue.directory_errors import QueueExistsError, QueueNotFoundError, TooManyQueuesError
 from actors.queue.measures import Measures
 from actors.queue.operations.browsing import describe, parties_of
 from actors.queue.queue_actor import QueueActor
@@ -39,33 +40,6 @@ WallClock = Callable[[], float]
 
 
 logger = logging.getLogger("penstock.queue")
-
-
-class TooManyQueuesError(QueueError):
-    """The broker has as many queues as it may have."""
-
-    code = "limit-exceeded"
-
-    def __init__(self, name: str, limit: int) -> None:
-        super().__init__(
-            f"queue {name!r} would be number {limit + 1}; {limit} is the limit: delete one, or raise max_queues"
-        )
-        self.limit = limit
-
-
-class QueueExistsError(QueueError):
-    """A queue is declared that exists with other settings."""
-
-    code = "already-exists"
-
-
-class QueueNotFoundError(QueueError):
-    """A command names a queue that does not exist."""
-
-    code = "not-found"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no queue {name!r:.255}")
 
 
 def _one_a_name(storage: Storage) -> list[StoredQueue]:

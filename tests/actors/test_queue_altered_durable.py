@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.errors import InvalidRequestError, StorageError
+from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.queue_actor import QueueActor
-from actors.queue.queue_directory import QueueNotFoundError
 from actors.queue.vocabulary.settings import QueueSettings
 from actors.runtime.loop_future import ask
 from tests.actors.stored_queues import BrokenFiles, StoredQueues, durable, turns

@@ -14,8 +14,8 @@ import pytest
 
 from actors.batch import MessageBatch
 from actors.errors import StorageError
+from actors.queue.directory_errors import QueueNotFoundError
 from actors.queue.queue_actor import QueueActor
-from actors.queue.queue_directory import QueueNotFoundError
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.stages import StageKey
 from actors.runtime.loop_future import ask

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from actors import EnlistedStage, MessageBatch, OfferBatch, QueueError, StageKey, SubscriptionOptions
-from actors.queue.queue_directory import QueueNotFoundError
+from actors.queue.directory_errors import QueueNotFoundError
 from streams.testkit import settle
 from transport import Broker, BrokerConfig
 from transport.broker.broker_connection import PORTS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from actors.queue.vocabulary.replies import SentMessages
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig
 from transport.broker import publishers
@@ -78,6 +79,32 @@ def test_many_at_once_are_stored_each_once_and_in_order(run: Any, directory: Pat
             numbers = [(await each)[0][0] for each in asked]
             assert numbers == list(range(500))
             assert await take(operations) == [b"%d" % number for number in range(500)]
+
+    run(main)
+
+
+def test_who_gets_no_answer_in_time_is_told_and_the_next_is_answered(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishers, "ANSWER_SECONDS", 0.2)
+
+    async def main() -> None:
+        async with opened() as (_, operations):
+            assert await publish(operations, b"a") == [(0, 1)]
+            sender = operations.publisher("http", QUEUE)
+            heard, kept = sender.tell, []
+
+            def tell(reply: Any) -> None:
+                (kept.append if isinstance(reply, SentMessages) else heard)(reply)
+
+            monkeypatch.setattr(sender, "tell", tell)
+            asked = [asyncio.create_task(publish(operations, payload)) for payload in (b"b", b"c")]
+            for each in asked:
+                with pytest.raises(RefusalError, match="has not answered in") as told:
+                    await each
+                assert told.value.code == "timeout"
+            monkeypatch.setattr(sender, "tell", heard)
+            for reply in kept:
+                heard(reply)
+            assert await publish(operations, b"d") == [(3, 1)]
 
     run(main)
 

@@ -14,7 +14,7 @@ from pykka import ActorDeadError
 
 from actors import MoveMessages, PeekMessages, PurgeQueue, QueueError, ReleaseSubscription, StorageError, ask
 from actors.errors import QueueGoneError
-from actors.queue.queue_directory import QueueNotFoundError
+from actors.queue.directory_errors import QueueNotFoundError
 from transport.broker import listings, peeked
 from transport.broker.backups import Backups
 from transport.broker.listings import ANSWER_TIMEOUT, Listed, Listing

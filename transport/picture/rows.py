@@ -87,14 +87,14 @@ class Rows:
         async with self._one_at_a_time:
             self._keep()
             for _ in range(MOST_PASSES):
-                self._note_changed()
+                self._note_changes()
                 if len(self._unread) <= PIECE:
                     break
                 for part in _parts(list(self._unread), PIECE):
                     self._read(part)
                     await slices.pause()
             else:
-                self._note_changed()
+                self._note_changes()
             # In the turn in which they are looked at: a queue that is deleted is in the sum of those that are gone from then on.
             self._read(list(self._unread))
 
@@ -119,6 +119,7 @@ class Rows:
         self.kinds: Counter[Kind] = Counter()
         self.failed = 0
         self._first = True
+        # Of queues that have changed since their row was made.
         self._unread: set[str] = set()
 
     def _keep(self) -> None:
@@ -129,14 +130,14 @@ class Rows:
             self._linger.cancel()
         self._linger = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.end)
 
-    def _note_changed(self) -> None:
-        """Note which queues to read again. Whoever asked may go away before they are read: the next one reads them."""
+    def _note_changes(self) -> None:
+        """Have those that have changed read again; whoever asks may go away before they are, so they are kept until then."""
         if self._reader is None:
             # The broker stops, or nobody has asked for so long: what is there now is read when somebody asks again.
             return
         names = None if self._first else self._reader.take()
         self._first = False
-        self._unread.update({*self._queues.names, *self.rows} if names is None else names)
+        self._unread |= {*self._queues.names, *self.rows} if names is None else names
 
     def _read(self, names: Sequence[str]) -> None:
         for name in names:
@@ -144,16 +145,20 @@ class Rows:
             state = self._queues.state(name)
             row = None if state is None else self._row(name, state)
             before = self.rows.get(name)
-            if before is not None and before == row:
-                continue
-            self._add(before, -1)
-            self._add(row, 1)
-            if row is not None:
-                self.rows[name] = row
-            elif before is not None:
-                del self.rows[name]
-            if (before is None) != (row is None):
-                self._name(name, there=row is not None)
+            if before is None or before != row:
+                self._put(name, before, row)
+            self._unread.discard(name)
+
+    def _put(self, name: str, before: Row | None, row: Row | None) -> None:
+        """A queue has another row, or none any more."""
+        self._add(before, -1)
+        self._add(row, 1)
+        if row is not None:
+            self.rows[name] = row
+        elif before is not None:
+            del self.rows[name]
+        if (before is None) != (row is None):
+            self._name(name, there=row is not None)
 
     def _row(self, name: str, state: QueueState) -> Row:
         queue, settings = self._queues.known(name), state.settings

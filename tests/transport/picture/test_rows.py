@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
 from random import Random
 
 from actors.queue.changes import MOST_NAMES
@@ -97,6 +98,28 @@ def test_rows_are_kept_for_a_while_and_then_nothing_is_noted_any_more() -> None:
         assert bench.queues.changes.names is None
         await rows.bring_up(Slices())
         verify(rows, bench)
+        rows.end()
+        await bench.close()
+
+    run_in_virtual_time(main())
+
+
+def test_whoever_goes_away_meanwhile_leaves_no_row_unread() -> None:
+    async def main() -> None:
+        bench = StoredQueues(None)
+        for number in range(200):
+            bench.queues.get_or_create(f"q{number:03}")
+        rows = Rows(bench.queues, lambda: None)
+        for turns in range(30):
+            # A clock that says each time that the slice is over.
+            asking = asyncio.ensure_future(rows.bring_up(Slices(count().__next__)))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        await rows.bring_up(Slices())
+        verify(rows, bench)
+        assert len(rows.names) == 200
         rows.end()
         await bench.close()
 
