@@ -5,16 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from transport.picture.letting_go import let_go
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from transport.picture.sampler import Sample
+    from actors.queue.vocabulary.replies import QueueStatistics
+    from transport.picture.pressure import Pressure
 
 Key = tuple[Any, ...]
+
+
+class Sample(Protocol):
+    """Of a sample (`transport.picture.sampler`) what is put in order and summed."""
+
+    @property
+    def figures(self) -> QueueStatistics:
+        """What the queue counts."""
+
+    @property
+    def came(self) -> float:
+        """Messages a second that came in."""
+
+    @property
+    def went(self) -> float:
+        """Messages a second that went out."""
+
+    @property
+    def pressure(self) -> Pressure:
+        """Who holds back whom."""
+
 
 CHUNK: Final = 2_000
 """Keys that are looked through at once: some tenths of a millisecond's work;"""
