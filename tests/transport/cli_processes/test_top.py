@@ -89,8 +89,8 @@ def top(*arguments: str) -> Iterator[Screen]:
 
 
 def http_of(broker: BrokerProcess) -> str:
-    words = broker.said.replace(",", "").split()
-    return f"http://{words[words.index('HTTP') + 1]}"
+    (url,) = (word for word in broker.said.replace(",", " ").split() if word.startswith("http://"))
+    return url
 
 
 @pytest.fixture(autouse=True)
