@@ -89,8 +89,8 @@ def top(*arguments: str) -> Iterator[Screen]:
 
 
 def http_of(broker: BrokerProcess) -> str:
-    words = broker.said.replace(",", "").split()
-    return f"http://{words[words.index('HTTP') + 1]}"
+    (url,) = (word for word in broker.said.replace(",", " ").split() if word.startswith("http://"))
+    return url
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +98,8 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     for name in ("COLUMNS", "LINES", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+        # GNU readline, which pytest loads, sets the size where only programs that are started see it.
+        os.unsetenv(name)
 
 
 def test_a_screen_of_80_columns_shows_queues_the_sentence_and_the_keys(quiet: BrokerProcess) -> None:
