@@ -57,6 +57,11 @@ class TakerTap:
             self._listen(taker)
         return taker
 
+    def quiet_when_dead(self, whose: Any, name: str) -> None:
+        """Have a function do nothing when it is called as what was killed is collected: there is no loop any more."""
+        does, process = getattr(type(whose), name), self._process
+        setattr(whose, name, lambda: does(whose) if process.alive else None)
+
     def _add(self, event: Event) -> None:
         if self._process.alive:
             self._history.add(event)

@@ -280,7 +280,9 @@ class Taking:
             payloads = [f"brief/{number}|".encode() for number in range(first, first + count)]
             names = tuple(map(name_of, payloads))
             self._history.add(Offered(_now(), name, BRIEF, first, names))
-            await of.operations().publisher(GATEWAY, BRIEF).publish(MessageBatch.from_payloads(payloads))
+            publisher: Any = of.operations().publisher(GATEWAY, BRIEF)
+            of.tap.quiet_when_dead(publisher, "_settle")
+            await publisher.publish(MessageBatch.from_payloads(payloads))
             self._history.add(Confirmed(_now(), name, names))
 
     def _name(self, taker: Taker) -> str:
