@@ -71,9 +71,6 @@ KNOW_EACH_OTHER = {
     frozenset({"actors.queue.state.entries", "actors.queue.state.receivers"}): (
         "a lease knows its receiver, and the receiver what it holds"
     ),
-    frozenset({"transport.picture.ordered", "transport.picture.sampler"}): (
-        "an order is one of samples, and the sampler keeps its samples in order"
-    ),
     frozenset({"transport.shell.connection", "transport.shell.connection_handler"}): (
         "a connection tells its handler which connection it is"
     ),
