@@ -120,7 +120,7 @@ def test_an_argument_that_cannot_be_is_refused_and_no_queue_is_made(
     run(main)
 
 
-LOOKING = {"queue.peek", "stats", "journal.read"}
+LOOKING = {"queue.peek", "picture", "stats", "journal.read"}
 """Commands that change nothing, beside the lists."""
 
 
@@ -146,7 +146,9 @@ def test_a_command_that_changes_something_refuses_what_it_does_not_know(
     run(main)
 
 
-@pytest.mark.parametrize("name", ["queue.list", "queue.peek", "subscription.list", "connection.list", "stats"])
+@pytest.mark.parametrize(
+    "name", ["queue.list", "queue.peek", "subscription.list", "connection.list", "picture", "stats"]
+)
 def test_a_command_that_only_looks_passes_over_what_a_later_version_asks(
     run: Any, serve: Any, peers: Any, name: str
 ) -> None:

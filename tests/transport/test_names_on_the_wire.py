@@ -85,6 +85,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "subscription.delete": ("queue", "name"),
     "transaction.list": (),
     "transaction.abort": ("writer",),
+    "picture": (),
     "stats": (),
     "connection.list": (),
     "connection.close": (),
