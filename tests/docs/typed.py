@@ -70,6 +70,8 @@ class Shell:
             "PATH": f"{self.commands}:{os.environ['PATH']}",
             "PENSTOCK_SEND_ADDRESS": send,
             "PENSTOCK_RECEIVE_ADDRESS": receive,
+            # Several run side by side, and the usual address is one; who speaks HTTP is told where.
+            "PENSTOCK_HTTP": "none",
             "XDG_CONFIG_HOME": str(contexts.parent),
             "HOME": str(self.folder),
         }

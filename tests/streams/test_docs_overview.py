@@ -77,8 +77,10 @@ def test_the_overview_sends_to_every_page_about_streams() -> None:
     others = {
         "access",
         "cli",
+        "console",
         "configuration",
         "durability",
+        "metrics",
         "operations",
         "protocol",
         "security",

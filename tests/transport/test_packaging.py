@@ -94,7 +94,7 @@ def test_the_containers_environment_is_settings_that_can_be() -> None:
     assert settings.ignored == ()
     assert settings.config.log_format == "json"
     assert str(settings.config.directory) in CONTAINER.read_text().split("VOLUME ")[1].split("\n")[0]
-    ports = {settings.config.send_address.rpartition(":")[2], settings.config.receive_address.rpartition(":")[2]}
+    ports = {address.rpartition(":")[2] for address in settings.config.addresses().values()}
     assert set(re.findall(r"^EXPOSE (.*)$", CONTAINER.read_text(), re.MULTILINE)[0].split()) == ports
 
 
