@@ -5,17 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from actors.queue.structures.deadlines import US_PER_SECOND
-from actors.queue.structures.histogram import Histogram
+from actors.queue.structures.histogram import STORING_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.queue.vocabulary.replies import ReceivedMessages
 
-CONFIRMATION_SECONDS: Final = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
-)  # fmt: skip
-"""From a queue in memory to a disk that hardly answers."""
 LAG_SECONDS: Final = (
     0.001,
     0.0025,
@@ -52,7 +48,7 @@ class Measures:
 
     def __init__(self, wall_clock: Callable[[], float]) -> None:
         self._wall_clock = wall_clock
-        self.confirmation = Histogram(CONFIRMATION_SECONDS)
+        self.confirmation = Histogram(STORING_SECONDS)
         self.lag = Histogram(LAG_SECONDS)
 
     def delivered(self, messages: ReceivedMessages) -> None:

@@ -5,29 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from actors.queue.structures.histogram import Histogram
+from actors.queue.structures.histogram import STORING_SECONDS, Histogram
 
 if TYPE_CHECKING:
     from journal import JournalOptions, JournalStatistics
 
-SYNC_SECONDS: Final = (
-    0.0001,
-    0.00025,
-    0.0005,
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-)
 WRITE_BYTES: Final = tuple(float(256 << shift) for shift in range(0, 18, 2))
 """From a small record by itself to the largest group, 16 MiB."""
 
@@ -41,7 +23,7 @@ class JournalMeasures:
     """
 
     def __init__(self) -> None:
-        self.sync_seconds = Histogram(SYNC_SECONDS)
+        self.sync_seconds = Histogram(STORING_SECONDS)
         self.write_bytes = Histogram(WRITE_BYTES)
 
     def told(self, options: JournalOptions) -> JournalOptions:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from transport.picture.letting_go import let_go
+from transport.picture.slices import others_turns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,6 @@ CHUNK: Final = 2_000
 """Keys that are looked through at once: some tenths of a millisecond's work;"""
 MADE: Final = 500
 """and those that are made at once."""
-TURNS: Final = 4
-"""Of the loop, in which others have theirs; see `transport.picture.sampler.TURNS_BETWEEN`."""
 
 ORDERS: Final[dict[str, Callable[[Sample], Key]]] = {
     "pressure": lambda sample: (-sample.pressure.kind.rank, -sample.figures.ready, sample.figures.name),
@@ -117,7 +115,7 @@ class Ordered:
             matching += len(chunk)
             top = nsmallest(count, (*top, *chunk))
             if len(keys) > CHUNK:
-                await _turns()
+                await others_turns()
         return [key[-1] for key in top], matching
 
     async def _all(self, order: str) -> dict[str, Key]:
@@ -131,7 +129,7 @@ class Ordered:
                     if (sample := self._samples.get(name)) is not None:
                         keys[name] = ORDERS[order](sample)
                 if len(names) > MADE:
-                    await _turns()
+                    await others_turns()
             self._whole.add(order)
         return keys
 
@@ -141,8 +139,3 @@ class Ordered:
         self._held += times * (figures.in_flight + figures.reserved)
         self._stored += times * figures.stored_messages
         self._bytes += times * figures.stored_bytes
-
-
-async def _turns() -> None:
-    for _ in range(TURNS):
-        await asyncio.sleep(0)

@@ -17,6 +17,7 @@ from transport.errors import LimitExceededError
 from transport.picture.letting_go import let_go
 from transport.picture.ordered import Ordered
 from transport.picture.pressure import Kind, Pressure, pressure_of
+from transport.picture.slices import SLICE_SECONDS, others_turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,10 +34,6 @@ AGREE: Final = 2
 """and so many of them are to agree."""
 KEPT_SAMPLES: Final = 120
 """Of a queue that somebody looks at: two minutes."""
-SLICE_SECONDS: Final = 0.001
-"""After which others have their turn; a slice ends with the queue that is being read, which is no more than as much again."""
-TURNS_BETWEEN: Final = 4
-"""Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
 LINGER_SECONDS: Final = 5.0
 """The sampler runs on for so long after somebody has asked for one picture, who may be about to ask for the next."""
 MOST_LOOKS: Final = 256
@@ -310,8 +307,7 @@ class Sampler:
         """Let others have their turns where a slice has ended; returns when the one that goes on ends."""
         if self._now() < ends:
             return ends
-        for _ in range(TURNS_BETWEEN):
-            await asyncio.sleep(0)
+        await others_turns()
         return self._now() + SLICE_SECONDS
 
     def _read(self, name: str) -> None:

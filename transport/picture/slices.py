@@ -5,8 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
 
-from transport.picture.sampler import SLICE_SECONDS, TURNS_BETWEEN
+SLICE_SECONDS: Final = 0.001
+"""After which others have their turn; a slice ends with the queue that is being read, which is no more than as much again."""
+TURNS_BETWEEN: Final = 4
+"""Turns of the loop from one slice to the next: a message of others passes through five, and most of them have no slice."""
+
+
+async def others_turns() -> None:
+    """Let others have theirs, between two slices."""
+    for _ in range(TURNS_BETWEEN):
+        await asyncio.sleep(0)
 
 
 class Slices:
@@ -23,6 +33,5 @@ class Slices:
     async def pause(self) -> None:
         """Let others have their turns, if this slice is over."""
         if self._clock() >= self._ends:
-            for _ in range(TURNS_BETWEEN):
-                await asyncio.sleep(0)
+            await others_turns()
             self._ends = self._clock() + SLICE_SECONDS

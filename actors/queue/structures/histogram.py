@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from typing import Final
+
+STORING_SECONDS: Final = (
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
+)  # fmt: skip
+"""Bounds for how long it takes to store something: from memory to a disk that hardly answers."""
 
 
 class Histogram:

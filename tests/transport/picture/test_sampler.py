@@ -19,6 +19,7 @@ from transport.errors import LimitExceededError
 from transport.picture import sampler as module
 from transport.picture.pressure import Kind, Pressure
 from transport.picture.sampler import KEPT_SAMPLES, LINGER_SECONDS, MOST_LOOKS, MOST_WATCHED, SAMPLE_SECONDS, Sampler
+from transport.picture.slices import TURNS_BETWEEN
 
 
 class Bench(StoredQueues):
@@ -331,7 +332,7 @@ async def test_a_long_round_lets_others_have_their_turns(bench: Bench) -> None:
         await look.next()
     over = True
     await other
-    assert turns >= 50 * module.TURNS_BETWEEN
+    assert turns >= 50 * TURNS_BETWEEN
 
 
 @bench

@@ -18,7 +18,8 @@ from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
 from transport.errors import LimitExceededError, RemoteProtocolError
 from transport.picture.ordered import MADE, ORDERS
-from transport.picture.sampler import MOST_LOOKS, SAMPLE_SECONDS, TURNS_BETWEEN, Sampler
+from transport.picture.sampler import MOST_LOOKS, SAMPLE_SECONDS, Sampler
+from transport.picture.slices import TURNS_BETWEEN
 from transport.picture.view import (
     MOST_BEFORE,
     MOST_FILTER,
