@@ -113,14 +113,10 @@ class Worker:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that process ``pid`` has used, all its threads, in steps of the kernel's tick (10 ms)."""
-    # The name, in parentheses, may hold anything; the numbers begin behind it.
-    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time that process ``pid`` has used, all its threads, those that have ended too.
 
-
-def cpu_clock(pid: int) -> float:
-    """As `cpu_seconds`, to the nanosecond and with threads that have ended: for a run too short for the kernel's tick."""
+    To the nanosecond: ``/proc`` counts in the kernel's ticks of 10 ms, and a short run may take none.
+    """
     # Linux's number for the processor clock of another process, as clock_getcpuclockid(3) makes it.
     return time.clock_gettime(~pid << 3 | 2)
 

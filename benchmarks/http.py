@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks._broker import ANY_PORT, BrokerProcess
 from benchmarks._http_clients import PUBLISH, SETTLE
-from benchmarks._processes import BenchmarkError, Worker, cpu_clock, queue_facts, statistics
+from benchmarks._processes import BenchmarkError, Worker, cpu_seconds, queue_facts, statistics
 from benchmarks._report import Figure, Report, medians
 
 MOST_TIMES = 3.0
@@ -75,10 +75,10 @@ def _figures(results: list[dict[str, Any]]) -> list[Figure]:
 def _work(clients: Worker, place: tuple[str, int], work: str, requests: int) -> dict[str, Any]:
     """Have it done; microseconds of the server's processor time for each, and how many a second."""
     address, pid = place
-    before = cpu_clock(pid)
+    before = cpu_seconds(pid)
     clients.go(address=address, work=work, requests=requests)
     said = clients.hear(TIMEOUT)
-    used = cpu_clock(pid) - before
+    used = cpu_seconds(pid) - before
     return {
         "cpu": used / said["requests"] * 1e6,
         "rate": said["requests"] / said["seconds"],

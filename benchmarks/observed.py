@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks._processes import BenchmarkError, Worker, context_switches, cpu_clock
+from benchmarks._processes import BenchmarkError, Worker, context_switches, cpu_seconds
 from benchmarks._report import Figure, Report, medians
 from benchmarks._transfer import Transfer, move
 
@@ -116,7 +116,7 @@ def _turns(queues: int, change: int, seconds: float, rounds: int, transfer: Tran
         for number in range(2 * rounds):
             kind, seen = KINDS[number % 2], {}
             broker.go(watch=True, change=change)
-            cpu = cpu_clock(broker.pid)
+            cpu = cpu_seconds(broker.pid)
             if kind == KINDS[1]:
                 looking.go(queue="orders.of.shop.00000")
                 looking.hear()
@@ -126,7 +126,7 @@ def _turns(queues: int, change: int, seconds: float, rounds: int, transfer: Tran
                 seen = looking.hear()
             broker.go()
             said = broker.hear()
-            cpu = cpu_clock(broker.pid) - cpu
+            cpu = cpu_seconds(broker.pid) - cpu
             results.append({"kind": f"turns, {kind}", "longest_ms": said["longest"] * 1000, "cpu_s": cpu} | seen)
     return results
 
@@ -147,11 +147,14 @@ def _idle(seconds: float, rounds: int) -> list[dict[str, Any]]:
         looking.hear()
         time.sleep(SETTLE_SECONDS)
         for _ in range(rounds):
-            before = {name: (cpu_clock(each.pid), context_switches(each.pid)) for name, each in brokers.items()}
+            before = {name: (cpu_seconds(each.pid), context_switches(each.pid)) for name, each in brokers.items()}
             time.sleep(seconds)
             for name, each in brokers.items():
                 cpu, switches = before[name]
-                used = {"cpu_ms": (cpu_clock(each.pid) - cpu) * 1000, "switches": context_switches(each.pid) - switches}
+                used = {
+                    "cpu_ms": (cpu_seconds(each.pid) - cpu) * 1000,
+                    "switches": context_switches(each.pid) - switches,
+                }
                 results.append({"kind": f"idle, {name}"} | used)
         for name, each in brokers.items():
             state = each.state()

@@ -16,7 +16,7 @@ from benchmarks._processes import (
     Worker,
     await_receivers,
     context_switches,
-    cpu_clock,
+    cpu_seconds,
     queue_facts,
     statistics,
     storage_facts,
@@ -202,11 +202,11 @@ def _through_redis(directory: Path, load: Load, receives: bool, one_at_a_time: b
 def _measure(side: Side, pid: int, load: Load, sender: Worker, receiver: Worker | None) -> Result:
     """Let the sender go, and look at the broker ``pid`` before its first message and after the end of the last."""
     sender.hear()
-    switches, cpu = context_switches(pid), cpu_clock(pid)
+    switches, cpu = context_switches(pid), cpu_seconds(pid)
     sender.go()
     sent = sender.hear(load.timeout)
     received = None if receiver is None else receiver.hear(load.timeout)
-    cpu, switches = cpu_clock(pid) - cpu, context_switches(pid) - switches
+    cpu, switches = cpu_seconds(pid) - cpu, context_switches(pid) - switches
     arrived = sent if received is None else received
     if not load.count == sent["messages"] == arrived["messages"]:
         raise BenchmarkError(

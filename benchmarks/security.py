@@ -13,7 +13,7 @@ from typing import Any
 import trustme
 
 from benchmarks._broker import BrokerProcess
-from benchmarks._processes import Worker, await_receivers, cpu_clock
+from benchmarks._processes import Worker, await_receivers, cpu_seconds
 from benchmarks._report import Figure, Report, medians
 from benchmarks._transfer import QUEUE, Transfer, through_broker
 from transport.security.principal import Grant, Right
@@ -182,15 +182,15 @@ def _storm(users: str, clients: int, rate: float, seconds: float, uvloop: bool) 
         await_receivers(broker.send_address, QUEUE, 1)
         for process in (broker, sender, receiver):
             _favour(process.pid)
-        cpu = cpu_clock(broker.pid)
+        cpu = cpu_seconds(broker.pid)
         sender.go()
         if clients:
             crowd.go()
             came = crowd.hear(timeout)
-            storm_cpu = cpu_clock(broker.pid) - cpu
+            storm_cpu = cpu_seconds(broker.pid) - cpu
         sender.hear(timeout)
         received = receiver.hear(timeout)
-        pair_cpu = cpu_clock(broker.pid) - cpu
+        pair_cpu = cpu_seconds(broker.pid) - cpu
         crowd.go()
     outcome = {"kind": "storm" if clients else "calm", "p99": received["latency_us"]["p99"], "pair_cpu_s": pair_cpu}
     return outcome | ({"broker_cpu_s": storm_cpu, "storm_s": came["seconds"]} if clients else {})

@@ -13,8 +13,6 @@ from benchmarks._report import Figure, Report, medians
 LEAST_SHARE = 0.3
 """Of what a broker moves over TCP in the same processor time."""
 TRANSFER_TIMEOUT = 300.0
-CPU_STEP = 0.01
-"""Seconds of processor time in which the kernel counts (`/proc/PID/stat`)."""
 KINDS = ("TCP", "WebSocket")
 
 
@@ -80,8 +78,7 @@ def _move(
         sender.go()
         sent = sender.hear(TRANSFER_TIMEOUT)
         received = receiver.hear(TRANSFER_TIMEOUT)
-        # It is told in steps; a round that is too short to tell has taken one.
-        cpu = max(cpu_seconds(broker.pid) - cpu, CPU_STEP)
+        cpu = cpu_seconds(broker.pid) - cpu
         facts = queue_facts(statistics(broker.send_address), queue)
     counts = {sent["messages"], received["messages"], facts["total_acknowledged"], messages}
     if counts != {messages} or facts["total_redelivered"]:
