@@ -14,10 +14,11 @@ from typing import Any
 ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
-THRESHOLDS = (1_000, 2, 2_500)
-"""Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13:
-2,000), 10 and 10. The older are looked at soon: with 200,000 of them that takes 70 ms, with 15,000 some six, with 3,000 one. While
-thousands of clients come back, what they need makes up most of these, and everybody waits for a look at it."""
+THRESHOLDS = (200, 2, 12_500)
+"""Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13: 2,000), 10
+and 10. A look stops everybody for a millisecond or so for 3,000 objects, so it comes soon and finds few. It comes later than the first of
+these says, though: an object that is freed counts against one that is made. Where a second's work replaces what the second before left,
+thousands are made for a few hundred more."""
 
 MALLINFO2 = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 """What glibc's mallinfo2 returns, each a size_t (mallinfo(3)); fordblks are the bytes that are free."""

@@ -75,6 +75,8 @@ class Rows:
         self._reader: Reader | None = None
         self._linger: asyncio.TimerHandle | None = None
         self._one_at_a_time = asyncio.Lock()
+        # Rows that others took the place of, to be freed behind the pass.
+        self._replaced: list[Row] = []
         self._clear()
 
     @property
@@ -86,17 +88,21 @@ class Rows:
         """Have every row as its queue is now, and keep them so for who asks again soon."""
         async with self._one_at_a_time:
             self._keep()
-            for _ in range(MOST_PASSES):
-                self._note_changes()
-                if len(self._unread) <= PIECE:
-                    break
-                for part in _parts(list(self._unread), PIECE):
-                    self._read(part)
-                    await slices.pause()
-            else:
-                self._note_changes()
-            # In the turn in which they are looked at: a queue that is deleted is in the sum of those that are gone from then on.
-            self._read(list(self._unread))
+            try:
+                for _ in range(MOST_PASSES):
+                    self._note_changes()
+                    if len(self._unread) <= PIECE:
+                        break
+                    for part in _parts(list(self._unread), PIECE):
+                        self._read(part)
+                        await slices.pause()
+                else:
+                    self._note_changes()
+                # In the turn in which they are looked at: a queue that is deleted is in the sum of those that are gone from then on.
+                self._read(list(self._unread))
+            finally:
+                let_go(self._replaced)
+                self._replaced = []
 
     def end(self) -> None:
         """Keep nothing any more."""
@@ -153,6 +159,8 @@ class Rows:
         """A queue has another row, or none any more."""
         self._add(before, -1)
         self._add(row, 1)
+        if before is not None:
+            self._replaced.append(before)
         if row is not None:
             self.rows[name] = row
         elif before is not None:

@@ -150,6 +150,8 @@ class Sampler:
         self._ended = False
         # When the round before this one began.
         self._before = 0.0
+        # Samples of the round before, to be freed behind this one.
+        self._replaced: list[Sample] = []
 
     @property
     def running(self) -> bool:
@@ -275,6 +277,9 @@ class Sampler:
             except Exception:
                 # The next one may do; whoever looks is to see that something is wrong, and not to wait for ever.
                 logger.exception("a round of samples failed on a defect of ours")
+            finally:
+                let_go(self._replaced)
+                self._replaced = []
             self.rounds += 1
             self._tell()
             # One that took longer is not made up for.
@@ -318,6 +323,8 @@ class Sampler:
         before = self.samples.get(name)
         sample = self.samples[name] = sample_of(figures, self._queues, self._now(), before, self._before)
         self.ordered.put(name, before, sample)
+        if before is not None:
+            self._replaced.append(before)
         if not sample.at_rest:
             self._restless.add(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest import mock
@@ -15,10 +16,19 @@ from actors.queue.queue_actor import QueueActor
 from actors.queue.vocabulary import commands
 from streams.testkit import elapse, run_in_virtual_time, settle
 from tests.actors.stored_queues import StoredQueues
+from transport.broker.memory import THRESHOLDS
 from transport.errors import LimitExceededError
 from transport.picture import sampler as module
 from transport.picture.pressure import Kind, Pressure
-from transport.picture.sampler import KEPT_SAMPLES, LINGER_SECONDS, MOST_LOOKS, MOST_WATCHED, SAMPLE_SECONDS, Sampler
+from transport.picture.sampler import (
+    KEPT_SAMPLES,
+    LINGER_SECONDS,
+    MOST_LOOKS,
+    MOST_WATCHED,
+    SAMPLE_SECONDS,
+    Sample,
+    Sampler,
+)
 from transport.picture.slices import TURNS_BETWEEN
 
 
@@ -333,6 +343,35 @@ async def test_a_long_round_lets_others_have_their_turns(bench: Bench) -> None:
     over = True
     await other
     assert turns >= 50 * TURNS_BETWEEN
+
+
+@bench
+async def test_what_a_round_replaces_is_freed_behind_it_so_that_python_looks_for_cycles_among_few(bench: Bench) -> None:
+    bench.make(*(f"q{number:04}" for number in range(1_500)))
+    before = gc.get_threshold()
+    with bench.sampler.looking() as look:
+        await look.next()
+        found: list[int] = []
+
+        def noted(phase: str, info: dict[str, int]) -> None:
+            if phase == "start":
+                found.append(len(gc.get_objects(generation=0)))
+
+        for name in bench.queues.names:
+            bench.queues.changes.note(name)
+        gc.collect()
+        gc.set_threshold(*THRESHOLDS)
+        gc.callbacks.append(noted)
+        try:
+            await look.next()
+        finally:
+            gc.callbacks.remove(noted)
+            gc.set_threshold(*before)
+        # So many were made that Python has looked often, and each time soon.
+        assert len(found) > 1_500 // THRESHOLDS[0]
+        assert max(found) < 1.5 * THRESHOLDS[0]
+        await settle()
+        assert sum(type(each) is Sample for each in gc.get_objects()) == 1_500
 
 
 @bench
