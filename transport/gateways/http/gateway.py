@@ -91,6 +91,8 @@ class Gateway:
         self._host = host
         self._receipts = receipts
         self._names = {"localhost", name.lower(), socket.gethostname().lower()}
+        # Values of Host headers that were found to be names of this broker.
+        self._good_hosts: set[str] = set()
         self._held = Held()
         self._signing = signing.Signing(host)
 
@@ -170,7 +172,15 @@ class Gateway:
 
         A name that resolves to this address by somebody else's will (DNS rebinding) is none of ours. An address is itself.
         """
-        host = request.headers.get("Host", "")
+        headers = request.headers
+        host = headers.get("Host", "")
+        if (
+            host in self._good_hosts
+            and request.host == host
+            and not ("Origin" in headers or "Sec-Fetch-Site" in headers)
+        ):
+            # A program asks, as nearly always: what follows it has passed before.
+            return
         name = _name_in(host)
         if request.host not in (host, name):
             # A target in absolute form has a host of its own, which would be the one that counts (RFC 9112, 3.2.2).
@@ -180,16 +190,16 @@ class Gateway:
             raise ProblemError(
                 "misdirected", f"{host!r:.80} is no name of this broker: use its address, or localhost on its machine"
             )
-        origin = request.headers.get("Origin")
+        if not secured and len(self._good_hosts) < MOST_HOSTS:
+            self._good_hosts.add(host)
+        origin = headers.get("Origin")
         scheme, _, named = (origin or "").partition("://")
         # A page without TLS is not this broker's own where that has it: it may be anybody's on the way.
         if origin is not None and (named.lower() != host.lower() or (secured and scheme.lower() == "http")):
             raise ProblemError(
                 "forbidden", f"a page of {origin!r:.80} asks: this broker answers pages of its own alone"
             )
-        if request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not _follows_a_link(
-            request
-        ):
+        if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not _follows_a_link(request):
             raise ProblemError("forbidden", "a page of another site asks: this broker answers pages of its own alone")
 
     def _is_ours(self, name: str) -> bool:
@@ -278,14 +288,14 @@ def response_of(said: Answer, share: Share | None, request: web.BaseRequest | No
     Raises:
         ProblemError: there is no room for it.
     """
-    headers = ALWAYS | dict(said.headers)
     if said.body is None:
-        return web.Response(status=said.status, headers=headers)
+        return web.Response(status=said.status, headers=ALWAYS | dict(said.headers))
     body = messages.json_bytes(said.body)
     if share is not None:
         share.take(len(body))
-    if request is not None and Whole.fits(request, said.status) and "Connection" not in headers:
-        return Whole(said.status, headers, said.content_type, body)
+    if request is not None and Whole.fits(request, said.status) and "Connection" not in said.headers:
+        return Whole(said.status, said.headers, said.content_type, body)
+    headers = ALWAYS | dict(said.headers)
     response = web.Response(status=said.status, body=body, content_type=said.content_type, headers=headers)
     if headers.get("Connection") == "close":
         response.force_close()

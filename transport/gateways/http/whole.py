@@ -1,24 +1,30 @@
 """An answer that goes out whole, head and body in one write: what nearly every request of a program is answered with.
 
 aiohttp prepares any answer there may be: chunked, compressed, with cookies, of a version of before. This one is none of them, so nothing of
-that is asked. The head is still written by aiohttp, which refuses what is no header.
+that is asked. Most have no headers but those of every answer, so that all of their heads but two lines is made once. Other heads are
+written by aiohttp, which refuses what is no header.
 """
 
 from __future__ import annotations
 
 import time
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
+from transport.gateways.http.answers import ALWAYS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LINES: Final = {200: f"HTTP/1.1 200 {HTTPStatus(200).phrase}", 201: f"HTTP/1.1 201 {HTTPStatus(201).phrase}"}
 """Of the statuses that it may have: those with a body, for whoever asked for it."""
+MOST_HEADS: Final = 32
+"""First lines that are kept: one for each status and type of body, of which there are a few."""
 
 
 class Whole(web.StreamResponse):
@@ -26,17 +32,15 @@ class Whole(web.StreamResponse):
 
     Args:
         status: one of `LINES`.
-        headers: of the answer, without those that say what the body is.
+        headers: of the answer, beside those of every answer and those that say what the body is.
         content_type: of the body.
         body: as it is.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], content_type: str, body: bytes) -> None:
         super().__init__(status=status)
-        self._head = CIMultiDict(headers)
-        self._head["Content-Type"] = content_type
-        self._head["Content-Length"] = str(len(body))
-        self._head["Date"] = _date()
+        self._own = headers
+        self._type = content_type
         self._text = body
         self._written = False
 
@@ -57,15 +61,33 @@ class Whole(web.StreamResponse):
         self._written = True
         if self.keep_alive is None:
             self._keep_alive = request.keep_alive
-        if not self._keep_alive:
-            self._head["Connection"] = "close"
         writer = request.writer
-        await writer.write_headers(LINES[self.status], self._head)
+        if self._keep_alive and not self._own:
+            last = f"Content-Length: {len(self._text)}\r\nDate: {_date()}\r\n\r\n"
+            await writer.write(b"".join((_first_lines(self.status, self._type), last.encode(), self._text)))
+            await writer.write_eof()
+            return
+        await writer.write_headers(LINES[self.status], self._head())
         await writer.write_eof(self._text)
+
+    def _head(self) -> CIMultiDict[str]:
+        head = CIMultiDict(ALWAYS | dict(self._own))
+        head["Content-Type"] = self._type
+        head["Content-Length"] = str(len(self._text))
+        head["Date"] = _date()
+        if not self._keep_alive:
+            head["Connection"] = "close"
+        return head
 
     async def write_eof(self, data: bytes = b"") -> None:
         """It is written already."""
         assert not data, "it is whole"
+
+
+@lru_cache(MOST_HEADS)
+def _first_lines(status: int, content_type: str) -> bytes:
+    lines = [LINES[status], *(f"{name}: {value}" for name, value in ALWAYS.items()), f"Content-Type: {content_type}"]
+    return "".join(f"{line}\r\n" for line in lines).encode()
 
 
 def _date() -> str:
