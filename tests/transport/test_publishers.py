@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from actors.queue.vocabulary.commands import OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import SentMessages
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig
@@ -79,6 +80,25 @@ def test_many_at_once_are_stored_each_once_and_in_order(run: Any, directory: Pat
             numbers = [(await each)[0][0] for each in asked]
             assert numbers == list(range(500))
             assert await take(operations) == [b"%d" % number for number in range(500)]
+
+    run(main)
+
+
+def test_room_is_asked_for_once_for_all_requests_of_a_turn(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with opened() as (_, operations):
+            sender = operations.publisher("http", QUEUE)
+            say, said = sender._say, []
+
+            def noted(command: Any) -> None:
+                said.append(command)
+                say(command)
+
+            monkeypatch.setattr(sender, "_say", noted)
+            await asyncio.gather(*(publish(operations, b"x" * number) for number in range(1, 31)))
+            asked = [each for each in said if isinstance(each, RequestCapacity)]
+            assert [each.messages for each in asked] == [30]
+            assert sum(isinstance(each, OfferBatch) for each in said) == 30
 
     run(main)
 

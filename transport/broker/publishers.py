@@ -40,7 +40,7 @@ ANSWER_SECONDS = 30.0
 """In which a queue answers for what it was sent, unless its disk stands still."""
 EXPLAIN_SECONDS = 1.0
 """In which it says why there is no room."""
-TURNS_FOR_ROOM = 4
+TURNS_FOR_ROOM = 5
 """Turns of the loop in which a queue that has room grants it; one that has not said so by then is asked why."""
 
 
@@ -101,6 +101,9 @@ class Publisher:
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
         self._messages = self._bytes = 0
         self._spare_messages = self._spare_bytes = 0
+        # Room to be asked for behind this turn, for all requests that came in it.
+        self._wanted_messages = self._wanted_bytes = 0
+        self._is_to_ask = False
         self._draining = self._over = False
         self._numbers = count(1)
         self._explained: dict[int, asyncio.Future[str]] = {}
@@ -242,7 +245,19 @@ class Publisher:
         spare_messages, spare_bytes = min(messages, self._spare_messages), min(size, self._spare_bytes)
         self._spare_messages -= spare_messages
         self._spare_bytes -= spare_bytes
-        self._say(RequestCapacity(messages - spare_messages, size - spare_bytes, self._actor))
+        if not self._is_to_ask:
+            self._is_to_ask = True
+            self._loop.call_soon(self._ask_together)
+        self._wanted_messages += messages - spare_messages
+        self._wanted_bytes += size - spare_bytes
+
+    def _ask_together(self) -> None:
+        """Ask once for what the requests of a turn need: what comes together is granted together."""
+        self._is_to_ask = False
+        messages, self._wanted_messages = self._wanted_messages, 0
+        size, self._wanted_bytes = self._wanted_bytes, 0
+        if not self._over:
+            self._say(RequestCapacity(messages, size, self._actor))
 
     def _offer(self) -> None:
         """Send what there is room for, in the order in which it came."""
