@@ -14,7 +14,7 @@ from typing import Any
 ROOT = Path("/")
 CGROUPS = Path("sys/fs/cgroup")
 """Where both versions of Linux's control groups are mounted, below the root."""
-THRESHOLDS = (200, 2, 12_500)
+THRESHOLDS = (150, 1, 34_000)
 """Objects more than before, and then rounds, after which the young, the older and all are looked at; Python has 700 (3.13: 2,000), 10
 and 10. A look stops everybody for a millisecond or so for 3,000 objects, so it comes soon and finds few. It comes later than the first of
 these says, though: an object that is freed counts against one that is made. Where a second's work replaces what the second before left,

@@ -93,6 +93,7 @@ class Rows:
                     self._note_changes()
                     if len(self._unread) <= PIECE:
                         break
+                    await slices.pause()
                     for part in _parts(list(self._unread), PIECE):
                         self._read(part)
                         await slices.pause()

@@ -17,7 +17,7 @@ from transport.errors import LimitExceededError
 from transport.picture.letting_go import let_go
 from transport.picture.ordered import Ordered
 from transport.picture.pressure import Kind, Pressure, pressure_of
-from transport.picture.slices import SLICE_SECONDS, others_turns
+from transport.picture.slices import SLICE_SECONDS, others_turns, own_turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -291,6 +291,7 @@ class Sampler:
         changed = self._changes.take()
         names = {*self._queues.names, *self.samples} if changed is None else changed | self._restless
         self._restless = set()
+        await own_turn()
         began = self._now()
         ends = began + SLICE_SECONDS
         for name in names:

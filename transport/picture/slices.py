@@ -1,4 +1,4 @@
-"""Long work on the loop, cut into slices: others have their turns in between."""
+"""Long work on the loop, cut into slices: others have their turns in between, and no turn has two slices."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
+from weakref import WeakKeyDictionary
 
 SLICE_SECONDS: Final = 0.001
 """After which others have their turn; a slice ends with the queue that is being read, which is no more than as much again."""
@@ -17,6 +18,21 @@ async def others_turns() -> None:
     """Let others have theirs, between two slices."""
     for _ in range(TURNS_BETWEEN):
         await asyncio.sleep(0)
+    await own_turn()
+
+
+async def own_turn() -> None:
+    """Wait for a turn of the loop in which no other slice runs: a console and a page of metrics, made at once, would stop it for both."""
+    loop = asyncio.get_running_loop()
+    taken = _taken.get(loop)
+    if taken is None:
+        taken = _taken[loop] = asyncio.Lock()
+    await taken.acquire()
+    # In the next turn, so that this one is not taken twice.
+    loop.call_soon(taken.release)
+
+
+_taken: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]] = WeakKeyDictionary()
 
 
 class Slices:
@@ -29,6 +45,11 @@ class Slices:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._ends = clock() + SLICE_SECONDS
+
+    async def begin(self) -> None:
+        """Wait for a turn to begin the work in."""
+        await own_turn()
+        self._ends = self._clock() + SLICE_SECONDS
 
     async def pause(self) -> None:
         """Let others have their turns, if this slice is over."""

@@ -148,10 +148,12 @@ class View:
         ``totals`` of the broker; ``matching``, how many queues there are with what is asked for in their name; ``queues``, rows in
         order; ``flow``, the queue that is asked for with its parties, or None; and ``journal``, its figures, None in memory or unasked.
         """
-        sampler = self._sampler
+        sampler, slices = self._sampler, Slices()
+        await slices.begin()
         names, matching = await sampler.ordered.first(asked.order, asked.contains, asked.start + asked.limit)
+        await slices.pause()
         samples, totals = sampler.samples, sampler.ordered.totals()
-        rows, slices = [], Slices()
+        rows = []
         for name in names[asked.start :]:
             # What is gone by now is not shown. Of each a message may have to be read from the disk.
             if (sample := samples.get(name)) is not None:

@@ -126,6 +126,37 @@ def test_whoever_goes_away_meanwhile_leaves_no_row_unread() -> None:
     run_in_virtual_time(main())
 
 
+def test_no_turn_of_the_loop_has_two_slices() -> None:
+    async def main() -> None:
+        turn, slices = 0, []
+
+        async def work(times: int) -> None:
+            # A clock that says each time that the slice is over.
+            mine = Slices(count().__next__)
+            await mine.begin()
+            for _ in range(times):
+                slices.append(turn)
+                await mine.pause()
+
+        async def others() -> None:
+            nonlocal turn
+            while not all(each.done() for each in working):
+                turn += 1
+                await asyncio.sleep(0)
+
+        working = [asyncio.ensure_future(work(10)) for _ in range(7)]
+        working.append(asyncio.ensure_future(work(1_000)))
+        counted = asyncio.ensure_future(others())
+        # One that goes away while it waits for its turn, or has it, leaves it to the others.
+        await asyncio.sleep(0)
+        working[-1].cancel()
+        await asyncio.gather(*working, counted, return_exceptions=True)
+        assert len(slices) >= 70
+        assert len(set(slices)) == len(slices)
+
+    run_in_virtual_time(main())
+
+
 def test_what_is_let_go_is_freed_a_part_in_a_turn() -> None:
     async def main() -> None:
         kept = dict.fromkeys(range(2 * PART + 1))

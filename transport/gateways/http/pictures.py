@@ -16,6 +16,7 @@ from transport.gateways.http.answers import ALWAYS, Answer
 from transport.gateways.http.routes import PREFIX, Call, Field, Route
 from transport.gateways.http.shapes import Answered, answers
 from transport.picture.ordered import ORDERS
+from transport.picture.slices import others_turns
 from transport.picture.view import DEFAULT_ROWS, MOST_BEFORE, MOST_FILTER, MOST_ROWS, Asked, asked_of
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ async def _changes(view: View, asked: Asked, session: Session | None = None) -> 
             yield event("end", {"code": "authentication-required", "detail": "the session is over"})
             return
         now = await view.take(asked)
+        # To write it takes as long as to make it.
+        await others_turns()
         if before is None:
             watched = [row["name"] for row in now["queues"]] + ([] if asked.queue is None else [asked.queue])
             yield event("picture", now | {"history": view.history(watched)})
