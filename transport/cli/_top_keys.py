@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import termios
 import tty
 from collections.abc import Callable, Iterator
@@ -87,6 +88,13 @@ def pressed(fd: int, act: Callable[[str], None], gone: Callable[[], None]) -> It
             loop.remove_reader(fd)
 
 
+def until_foreground(fd: int) -> None:
+    """Stop for as long as the terminal is another's, as a program in the background does that wants to have it."""
+    with suppress(OSError):  # it is nobody's
+        while os.tcgetpgrp(fd) != os.getpgrp():
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
 @contextmanager
 def by_key(fd: int) -> Iterator[None]:
     """Have a terminal give its keys one by one, unshown. Ctrl-C and Ctrl-Z stay signals."""
@@ -95,6 +103,10 @@ def by_key(fd: int) -> Iterator[None]:
         tty.setcbreak(fd)
         yield
     finally:
-        # A terminal that is gone cannot be as it was.
-        with suppress(termios.error):
-            termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        # By now the terminal may be another's, and this is not to stop us. One that is gone cannot be as it was.
+        stops = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        try:
+            with suppress(termios.error):
+                termios.tcsetattr(fd, termios.TCSADRAIN, before)
+        finally:
+            signal.signal(signal.SIGTTOU, stops)

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from transport.cli._tables import put
-from transport.cli._top_keys import pressed
+from transport.cli._top_keys import pressed, until_foreground
 from transport.cli._top_looks import Looks, Wanted
 from transport.cli._top_screen import screen
 from transport.cli._top_state import FLOW, LIST, State
@@ -78,19 +78,27 @@ class _Terminal:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """The terminal is ours; whatever happens, it is given back."""
-        loop = asyncio.get_running_loop()
-        numbers = (*ENDING, signal.SIGWINCH, signal.SIGTSTP)
         try:
-            for number in ENDING:
-                loop.add_signal_handler(number, self.end)
-            loop.add_signal_handler(signal.SIGWINCH, self._draw)
-            loop.add_signal_handler(signal.SIGTSTP, self._suspend)
-            self._enter()
+            self._resume()
             yield
         finally:
             self._leave()
-            for number in numbers:
-                loop.remove_signal_handler(number)
+            self._hear_no_signals()
+
+    def _resume(self) -> None:
+        """Begin, or go on, once we are in the foreground."""
+        until_foreground(sys.stdin.fileno())
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self.end)
+        loop.add_signal_handler(signal.SIGWINCH, self._draw)
+        loop.add_signal_handler(signal.SIGTSTP, self._suspend)
+        self._enter()
+
+    def _hear_no_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (*ENDING, signal.SIGWINCH, signal.SIGTSTP):
+            loop.remove_signal_handler(number)
 
     def _enter(self) -> None:
         self._stack = ExitStack()
@@ -107,8 +115,10 @@ class _Terminal:
     def _suspend(self) -> None:
         """Ctrl-Z: the shell gets its terminal as it was, and we ours when we are in the foreground again."""
         self._leave()
+        # Whoever is told to end while stopped ends at once: the terminal is the shell's.
+        self._hear_no_signals()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._enter()
+        self._resume()
 
     def _press(self, key: str) -> None:
         self._state.press(key)

@@ -10,6 +10,8 @@ import re
 import select
 import signal
 import struct
+import subprocess
+import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +23,7 @@ import pytest
 
 from tests.preconditions import terminal
 from tests.transport.broker_helpers import sender_with
-from tests.transport.programs import DEADLINE, BrokerProcess, Program
+from tests.transport.programs import COMMAND, DEADLINE, ROOT, BrokerProcess, Program
 from transport import Administration
 from transport.wire.messages import Request
 
@@ -155,6 +157,61 @@ def test_a_signal_is_an_orderly_end_and_the_terminal_as_it_was(quiet: BrokerProc
         screen.program.process.send_signal(number)
         assert screen.program.end() == 0
         assert screen.modes() == before
+
+
+SHELL = """
+import fcntl, os, signal, subprocess, sys, termios
+
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+top = subprocess.Popen(sys.argv[2:], process_group=0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+if sys.argv[1] == "shown first":
+    os.tcsetpgrp(0, top.pid)
+    # The first may have come too early, when it was still in the background.
+    os.kill(top.pid, signal.SIGCONT)
+    os.read(int(os.environ["TOLD"]), 1)
+    os.tcsetpgrp(0, os.getpgrp())
+else:
+    assert os.WIFSTOPPED(os.waitpid(top.pid, os.WUNTRACED)[1])
+os.kill(top.pid, signal.SIGTERM)
+os.kill(top.pid, signal.SIGCONT)
+status = os.waitpid(top.pid, 0)[1]
+print(os.waitstatus_to_exitcode(status), file=sys.stderr, flush=True)
+"""
+"""A shell that has `penstock top` in the background and ends it there, as `timeout` does."""
+
+
+@pytest.mark.parametrize(("case", "code"), [("never shown", -signal.SIGTERM), ("shown first", 0)])
+def test_in_the_background_it_stops_as_others_do_and_ends_when_it_is_told_to(
+    quiet: BrokerProcess, case: str, code: int
+) -> None:
+    told, tell = os.pipe()
+    with terminal() as (ours, theirs):
+        before = termios.tcgetattr(theirs)
+        shell = subprocess.Popen(
+            [sys.executable, "-c", SHELL, case, *COMMAND, "top", "--address", quiet.sending],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=[told],
+            env=os.environ | {"TOLD": str(told)},
+            cwd=ROOT,
+        )
+        try:
+            raw = b""
+            while case == "shown first" and SENTENCE.encode() not in raw:
+                assert select.select([ours], [], [], DEADLINE)[0], raw
+                raw += os.read(ours, 1 << 16)
+            os.write(tell, b"1")
+            said = shell.communicate(timeout=DEADLINE)[1].decode()
+        finally:
+            shell.kill()
+            shell.wait()
+            os.close(told)
+            os.close(tell)
+        assert said.splitlines()[-1] == str(int(code)), said
+        assert termios.tcgetattr(theirs) == before
 
 
 def test_a_broker_that_goes_is_told_and_when_it_is_back_it_is_shown(tmp_path: Path) -> None:
