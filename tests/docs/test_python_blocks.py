@@ -33,7 +33,7 @@ def test_the_program_of_the_readme_prints_what_it_says(
 def test_the_program_of_the_command_lines_page_prints_the_queue() -> None:
     (program,) = python_blocks((DOCS / "cli.md").read_text("utf-8"))
     with HostedBroker() as broker:
-        assert printed(program, broker) == "orders 0 ready, 0 in flight\n"
+        assert printed(program, broker) == "invoices 0 ready, 0 in flight\n"
 
 
 def parse(line: bytes) -> int:
