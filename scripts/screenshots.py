@@ -1,12 +1,14 @@
-"""Pictures of the console, taken of a broker under load: `python scripts/screenshots.py [--demo]`. It takes some minutes.
+"""Pictures of the console, taken of a broker under load: `python scripts/screenshots.py [--demo|--spark]`. It takes some minutes.
 
 For docs/console.md a slow receiver holds two senders back, others go as they can, and the page itself is a receiver of one queue. With
-``--demo`` the picture of README is taken alone: of the demo, while its Spark query is slow.
+``--spark`` those pictures of it are taken alone on which a slow Spark query holds two senders. With ``--demo`` the picture of README is
+taken alone: of the demo, while its Spark query is slow. Both need Java.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import tempfile
@@ -39,6 +41,32 @@ WARM_ROUNDS: Final = 90
 """Rounds of the sampler before the first picture: so much of the two minutes is there to be seen."""
 ORDER: Final = b'{"order": 48213, "table": 7, "items": [{"tea": 2}, {"scone": 1}], "total": "11.40"}'
 
+QUERY: Final = """
+import sys
+import threading
+
+from pyspark.sql import SparkSession
+
+from spark_bridge import register
+
+spark = SparkSession.builder.master("local[2]").appName("payments").config("spark.ui.enabled", False).getOrCreate()
+register(spark)
+payments = spark.readStream.format("penstock").option("brokers", sys.argv[1]).option("queue", "payments")
+payments = payments.option("subscription", "report").option("maxRowsPerBatch", 400).load()
+
+
+def slow(batch, number):
+    batch.write.format("noop").mode("overwrite").save()
+    threading.Event().wait(3)
+    print("a batch is done", flush=True)
+
+
+payments.writeStream.foreachBatch(slow).option("checkpointLocation", sys.argv[2]).start().awaitTermination()
+"""
+"""A query that takes 400 rows every three seconds or more."""
+SPARK_BATCHES: Final = 3
+"""Of the query, before the first picture of it."""
+
 Run = Callable[[Any], None]
 
 
@@ -68,6 +96,14 @@ def stage(broker: Broker, run: Run) -> None:
     receives("thumbnails", "resizer", 30, 1.0, 50)
     for name in ("exports", "invoices.dead", "orders.dead", "refunds", "returns", "search-index", "sms", "webhooks"):
         broker.queues.declare(name, QueueSettings())
+
+
+def stage_spark(broker: Broker, run: Run) -> None:
+    """Two senders that would send more than a slow query takes."""
+    broker.queues.declare("payments", QueueSettings(max_messages=3000))
+    for name, count in (("shop-north", 900), ("shop-south", 400)):
+        payments = Source.range(10**9).throttle(count, 1.0).map(lambda _: ORDER)
+        run(payments.to(Sender(broker.send_address, queue="payments", client_id=name)).run())
 
 
 async def rounds(page: Page, count: int) -> None:
@@ -138,11 +174,28 @@ async def of_the_demo(chromium: str) -> None:
         await demo.communicate()
 
 
+async def of_spark(url: str, broker: Broker, browser: Browser, folder: str) -> None:
+    """A queue whose only taker is a slow Spark query."""
+    program = [sys.executable, "-c", QUERY, str(broker.receive_address), f"{folder}/checkpoint"]
+    env = os.environ | {"PYSPARK_PYTHON": sys.executable}  # for the Python processes that Spark starts
+    query = await asyncio.create_subprocess_exec(*program, cwd=ROOT, env=env, stdout=asyncio.subprocess.PIPE)
+    assert query.stdout is not None
+    try:
+        async with asyncio.timeout(DEMO_SECONDS):
+            for _ in range(SPARK_BATCHES):
+                await _line_with(query.stdout, "a batch is done")
+            await shots(browser, url, "spark", "queues/payments", until_full)
+    finally:
+        if query.returncode is None:
+            query.terminate()
+        await query.communicate()
+
+
 async def _line_with(lines: asyncio.StreamReader, text: str) -> str:
     async for line in lines:
         if text.encode() in line:
             return line.decode()
-    raise SystemExit(f"the demo has ended without {text!r}")
+    raise SystemExit(f"the program has ended without {text!r}")
 
 
 async def main() -> None:
@@ -159,17 +212,23 @@ async def main() -> None:
         listeners = configured_listeners(config)
         running: list[Any] = []
         async with Broker(config, listeners=listeners) as broker, async_playwright() as playwright:
-            stage(broker, lambda run: running.append(asyncio.ensure_future(run)))
+            of_a_query = sys.argv[1:] == ["--spark"]
+            (stage_spark if of_a_query else stage)(broker, lambda run: running.append(asyncio.ensure_future(run)))
             url = next(f"http://{each.addresses[0]}" for each in listeners if each.name == "http")
             browser = await playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
             # Samples of a queue are kept while somebody looks at it.
             looking = [await browser.new_page() for _ in range(2)]
-            for page, where in zip(looking, ("queues", "queues/orders"), strict=True):
+            for page, where in zip(
+                looking, ("queues", f"queues/{'payments' if of_a_query else 'orders'}"), strict=True
+            ):
                 await page.goto(f"{url}/#/{where}")
-            await rounds(looking[0], WARM_ROUNDS)
-            await shots(browser, url, "queues", "queues")
-            await shots(browser, url, "flow", "queues/orders", until_full)
-            await shots(browser, url, "watch", "queues/emails/watch", take)
+            if of_a_query:
+                await of_spark(url, broker, browser, folder)
+            else:
+                await rounds(looking[0], WARM_ROUNDS)
+                await shots(browser, url, "queues", "queues")
+                await shots(browser, url, "flow", "queues/orders", until_full)
+                await shots(browser, url, "watch", "queues/emails/watch", take)
             await browser.close()
             for each in running:
                 each.cancel()
