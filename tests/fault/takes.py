@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Self
 
 import typer
 
-from benchmarks._processes import cpu_clock
+from benchmarks._processes import cpu_seconds
 from streams.testkit import settle
 from tests.fault.api_fuzz import resident
 from tests.fault.kill_process import Broker, ReservedPort
@@ -153,9 +153,9 @@ async def waiting(callers: int, wait: float, idle: float) -> Found:
             last = time.monotonic()
             found.memory = resident(broker.pid) - before
             pid = _broker_of(broker.pid)
-            used = cpu_clock(pid)
+            used = cpu_seconds(pid)
             await settle(idle)
-            found.idle = (cpu_clock(pid) - used) / idle
+            found.idle = (cpu_seconds(pid) - used) / idle
             fifth = callers // 5
             for caller in there[:fifth]:
                 caller.vanish()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from transport.broker.served import RefusalError
 
@@ -113,6 +113,15 @@ class Asked:
         if not self.over:
             self.over, self.error = True, NotAllStoredError(code, text, self.stored)
             self.wake()
+
+    def raise_error(self) -> NoReturn:
+        """Raise what it failed on, which is not kept: it will lead to frames that lead to this."""
+        error, self.error = self.error, None
+        assert error is not None, "it has failed"
+        try:
+            raise error
+        finally:
+            del error
 
     def look_for_room(self, turns: int) -> None:
         """See whether it is sent after so many turns of the loop."""

@@ -151,7 +151,7 @@ class Publisher:
             asked.over = True
             self._settle()
         if asked.error is not None:
-            raise asked.error
+            asked.raise_error()
         if missing and self._draining:
             raise NotAllStoredError(*SHUTTING_DOWN, asked.stored)
         if missing:

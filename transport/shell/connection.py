@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from transport.errors import PeerTimeoutError, TransportError, TruncatedFrameError, UnreadError
 from transport.shell.connection_handler import ConnectionHandler
-from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_later, end_writing, last_words
+from transport.shell.ends import CLOSE_TIMEOUT, LINGER, end_later, end_writing, last_words, leave_no_cycle
 from transport.shell.loop_transport import Connectable, pause_from_the_start, pause_reading, peer_of, write_parts
 from transport.shell.place import Place
 from transport.shell.turns import Turns
@@ -205,6 +205,7 @@ class Connection(Connectable, Generic[E]):
         self._unsent.close()
         self._out.clear()
         error, self._error = self._error or exc, None
+        leave_no_cycle(self._transport)
         self._handler.connection_closed(error)
 
     def pause_writing(self) -> None:

@@ -59,3 +59,18 @@ def end_later(transport: asyncio.Transport, endings: Endings) -> bool:
     One of TLS is closed whatever it is told here.
     """
     return transport.get_extra_info("sslcontext") is None and endings.wait(transport.close)
+
+
+def leave_no_cycle(transport: asyncio.BaseTransport | None) -> None:
+    """Have a transport that is over be freed when nobody has it any more: asyncio's keeps methods of its own in itself.
+
+    Without it only a look among all objects finds them, of which there is one in hours (`transport.broker.memory`).
+    """
+    kept = getattr(transport, "__dict__", {})
+    for name in ("_read_ready_cb", "_write_ready"):
+        if name in kept:
+            kept[name] = _over
+
+
+def _over(*_: object) -> None:
+    """Nothing is read and nothing written any more."""

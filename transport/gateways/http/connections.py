@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from transport.broker.served import RefusalError, Served
 from transport.errors import TransportError
+from transport.shell.ends import leave_no_cycle
 from transport.shell.loop_transport import peer_of
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Wire(asyncio.Protocol):
     def __init__(self, served: HttpConnection, inner: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
         self.peer = "?"
         self.bytes_in = self.bytes_out = 0
-        self._served = served
+        self._served: HttpConnection | None = served
         self.inner = inner
         self._loop = loop
         self._transport: asyncio.Transport | None = None
@@ -171,6 +172,7 @@ class Wire(asyncio.Protocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         self.peer = peer_of(transport)
         try:
+            assert self._served is not None, "it is not over"
             self._served.connection_opened(self)  # type: ignore[arg-type]  # it has of a connection what the broker asks
         except TransportError as error:
             transport.write(plain_answer("503 Service Unavailable", str(error)))
@@ -218,7 +220,7 @@ class Wire(asyncio.Protocol):
         if transport is not None:
             # Not at once: a request of its is being answered.
             self._loop.call_soon(self.inner.connection_lost, None)
-            self._served.connection_closed(None)
+            self._is_over(None)
         return transport
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -230,7 +232,8 @@ class Wire(asyncio.Protocol):
             self._closing.cancel()
         if transport is not None:
             self.inner.connection_lost(exc)
-        self._served.connection_closed(exc)
+            leave_no_cycle(transport)
+        self._is_over(exc)
         self._request = None
 
     # As the broker sees a connection
@@ -261,6 +264,12 @@ class Wire(asyncio.Protocol):
         self.close()
 
     # Inside
+
+    def _is_over(self, error: Exception | None) -> None:
+        """Tell the broker, and forget who knows this one: they are freed by themselves then, and nobody has to look for them."""
+        served, self._served = self._served, None
+        if served is not None:
+            served.connection_closed(error)
 
     def _await_head(self) -> None:
         self._cancel_head()

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from aiohttp import HttpVersion10, HttpVersion11, web
 
 from transport.broker.served import SHUTTING_DOWN
+from transport.errors import forget_variables
 from transport.gateways.http import (
     administration,
     exposed,
@@ -153,17 +154,9 @@ class Gateway:
             proved = not route.open or self._host.entrance.users is None
             operations = connection.door(principal, proved=proved)
             return await route.handler(Call(request, operations, names, self._receipts, share, self._signing, session))
-        except Exception as error:
-            problem = known(error)
-            if problem is None:
-                logger.error(
-                    "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
-                )
-                problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
-            if signing.TOKEN_HEADER in request.headers:
-                # A page of ours asks people itself who they are.
-                problem.headers = {"WWW-Authenticate": signing.CHALLENGE} | dict(problem.headers)
-            return problems.answer(problem)
+        except Exception as error:  # noqa: BLE001 - what is a defect of ours is logged as one
+            # Not here, where what is found would be in a frame that it leads back to.
+            return _problem(error, request)
 
     # --- which page asks
 
@@ -245,6 +238,20 @@ class Gateway:
         return found
 
 
+def _problem(error: Exception, request: web.BaseRequest) -> Answer:
+    """What a request is answered with that has failed."""
+    problem = known(error)
+    if problem is None:
+        logger.error(
+            "%s %s failed on a defect of ours", request.method, shown(request.rel_url.raw_path), exc_info=error
+        )
+        problem = ProblemError("internal-error", "the request failed; the broker's log has the reason")
+    if signing.TOKEN_HEADER in request.headers:
+        # A page of ours asks people itself who they are.
+        problem.headers = {"WWW-Authenticate": signing.CHALLENGE} | dict(problem.headers)
+    return problems.answer(problem)
+
+
 def _name_and_password(encoded: str) -> tuple[str, str]:
     try:
         name, colon, password = b64decode(encoded, validate=True).decode().partition(":")
@@ -321,6 +328,12 @@ class _Protocol(web.RequestHandler):
         super().__init__(manager, **options)
         self._messages = _Requests()  # type: ignore[assignment]  # it has of a deque what is used
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As of aiohttp."""
+        super().connection_made(transport)
+        if self._task_handler is not None:
+            self._task_handler.add_done_callback(_forget_how_it_ended)
+
     def handle_error(
         self,
         request: web.BaseRequest,
@@ -340,6 +353,14 @@ class _Protocol(web.RequestHandler):
         response = response_of(problems.answer(problem), None)
         response.force_close()
         return response
+
+
+def _forget_how_it_ended(task: asyncio.Task[None]) -> None:
+    """Where the peer went away, the task's error leads to frames that lead back to the task, with all that a request had."""
+    try:
+        task.result()
+    except BaseException as error:  # noqa: BLE001 - aiohttp has told of it
+        forget_variables(error)
 
 
 class _Server(web.Server):

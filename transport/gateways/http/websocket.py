@@ -25,6 +25,7 @@ from transport.gateways.http.websocket_frames import (
     close_frame,
     pong,
 )
+from transport.shell.ends import leave_no_cycle
 from transport.wire.frame_protocol import FrameProtocol
 
 if TYPE_CHECKING:
@@ -150,7 +151,11 @@ class WebSocket(asyncio.Transport, asyncio.BufferedProtocol):
         """Called by asyncio: it is over."""
         if not self._over:
             self._over = self._closing = True
-            self._connection.connection_lost(exc)
+            connection = self._connection
+            # It is told nothing more, and knows this one: without a cycle both are freed at once.
+            del self._connection
+            connection.connection_lost(exc)
+            leave_no_cycle(self._transport)
 
     def pause_writing(self) -> None:
         """Called by asyncio: the socket does not keep up."""
@@ -289,7 +294,8 @@ class _Waiting:
 
     def abort(self, error: Exception) -> None:
         """As of a `Worker`."""
-        self._socket._connection.abort(error)
+        if not self._socket._over:
+            self._socket._connection.abort(error)
 
 
 def _room_for(nbytes: int, frames: int) -> int:
