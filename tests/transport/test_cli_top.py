@@ -292,6 +292,20 @@ def test_a_line_is_written_for_a_queue_that_is_other_than_before() -> None:
     ]
 
 
+def test_who_has_no_connection_of_its_own_has_the_rate_of_all_of_them_and_none_where_nothing_moves() -> None:
+    rates = PartyRates()
+
+    def after(now: float, *messages: int) -> list[float]:
+        senders = [{"id": None, "role": "sender", "client": "", "messages": each} for each in messages]
+        found: Any = {"flow": {"name": "orders", "senders": senders, "receivers": []}}
+        rates.add(found, now)
+        return [each["rate"] for each in senders]
+
+    assert after(0.0, 7, 100) == [0.0, 0.0]
+    assert after(1.0, 100, 7) == [0.0, 0.0]
+    assert after(2.0, 110, 12) == [15.0, 0.0]
+
+
 def test_rates_of_parties_are_from_one_picture_to_the_next_of_the_same_queue() -> None:
     rates = PartyRates()
 

@@ -157,10 +157,16 @@ class PartyRates:
         known = self._counts if name == self._queue and now > self._at else {}
         seconds = now - self._at
         counts: dict[tuple[Any, ...], int] = {}
-        for party in (*flow["senders"], *flow["receivers"]):
-            key, messages = _key(party), party.get("messages", 0)
-            counts[key] = messages
-            party["rate"] = max(0, messages - known[key]) / seconds if key in known else 0.0
+        parties = (*flow["senders"], *flow["receivers"])
+        for party in parties:
+            # What sends and takes by request has no connection: those of one queue are told as one, at the first of them.
+            key = _key(party)
+            counts[key] = counts.get(key, 0) + party.get("messages", 0)
+        told: set[tuple[Any, ...]] = set()
+        for party in parties:
+            key = _key(party)
+            party["rate"] = 0.0 if key in told or key not in known else max(0, counts[key] - known[key]) / seconds
+            told.add(key)
         self._queue, self._at, self._counts = name, now, counts
 
 

@@ -165,7 +165,6 @@ class Metrics:
         async with self._made:
             self.loop_delay.asked(asyncio.get_running_loop())
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
-            await slices.begin()
             await self._of_queues(text, pieces, slices)
             await self._of_connections(text, pieces, slices)
             self._of_time(text, pieces)
@@ -178,7 +177,6 @@ class Metrics:
         """The figures of each queue that is asked for, by name; ``held`` as of `totals`."""
         async with self._made:
             text, pieces, slices = Exposition(openmetrics=openmetrics), _Pieces(held), Slices()
-            await slices.begin()
             await self._rows.bring_up(slices)
             found, more = await _chosen(self._rows.names, asked, slices)
             blocks: list[Block] = []

@@ -88,6 +88,7 @@ class Rows:
         """Have every row as its queue is now, and keep them so for who asks again soon."""
         async with self._one_at_a_time:
             self._keep()
+            await slices.begin()
             try:
                 for _ in range(MOST_PASSES):
                     self._note_changes()

@@ -158,6 +158,11 @@ class Sampler:
         """Whether it reads anything."""
         return self._task is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether the broker stops, and there is nothing to be seen any more."""
+        return self._ended
+
     def look(self) -> Look:
         """Begin to look.
 
@@ -288,12 +293,13 @@ class Sampler:
 
     async def _round(self) -> None:
         assert self._changes is not None, "it is read from as long as there is a task"
+        # What changes from here on is of the next round.
+        began = self._now()
         changed = self._changes.take()
         names = {*self._queues.names, *self.samples} if changed is None else changed | self._restless
         self._restless = set()
         await own_turn()
-        began = self._now()
-        ends = began + SLICE_SECONDS
+        ends = self._now() + SLICE_SECONDS
         for name in names:
             try:
                 self._read(name)

@@ -138,6 +138,11 @@ class View:
         """Wait until there is more to see; False where there will not be, for the broker stops."""
         return await self._look.next()
 
+    @property
+    def over(self) -> bool:
+        """Whether the broker stops: what was taken since shows no queues."""
+        return self._sampler.ended
+
     def close(self) -> None:
         """Look no more."""
         self._look.close()
@@ -165,7 +170,7 @@ class View:
             "totals": {**totals, "queues": len(samples), "connections": len(self._connections)},
             "matching": matching,
             "queues": rows,
-            "flow": None if asked.queue is None else await self.flow(asked.queue),
+            "flow": None if asked.queue is None else await self.flow(asked.queue, slices),
             "journal": self._queues.storage_statistics() if asked.journal else None,
         }
 
@@ -173,14 +178,15 @@ class View:
         """The samples that are kept of some queues: messages ready, in a second, out a second; the newest last."""
         return {name: self._sampler.history(name) for name in names}
 
-    async def flow(self, name: str) -> dict[str, Any] | None:
-        """One queue with who sends to it and receives from it; None where there is none."""
+    async def flow(self, name: str, slices: Slices | None = None) -> dict[str, Any] | None:
+        """One queue with who sends to it and receives from it; None where there is none. It goes on in ``slices``."""
+        slices = slices or Slices()
         figures, sample = self._queues.read(name, parties=False), self._sampler.samples.get(name)
         if figures is None or sample is None:
             return None
         senders, receivers = _Side(), _Side()
         named: list[Party] = []
-        slices, rate_of = Slices(), self._rates(name)
+        rate_of = self._rates(name)
         by_actor: dict[Any, Connected] = {}
         for standing in _chunks(list(self._connections.values()), CHUNK):
             by_actor |= {each.actor: each for each in standing if each.queue == name}

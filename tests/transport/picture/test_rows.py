@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from itertools import count
 from random import Random
+from typing import Any
 
 from actors.queue.changes import MOST_NAMES
 from actors.queue.counts import less, plus
@@ -16,7 +19,7 @@ from tests.actors.test_counts import used
 from transport.picture.letting_go import PART, let_go
 from transport.picture.loop_delay import LINGER_SECONDS
 from transport.picture.rows import COUNTED, READY, Rows
-from transport.picture.slices import Slices
+from transport.picture.slices import Slices, own_turn
 
 
 def verify(rows: Rows, bench: StoredQueues) -> None:
@@ -155,6 +158,20 @@ def test_no_turn_of_the_loop_has_two_slices() -> None:
         assert len(set(slices)) == len(slices)
 
     run_in_virtual_time(main())
+
+
+def test_a_loop_on_which_there_were_slices_is_freed_when_it_is_over() -> None:
+    async def main() -> weakref.ref[Any]:
+        await asyncio.gather(*(own_turn() for _ in range(5)))
+        gone = [asyncio.ensure_future(own_turn()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for each in gone:
+            each.cancel()
+        return weakref.ref(asyncio.get_running_loop())
+
+    loops = [asyncio.run(main()) for _ in range(4)]
+    gc.collect()
+    assert [loop for loop in loops if loop() is not None] == []
 
 
 def test_what_is_let_go_is_freed_a_part_in_a_turn() -> None:

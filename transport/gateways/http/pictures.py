@@ -45,7 +45,10 @@ ASKED: Final = {
 
 async def picture(call: Call) -> Answer:
     """One picture."""
-    return Answer(await call.operations.command("picture", _arguments(call)))
+    found = await call.operations.command("picture", _arguments(call))
+    # To write it takes as long as to make it.
+    await others_turns()
+    return Answer(found)
 
 
 async def events(call: Call) -> Answer:
@@ -88,14 +91,14 @@ async def _changes(view: View, asked: Asked, session: Session | None = None) -> 
     before: dict[str, Any] | None = None
     quiet = 0
     while asyncio.get_running_loop().time() < ends:
-        if not await view.next():
+        now = await view.take(asked) if await view.next() else None
+        if now is None or view.over:
             code, text = SHUTTING_DOWN
             yield event("end", {"code": code, "detail": text})
             return
         if session is not None and session.over:
             yield event("end", {"code": "authentication-required", "detail": "the session is over"})
             return
-        now = await view.take(asked)
         # To write it takes as long as to make it.
         await others_turns()
         if before is None:

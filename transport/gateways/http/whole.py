@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LINES: Final = {200: f"HTTP/1.1 200 {HTTPStatus(200).phrase}", 201: f"HTTP/1.1 201 {HTTPStatus(201).phrase}"}
 """Of the statuses that it may have: those with a body, for whoever asked for it."""
+MOST_JOINED: Final = 64 * 1024
+"""Bytes of a body that is copied behind its head. A larger one is written beside it."""
 MOST_HEADS: Final = 32
 """First lines that are kept: one for each status and type of body, of which there are a few."""
 
@@ -62,7 +64,7 @@ class Whole(web.StreamResponse):
         if self.keep_alive is None:
             self._keep_alive = request.keep_alive
         writer = request.writer
-        if self._keep_alive and not self._own:
+        if self._keep_alive and not self._own and len(self._text) <= MOST_JOINED:
             last = f"Content-Length: {len(self._text)}\r\nDate: {_date()}\r\n\r\n"
             await writer.write(b"".join((_first_lines(self.status, self._type), last.encode(), self._text)))
             await writer.write_eof()
