@@ -18,6 +18,7 @@ from actors.batch import MessageBatch
 from benchmarks._links import raise_file_limit
 from benchmarks._worker import Parent, run_loop
 from transport import Broker, BrokerConfig, parse_address
+from transport.broker.asked_to_publish import Piece
 from transport.broker.memory import collect_rarely
 from transport.gateways.listeners import configured_listeners
 
@@ -118,7 +119,7 @@ async def _change(broker: Broker, queues: int) -> None:
     for step in count():
         start = step * each % queues
         for name in names[start : start + each]:
-            await publishers.of("benchmark", broker.queues.get(name), name).publish(batch)
+            await publishers.of("benchmark", broker.queues.get(name), name).publish(Piece(batch))
         due += each / queues
         await asyncio.sleep(max(0.0, due - loop.time()))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -326,6 +327,25 @@ def test_nobody_commits_or_discards_what_another_writer_has_staged(run: Any) -> 
                 operations(everything_else).transaction("w", 1)
 
     run(main)
+
+
+def test_a_move_is_logged_once_however_many_commands_it_takes_and_whatever_it_says_that_it_goes_on_with(
+    run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with door() as (broker, operations):
+            broker.queues.get_or_create("elsewhere")
+            asker = operations(ANYONE)
+            move = {"from": QUEUE, "to": "elsewhere"}
+            guessed = {"after": json.dumps([broker.queues.number_of(QUEUE), broker.queues.number_of("elsewhere"), 100])}
+            await asker.command("queue.move", move | guessed)
+            await asker.command("queue.move", move | guessed)
+            assert sum("queue.move" in each.getMessage() for each in caplog.records) == 1
+            await operations(ANYONE).command("queue.move", move | guessed)
+            assert sum("queue.move" in each.getMessage() for each in caplog.records) == 2
+
+    with caplog.at_level(logging.INFO, "penstock.audit"):
+        run(main)
 
 
 def test_a_move_takes_the_right_to_write_where_it_goes_and_to_make_that_where_it_is_to_be_made(run: Any) -> None:

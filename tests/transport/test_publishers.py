@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,18 @@ import pytest
 
 from actors.queue.vocabulary.commands import OfferBatch, RequestCapacity
 from actors.queue.vocabulary.replies import SentMessages
+from streams import Source
 from tests.transport.broker_helpers import batch
-from transport import Broker, BrokerConfig
+from transport import Broker, BrokerConfig, Sender
 from transport.broker import publishers
+from transport.broker.asked_to_publish import Piece
 from transport.broker.operations import Operations
 from transport.broker.publishers import NoRoomInTimeError
 from transport.broker.served import RefusalError
 from transport.clients.administration import Administration
-from transport.errors import ForbiddenError, LimitExceededError
+from transport.errors import ForbiddenError, FrameTooLargeError, LimitExceededError
 from transport.security.principal import ANYONE, Grant, Grants, Principal, Right
+from transport.wire.frames import MAX_BODY_BYTES
 
 FREE = "127.0.0.1:0"
 QUEUE = "orders"
@@ -37,7 +40,8 @@ async def opened(directory: Path | None = None, **settings: Any) -> AsyncIterato
 
 
 async def publish(operations: Operations, *payloads: bytes, **options: Any) -> list[tuple[int, int]]:
-    return await operations.publisher("http", QUEUE).publish(batch(*payloads), **options)
+    piece = Piece(batch(*payloads), options.pop("delay", None), options.pop("ttl", None))
+    return await operations.publisher("http", QUEUE).publish(piece, **options)
 
 
 async def take(operations: Operations, messages: int = 1000, wait: float = 0.0) -> list[bytes]:
@@ -80,6 +84,62 @@ def test_many_at_once_are_stored_each_once_and_in_order(run: Any, directory: Pat
             numbers = [(await each)[0][0] for each in asked]
             assert numbers == list(range(500))
             assert await take(operations) == [b"%d" % number for number in range(500)]
+
+    run(main)
+
+
+def test_pieces_of_one_request_are_stored_together_and_wait_for_room_together(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=4) as (_, operations):
+            pieces = [Piece(batch(b"%d" % number), ttl=60.0 if number % 2 else None) for number in range(3)]
+            sender = operations.publisher("http", QUEUE)
+            assert await sender.publish(*pieces) == [(0, 1), (1, 1), (2, 1)]
+            asked = asyncio.ensure_future(sender.publish(*pieces, wait=0.2))
+            with pytest.raises(NoRoomInTimeError, match="is full") as told:
+                await asked
+            # The first of them, and all within one wait.
+            assert told.value.stored == 1
+            assert await take(operations) == [b"0", b"1", b"2", b"0"]
+
+    run(main)
+
+
+def test_room_that_was_asked_for_in_vain_is_soon_left_to_others(run: Any, until: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=200) as (broker, operations):
+            assert await publish(operations, *[b"x"] * 200) == [(0, 200)]
+            vain = [asyncio.create_task(publish(operations, b"y")) for _ in range(150)]
+            assert {type(each) for each in await asyncio.gather(*vain, return_exceptions=True)} == {NoRoomInTimeError}
+            assert len(await take(operations)) == 200
+            state = broker.queues.state(QUEUE)
+            await until(lambda: not state.senders)
+            assert (await figures(broker))["capacity_granted"] == 0
+            assert await publish(operations, b"z") == [(200, 1)]
+
+    run(main)
+
+
+def test_an_empty_queue_whose_room_idle_senders_hold_takes_what_it_can_hold(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_messages=100) as (broker, operations), AsyncExitStack() as senders:
+            # An idle sender has asked for all there is, and sends nothing.
+            idle = Source.from_iterable([b"first"]).concat(Source.never()).to(Sender(broker.send_address, queue=QUEUE))
+            running = await senders.enter_async_context(idle.run())
+            assert await take(operations, wait=10.0) == [b"first"]
+            stored = await publish(operations, *[b"x"] * 50)
+            assert sum(count for _, count in stored) == 50
+            running.cancel()
+
+    run(main)
+
+
+def test_a_message_that_no_frame_holds_is_refused_for_receivers_could_not_have_it(run: Any) -> None:
+    async def main() -> None:
+        async with opened(max_bytes=10**9) as (_, operations):
+            overhead = batch(b"").nbytes
+            with pytest.raises(FrameTooLargeError, match=f"a message of {MAX_BODY_BYTES + 1} bytes"):
+                await publish(operations, b"x" * (MAX_BODY_BYTES - overhead + 1))
+            assert await publish(operations, b"x" * (MAX_BODY_BYTES - overhead)) == [(0, 1)]
 
     run(main)
 
@@ -224,7 +284,7 @@ def test_a_sender_that_nobody_uses_ends(run: Any, monkeypatch: pytest.MonkeyPatc
     async def main() -> None:
         async with opened() as (broker, operations):
             first = operations.publisher("http", QUEUE)
-            await first.publish(batch(b"a"))
+            await first.publish(Piece(batch(b"a")))
             await figures(broker)
             assert not first._actor.is_alive()
             assert not broker._publishers._publishers
@@ -341,7 +401,7 @@ def test_a_sender_whose_asker_has_gone_ends_too(run: Any, monkeypatch: pytest.Mo
     async def main() -> None:
         async with opened() as (broker, operations):
             asked = operations.publisher("http", QUEUE)
-            sending = asyncio.create_task(asked.publish(batch(b"a"), wait=30.0))
+            sending = asyncio.create_task(asked.publish(Piece(batch(b"a")), wait=30.0))
             await asyncio.sleep(0)
             sending.cancel()
             while broker._publishers._publishers:

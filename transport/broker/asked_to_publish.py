@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from transport.broker.served import RefusalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from actors.batch import MessageBatch
 
@@ -33,6 +33,20 @@ class NoRoomInTimeError(NotAllStoredError):
         super().__init__("queue-full", text, stored)
 
 
+class Piece(NamedTuple):
+    """Messages that are sent together.
+
+    Attributes:
+        batch: of them.
+        delay: as of ``OfferBatch``.
+        ttl: likewise.
+    """
+
+    batch: MessageBatch
+    delay: float | None = None
+    ttl: float | None = None
+
+
 class Asked:
     """A request: what of it is still to be sent, and who waits for the numbers of its messages.
 
@@ -42,21 +56,18 @@ class Asked:
     __slots__ = (
         "_for_room",
         "_waiter",
-        "delay",
         "error",
         "numbers",
         "over",
         "rest",
         "sent",
         "sent_at",
-        "ttl",
         "under_way",
         "without_room",
     )
 
-    def __init__(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> None:
-        self.rest = deque([batch])
-        self.delay, self.ttl = delay, ttl
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self.rest = deque(pieces)
         # Parts that are sent and not confirmed; first number and count of those that are stored.
         self.under_way = 0
         self.numbers: list[tuple[int, int]] = []

@@ -212,7 +212,7 @@ class Operations:
     Every method raises ForbiddenError where the right is missing. The answer is the same whether the queue is there or not.
     """
 
-    __slots__ = ("_attached", "_services", "number", "peer", "principal")
+    __slots__ = ("_attached", "_moves", "_services", "number", "peer", "principal")
 
     def __init__(self, services: Services, principal: Principal) -> None:
         self._services = services
@@ -223,6 +223,8 @@ class Operations:
         self.number: int | None = None
         # What is attached now, or is to be committed, takes these.
         self._attached: set[tuple[Right, str | None]] = set()
+        # The move that was told of last: what goes on with it is told no more.
+        self._moves: tuple[str | None, str] | None = None
 
     def renew(self, principal: Principal) -> bool:
         """Whoever asks may do something else from now on; whether that still allows what is attached."""
@@ -295,6 +297,10 @@ class Operations:
         self._attach(Right.WRITE, check_name(queue), "sender")
         return self._services.publishers.of(gateway, self._made("sender", queue, make, None), queue)
 
+    def may_publish(self, queue: str) -> None:
+        """Refuse who may not write to ``queue``, before anything is made for them."""
+        self._need(Right.WRITE, check_name(queue), "sender")
+
     def subscription(self, queue: str, options: SubscriptionOptions, port: SubscriptionPort) -> Subscribing:
         """Attach a subscription to ``queue``, which is made where there is none and ``options`` let it.
 
@@ -349,11 +355,13 @@ class Operations:
             self._need(right, of, name)
             if right is Right.CONFIGURE and operation.right is not Right.CONFIGURE:
                 audit.allowed(self.principal.name, MADE_BY, of, self.peer, MAKES.format(name))
-        # What is only judged changes nothing, and a move that goes on was told of; a refusal is logged all the same.
-        told = operation.changes and arguments.get(CHECK) is not True and arguments.get("after") is None
         about = " ".join(str(arguments[each]) for each in operation.about if arguments.get(each) is not None)
         said = f"{name} {about}" + (" of" if resource else "") if about else name
+        # What is only judged changes nothing, and a move that goes on was told of; a refusal is logged all the same.
+        goes_on = arguments.get("after") is not None and self._moves == (resource, said)
+        told = operation.changes and arguments.get(CHECK) is not True and not goes_on
         if told:
+            self._moves = (resource, said)
             audit.allowed(self.principal.name, name, resource, self.peer, said)
         handler = partial(operation.handler, asker=self) if operation.of_asker else operation.handler
         try:

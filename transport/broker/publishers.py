@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from actors import InboxOverflowError, OfferBatch
 from actors.queue.message_publisher import MessagePublisher
 from actors.queue.vocabulary.commands import ExplainWait, RequestCapacity
 from actors.queue.vocabulary.replies import CapacityGranted, SentMessages, WaitExplained
-from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError
+from transport.broker.asked_to_publish import Asked, NoRoomInTimeError, NotAllStoredError, Piece
 from transport.broker.served import SHUTTING_DOWN, RefusalError
-from transport.errors import LimitExceededError
+from transport.errors import FrameTooLargeError, LimitExceededError
+from transport.wire.frames import MAX_BODY_BYTES
 
 if TYPE_CHECKING:
     from actors import LoopActorRef
@@ -38,6 +39,10 @@ IDLE_SECONDS = 30.0
 """After which a sender that nobody uses ends, and leaves the room that it was granted to others."""
 ANSWER_SECONDS = 30.0
 """In which a queue answers for what it was sent, unless its disk stands still."""
+UNUSED_SECONDS = 0.1
+"""The same of one that was granted room, or is about to be, that nobody wants any more."""
+LENT_SECONDS = 1.0
+"""In which a queue has room back that idle senders hold."""
 EXPLAIN_SECONDS = 1.0
 """In which it says why there is no room."""
 TURNS_FOR_ROOM = 5
@@ -93,9 +98,9 @@ class Publisher:
         self._waiting: deque[Asked] = deque()
         self._waiting_bytes = 0
         # Each with the number of its first message.
-        self._unconfirmed: deque[tuple[Asked, MessageBatch, int]] = deque()
+        self._unconfirmed: deque[tuple[Asked, Piece, int]] = deque()
         # What a rejecting queue refused because something before it was refused: it is sent again behind that.
-        self._again: list[tuple[Asked, MessageBatch]] = []
+        self._again: list[tuple[Asked, Piece]] = []
         self._rejected_at: int | None = None
         self._sequence = 0
         # Room that was granted and is not used; and asked for in vain, by those who did not wait for it.
@@ -109,30 +114,30 @@ class Publisher:
         self._explained: dict[int, asyncio.Future[str]] = {}
         self._loop = asyncio.get_running_loop()
         self._idle: asyncio.TimerHandle | None = None
+        self._ends_soon = False
         # One timer for all that wait for an answer: they are answered in the order in which they were sent.
         self._answers: asyncio.TimerHandle | None = None
         self._actor = MessagePublisher.start(queue, self)
 
-    async def publish(
-        self, batch: MessageBatch, wait: float = 0.0, delay: float | None = None, ttl: float | None = None
-    ) -> list[tuple[int, int]]:
-        """Store a batch; first number and count of each part of it, once all are as durable as the broker makes it.
+    async def publish(self, *pieces: Piece, wait: float = 0.0) -> list[tuple[int, int]]:
+        """Store them in order; first number and count of each part, once all are as durable as the broker makes it.
 
-        A queue that blocks may take it in parts. One that rejects takes all of it or nothing. Whoever is cancelled meanwhile does not know
-        what is stored.
+        A queue that blocks may take them in parts, the first first. One that rejects takes all of a piece or nothing, and nothing behind
+        one that it does not take. Whoever is cancelled meanwhile does not know what is stored.
 
         Args:
-            batch: what to store.
-            wait: seconds to wait for room.
-            delay: as of ``OfferBatch``.
-            ttl: likewise.
+            pieces: what to store, one at least.
+            wait: seconds to wait for room for all.
 
         Raises:
             NoRoomInTimeError: there was no room in time, in the queue's own words.
             RefusalError: the queue refuses it, is gone, or the broker ends.
             LimitExceededError: too many wait already.
+            FrameTooLargeError: a message is larger than a frame, in which receivers get it.
         """
-        asked = self._begin(batch, delay, ttl)
+        for piece in pieces:
+            _check_frames(piece.batch)
+        asked = self._begin(pieces)
         why = ""
         try:
             if not asked.sent and wait > 0:
@@ -142,6 +147,9 @@ class Publisher:
             if not (asked.sent or asked.over):
                 # The queue answers this behind what it grants: it may have had room all the time.
                 why = await self._why()
+                if not why:
+                    # Idle senders hold the room, and the queue is about to have it back from them.
+                    await asked.for_room(LENT_SECONDS)
             missing = bool(asked.rest)
             if missing:
                 self._withdraw(asked)
@@ -183,13 +191,13 @@ class Publisher:
             return
         asked, piece, sequence = self._unconfirmed.popleft()
         # Nothing of it was taken: the room that it had is there.
-        self._messages += len(piece)
-        self._bytes += piece.nbytes
+        self._messages += len(piece.batch)
+        self._bytes += piece.batch.nbytes
         asked.under_way -= 1
         if self._rejected_at is None:
             self._rejected_at = sequence
-            self._spare_messages += len(piece)
-            self._spare_bytes += piece.nbytes
+            self._spare_messages += len(piece.batch)
+            self._spare_bytes += piece.batch.nbytes
             self._drop(asked)
             asked.fail(code, text)
         else:
@@ -221,21 +229,23 @@ class Publisher:
 
     # Inside
 
-    def _begin(self, batch: MessageBatch, delay: float | None, ttl: float | None) -> Asked:
+    def _begin(self, pieces: Sequence[Piece]) -> Asked:
         """Have a request wait for its turn, and send what there is room for."""
         if self._draining:
             raise RefusalError(*SHUTTING_DOWN)
         if len(self._waiting) >= MAX_WAITING:
             raise LimitExceededError(f"{MAX_WAITING} requests wait to send to queue {self.name}: send fewer at a time")
-        if self._waiting and self._waiting_bytes + batch.nbytes > MAX_WAITING_BYTES:
+        size = sum(piece.batch.nbytes for piece in pieces)
+        if self._waiting and self._waiting_bytes + size > MAX_WAITING_BYTES:
             raise LimitExceededError(
                 f"{MAX_WAITING_BYTES} bytes wait to be sent to queue {self.name}: send less at a time"
             )
-        asked = Asked(batch, delay, ttl)
+        asked = Asked(pieces)
         self._busy()
         self._waiting.append(asked)
-        self._waiting_bytes += batch.nbytes
-        self._ask_for_room(batch)
+        self._waiting_bytes += size
+        for piece in pieces:
+            self._ask_for_room(piece.batch)
         self._offer()
         return asked
 
@@ -263,32 +273,33 @@ class Publisher:
         """Send what there is room for, in the order in which it came."""
         while self._waiting and self._rejected_at is None:
             asked = self._waiting[0]
-            batch = asked.rest[0]
+            batch, delay, ttl = asked.rest[0]
             fitting = min(self._messages, batch.count_within(max(0, self._bytes)), len(batch))
             if fitting <= 0:
                 return
             whole = fitting == len(batch)
-            piece = batch if whole else batch.slice(0, fitting)
+            part = batch if whole else batch.slice(0, fitting)
             self._waiting_bytes -= batch.nbytes
             if whole:
                 asked.rest.popleft()
             else:
-                asked.rest[0] = rest = batch.slice(fitting, len(batch))
+                rest = batch.slice(fitting, len(batch))
+                asked.rest[0] = Piece(rest, delay, ttl)
                 # In parts it is a little larger.
                 self._waiting_bytes += rest.nbytes
-                self._say(RequestCapacity(0, piece.nbytes + rest.nbytes - batch.nbytes, self._actor))
+                self._say(RequestCapacity(0, part.nbytes + rest.nbytes - batch.nbytes, self._actor))
             if not asked.rest:
                 self._waiting.popleft()
                 asked.all_sent()
             self._messages -= fitting
-            self._bytes -= piece.nbytes
+            self._bytes -= part.nbytes
             asked.under_way += 1
             sequence, self._sequence = self._sequence, self._sequence + fitting
-            self._unconfirmed.append((asked, piece, sequence))
+            self._unconfirmed.append((asked, Piece(part, delay, ttl), sequence))
             asked.sent_at = self._loop.time()
             if self._answers is None:
                 self._answers = self._loop.call_later(ANSWER_SECONDS, self._answers_due)
-            self._say(OfferBatch(sequence, piece, asked.delay, asked.ttl, self._actor))
+            self._say(OfferBatch(sequence, part, delay, ttl, self._actor))
 
     def _sent(self, reply: SentMessages) -> None:
         """What was sent first is dealt with."""
@@ -296,10 +307,10 @@ class Publisher:
         asked.under_way -= 1
         if reply.rejected is None:
             assert reply.first is not None, "a sender without a name sends nothing twice"
-            asked.numbers.append((reply.first, len(piece)))
+            asked.numbers.append((reply.first, len(piece.batch)))
             asked.settle()
         elif self._rejected_at is None:
-            self._rejected_at = reply.up_to - len(piece)
+            self._rejected_at = reply.up_to - len(piece.batch)
             self._drop(asked)
             asked.fail("queue-full", reply.rejected)
         else:
@@ -320,9 +331,9 @@ class Publisher:
                 self._waiting.appendleft(asked)
             # Where a part of it waits already, it is the first that waits, and this comes before.
             asked.rest.appendleft(piece)
-            self._waiting_bytes += piece.nbytes
+            self._waiting_bytes += piece.batch.nbytes
             if ask:
-                self._ask_for_room(piece)
+                self._ask_for_room(piece.batch)
 
     def _withdraw(self, asked: Asked) -> None:
         """Send no more of it; what was asked for it is there for others."""
@@ -335,7 +346,7 @@ class Publisher:
         """It waits no more."""
         if not asked.rest:
             return
-        for batch in asked.rest:
+        for batch, _, _ in asked.rest:
             self._waiting_bytes -= batch.nbytes
             self._spare_messages += len(batch)
             self._spare_bytes += batch.nbytes
@@ -396,11 +407,23 @@ class Publisher:
             self._idle = None
 
     def _settle(self) -> None:
-        """Where nothing is under way, end after a while."""
-        if self._over:
+        """Where nothing is under way, end after a while; soon, where room is kept from others that nobody uses."""
+        if self._over or self._unconfirmed or self._waiting or self._again:
             return
-        if not self._unconfirmed and not self._waiting and not self._again and self._idle is None:
-            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end)
+        holds = self._messages > 0 or self._bytes > 0 or self._spare_messages > 0 or self._spare_bytes > 0
+        if self._idle is None or (holds and not self._ends_soon):
+            self._busy()
+            self._ends_soon = holds
+            self._idle = self._loop.call_later(UNUSED_SECONDS if holds else IDLE_SECONDS, self._end)
 
     def _end(self) -> None:
         self._stop()
+
+
+def _check_frames(batch: MessageBatch) -> None:
+    """Raise FrameTooLargeError for a batch with a message that no frame holds."""
+    if batch.nbytes <= MAX_BODY_BYTES:
+        return
+    for number in range(len(batch)):
+        if (size := batch.slice(number, number + 1).nbytes) > MAX_BODY_BYTES:
+            raise FrameTooLargeError(size, MAX_BODY_BYTES, what="message", advice="send a reference to it")

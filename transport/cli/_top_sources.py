@@ -134,7 +134,7 @@ class HttpPictures(Pictures):
         status, body = await self._worker.call(lambda: self._got(path))
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise RemoteProtocolError(
                 f"{self.where} answered {status} and no JSON; is a broker's HTTP there?"
             ) from None

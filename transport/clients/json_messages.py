@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
+import re
 from typing import Any, Final, NamedTuple
 
 from actors.batch import ID_BYTES, HeaderValue, Message, pack_headers, unpack_headers
@@ -20,6 +20,7 @@ from transport.wire.timing import NO_TIMING, Timing
 
 MUCH_LONGER: Final = 2
 """A text that takes more than so many times its bytes is written in base64: of control characters each takes six."""
+HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * ID_BYTES}}}")
 TAKEN: Final = frozenset({"payload", "payload_base64", "key", "key_base64", "headers", "id", "delay", "ttl"})
 """What a message is made of."""
 TOLD: Final = frozenset({"queue", "number", "deliveries", "possibly_replayed", "enqueued", "receipt"})
@@ -127,11 +128,8 @@ def _headers(found: object) -> dict[str, HeaderValue]:
 def _id(found: object) -> bytes | None:
     if found is None:
         return None
-    try:
-        if isinstance(found, str):
-            return uuid.UUID(found).bytes
-    except ValueError:
-        pass
+    if isinstance(found, str) and HEX.fullmatch(found):
+        return bytes.fromhex(found)
     raise ValueError(f"id is no id of {ID_BYTES} bytes: write {2 * ID_BYTES} hexadecimal digits")
 
 

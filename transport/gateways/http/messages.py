@@ -13,6 +13,7 @@ from actors.batch import ID_BYTES, Message
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS
 from actors.queue.vocabulary.replies import Lost
 from actors.queue.vocabulary.takes import MAX_TAKE_MESSAGES, MAX_TAKE_WAIT_SECONDS, Settlement
+from transport.broker.asked_to_publish import Piece
 from transport.broker.served import RefusalError
 from transport.clients.json_messages import TAKEN, TOLD, json_of, kind_of, message_of
 from transport.errors import ImpossibleTimeError
@@ -34,6 +35,7 @@ from transport.gateways.http.shapes import (
     seconds_to,
     several,
 )
+from transport.picture.slices import Slices
 from transport.wire.timing import Timing
 
 if TYPE_CHECKING:
@@ -70,14 +72,13 @@ async def publish(call: Call) -> Answer:
     """Store the messages of a request; answered when they are durable."""
     query, queue = call.request.query, call.names["name"]
     wait = requests.seconds(query.get("wait"), "wait", 0.0, MAX_PUBLISH_WAIT) or 0.0
-    parts: list[tuple[int, int]] = []
-    for timing, batch in await _batches(call):
-        publisher = call.operations.publisher(GATEWAY, queue)
-        try:
-            parts += await publisher.publish(batch, wait, timing.delay, timing.ttl)
-        except RefusalError as error:
-            stored = sum(count for _, count in parts) + getattr(error, "stored", 0)
-            raise ProblemError(error.code, str(error), {"stored": stored}) from None
+    # Before the body is read: who may not publish has nothing parsed.
+    call.operations.may_publish(queue)
+    pieces = await _pieces(call)
+    try:
+        parts = await call.operations.publisher(GATEWAY, queue).publish(*pieces, wait=wait)
+    except RefusalError as error:
+        raise ProblemError(error.code, str(error), {"stored": getattr(error, "stored", 0)}) from None
     numbers = ",".join([str(number) for first, count in parts for number in range(first, first + count)])
     return Answer(b'{"numbers":[%b]}' % numbers.encode(), 201)
 
@@ -219,14 +220,14 @@ def _receipts_of(asked: dict[str, Any]) -> list[str]:
     if (one is None) is (many is None):
         raise ProblemError("protocol-error", "the body has a receipt, or receipts: one of both")
     texts = [one] if many is None else many
-    if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+    if not isinstance(texts, list) or not all(isinstance(each, str) and each.isascii() for each in texts):
         raise ProblemError("protocol-error", "receipts are texts, as a take gave them")
     if not 1 <= len(texts) <= MAX_RECEIPTS:
         raise ProblemError("protocol-error", f"{len(texts)} receipts: 1 to {MAX_RECEIPTS} are possible")
     return list(dict.fromkeys(texts))
 
 
-async def _batches(call: Call) -> list[tuple[Timing, MessageBatch]]:
+async def _pieces(call: Call) -> list[Piece]:
     """What a request has to be stored, in its order: batches of messages that are alike in their times, and in whether they have ids."""
     request, query = call.request, call.request.query
     body = await requests.body_of(call)
@@ -237,13 +238,24 @@ async def _batches(call: Call) -> list[tuple[Timing, MessageBatch]]:
         )
         if request.content_type != requests.JSON:
             key = query.get("key")
-            if key is None:
-                return [(timing, MessageBatch.from_payloads([body]))]
-            return [(timing, MessageBatch.from_messages([Message(body, key.encode())]))]
-        given = _messages_of(requests.parsed(body))
-        made = [message_of(each) for each in given]
-        alike = groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None))
-        return [(when, MessageBatch.from_messages([message for message, _ in some])) for (when, _), some in alike]
+            plain = key is None
+            batch = (
+                MessageBatch.from_payloads([body])
+                if plain
+                else MessageBatch.from_messages([Message(body, str(key).encode())])
+            )
+            return [Piece(batch, timing.delay, timing.ttl)]
+        given = _messages_of(await requests.parsed_aside(body))
+        made, slices = [], Slices()
+        for each in given:
+            made.append(message_of(each))
+            await slices.pause()
+        pieces = []
+        for (when, _), alike in groupby(made, key=lambda each: (_timing(each[1], timing), each[0].id is not None)):
+            batch = MessageBatch.from_messages([message for message, _ in alike])
+            pieces.append(Piece(batch, when.delay, when.ttl))
+            await slices.pause()
+        return pieces
     except (ValueError, BatchError, ImpossibleTimeError) as error:
         raise ProblemError("protocol-error", str(error)) from None
 
@@ -400,7 +412,8 @@ assert all(code in STATUSES for code, _ in _LOST.values()), "each code has a sta
 
 def json_bytes(value: object) -> bytes:
     """JSON as it is answered."""
-    return value if isinstance(value, bytes) else _AS_JSON(value).encode()
+    # Half a character has no bytes; written as JSON escapes it, it has.
+    return value if isinstance(value, bytes) else _AS_JSON(value).encode("utf-8", "backslashreplace")
 
 
 _AS_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

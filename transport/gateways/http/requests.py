@@ -7,6 +7,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
+from aiohttp import HttpVersion11
+
 from transport.clients.json_messages import kind_of
 from transport.config.units import parse_duration
 from transport.gateways.http.problems import ProblemError
@@ -26,6 +28,10 @@ MAX_FIELDS_BYTES: Final = 256 * 1024
 LEAST_BYTES_A_SECOND: Final = 1024
 BODY_SECONDS: Final = 10.0
 """A body comes at this rate at least, behind so many seconds."""
+ASIDE_BYTES: Final = 64 * 1024
+"""Of JSON, beyond which it is parsed by another thread."""
+MOST_VALUES: Final = 500_000
+"""Of a body of JSON: 10,000 messages may have fifty each."""
 JSON: Final = "application/json"
 
 
@@ -90,7 +96,8 @@ def _has_come(request: web.BaseRequest) -> None:
 async def _go_on(call: Call) -> None:
     """Tell a client that waits for it (RFC 9110, 10.1.1) to send its body."""
     expected = call.request.headers.get("Expect")
-    if expected is None:
+    if expected is None or call.request.version < HttpVersion11:
+        # A client of before knows no such answer (RFC 9110, 10.1.1).
         return
     if expected.lower() != "100-continue":
         raise ProblemError("expectation-failed", f"a request expects {expected!r:.40}; 100-continue is possible")
@@ -135,6 +142,30 @@ def parsed(body: bytes) -> Any:
         return _DECODER.decode(body.decode())
     except (ValueError, RecursionError) as error:
         raise ProblemError("protocol-error", f"the body is no JSON: {error}") from None
+
+
+async def parsed_aside(body: bytes) -> Any:
+    """As `parsed`, of a body that may be large: others have their turns meanwhile."""
+    if len(body) <= ASIDE_BYTES:
+        return parsed(body)
+    return await asyncio.get_running_loop().run_in_executor(None, _bounded, body)
+
+
+def _bounded(body: bytes) -> Any:
+    """As `parsed`, of a body with no more values than may be: each takes a hundred bytes of memory, and few of the body."""
+    # Without what is escaped each second piece between quotes is no text.
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    quotes = bare.count(b'"')
+    values = quotes // 2
+    if values <= MOST_VALUES:
+        structure = b"".join(bare.split(b'"')[::2])
+        values = max(values, sum(structure.count(each) for each in (b",", b"[", b"{")))
+    if values > MOST_VALUES:
+        raise ProblemError(
+            "frame-too-large",
+            f"the body has {values} values, and {MOST_VALUES} are the most: send fewer messages at a time",
+        )
+    return parsed(body)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

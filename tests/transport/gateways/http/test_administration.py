@@ -14,7 +14,7 @@ from streams import Sink, Source
 from tests.transport.gateways.http.conftest import FREE, Api
 from transport import Receiver, Sender
 from transport.broker.operations import OPERATIONS
-from transport.gateways.http import openapi
+from transport.gateways.http import openapi, requests
 from transport.gateways.http.gateway import ROUTES
 from transport.security.principal import Grant, Right
 from transport.security.proofs import TokenRecord, make_token, token_hash
@@ -135,7 +135,9 @@ def users_file(tmp_path: Path) -> tuple[Path, str]:
     return path, token
 
 
-def test_who_asks_is_asked_for_and_has_their_rights(run: Any, api: Any, users_file: tuple[Path, str]) -> None:
+def test_who_asks_is_asked_for_and_has_their_rights(
+    run: Any, api: Any, users_file: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, token = users_file
 
     async def main() -> None:
@@ -160,6 +162,11 @@ def test_who_asks_is_asked_for_and_has_their_rights(run: Any, api: Any, users_fi
             assert (await http.ask("POST", "/api/v1/queues/orders/messages", {"payload": "a"}, **ann))[0] == 201
             status, problem = await http.ask("POST", "/api/v1/queues/orders/messages", {"payload": "a"}, **bob)
             assert (status, problem["code"]) == (403, "forbidden")
+            with monkeypatch.context() as patched:
+                patched.setattr(
+                    requests, "body_of", lambda *_: pytest.fail("the body of one who may not publish was read")
+                )
+                assert (await http.ask("POST", "/api/v1/queues/orders/messages", {"payload": "a"}, **bob))[0] == 403
             assert (await http.ask("POST", "/api/v1/queues/orders/take", {}, **bob))[0] == 200
             status, problem = await http.ask("GET", "/api/v1/queues", **bob)
             assert (status, problem["code"]) == (403, "forbidden")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import pytest
 
 from streams import Sink, Source
 from transport import Receiver, Sender
+from transport.clients.sender_batches import MAX_BATCH_BYTES
+from transport.gateways.http import requests
+from transport.gateways.http.requests import MAX_BODY_BYTES, MOST_VALUES
 
 Q = "/api/v1/queues/orders"
 
@@ -348,5 +353,83 @@ def test_an_acknowledgement_is_on_the_disk_when_it_is_answered(run: Any, api: An
             assert all(upto == last - 1 and not gathered for upto, last, gathered in durable)
             # Each has a record of its own: none waited for the next.
             assert durable[1][0] > durable[0][0]
+
+    run(main)
+
+
+def test_a_message_of_a_whole_body_that_no_receiver_could_have_is_refused(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            raw = {"Content-Type": "application/octet-stream"}
+            for size, status in ((MAX_BODY_BYTES, 413), (MAX_BATCH_BYTES, 201)):
+                async with http.session.post(f"{Q}/messages", data=io.BytesIO(b"x" * size), headers=raw) as answer:
+                    assert answer.status == status
+            await http.publish("small")
+            # A native receiver has all there is.
+            receiver = Receiver(http.broker.receive_address, queue="orders", limit=2)
+            received: list[int] = []
+
+            async def note(delivery: Any) -> None:
+                received.append(len(delivery.payload))
+
+            await receiver.handle(1, note).to(Sink.acknowledge()).run()
+            assert received == [MAX_BATCH_BYTES, 5]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"messages":[' + ",".join(["{}"] * MOST_VALUES) + "]}", '{"payload":[' + "[]," * MOST_VALUES + "0]}"],
+    ids=["objects", "lists"],
+)
+def test_a_body_of_very_many_values_is_refused_before_it_is_taken_apart(
+    run: Any, api: Any, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "parsed", lambda _: pytest.fail("it was parsed"))
+
+    async def main() -> None:
+        async with api() as http:
+            kind = {"Content-Type": "application/json"}
+            async with http.session.post(f"{Q}/messages", data=io.BytesIO(body.encode()), headers=kind) as answer:
+                problem = await answer.json(content_type="application/problem+json")
+            assert (answer.status, problem["code"]) == (413, "frame-too-large")
+            assert "values, and 500000 are the most: send fewer messages at a time" in problem["detail"]
+
+    run(main)
+
+
+def test_what_looks_like_many_values_within_a_text_is_one(run: Any, api: Any) -> None:
+    text = '[{"a": 1}, ' * 200_000 + "\\"
+
+    async def main() -> None:
+        async with api() as http:
+            kind, body = {"Content-Type": "application/json"}, io.BytesIO(json.dumps({"payload": text}).encode())
+            async with http.session.post(f"{Q}/messages", data=body, headers=kind) as answer:
+                assert answer.status == 201
+            (taken,) = await http.take()
+            assert taken["payload"] == text
+
+    run(main)
+
+
+def test_half_a_character_in_a_receipt_is_refused_and_nothing_is_settled(run: Any, api: Any) -> None:
+    async def main() -> None:
+        async with api() as http:
+            await http.publish("a")
+            (taken,) = await http.take()
+            status, problem = await http.settle("acknowledge", taken["receipt"], "\ud800")
+            assert (status, problem["code"]) == (400, "protocol-error")
+            assert (await http.settle("acknowledge", taken["receipt"]))[0] == 200
+
+    run(main)
+
+
+@pytest.mark.parametrize("found", ["0x" + "1" * 30, "1" * 31 + "\n", "{" + "1" * 32 + "}", "1_" * 16, "\u0661" * 32])
+def test_an_id_is_hexadecimal_digits_and_nothing_else(run: Any, api: Any, found: str) -> None:
+    async def main() -> None:
+        async with api() as http:
+            status, problem = await http.ask("POST", f"{Q}/messages", {"payload": "a", "id": found})
+            assert (status, problem["code"]) == (400, "protocol-error")
 
     run(main)
