@@ -20,7 +20,7 @@ BEHIND_IT = {DOOR, "transport.broker.broker", "transport.broker.commands", "tran
 """They hold the queues, list them, and carry out what the door lets in."""
 ROLES_ACTORS = {"SendToQueueSubscriber", "ReceiveFromQueuePublisher", "SubscriptionPublisher"}
 QUEUES = {"QueueDirectory", "QueueActor"}
-GATEWAYS_SEE = {DOOR, "transport.broker.takers", "transport.broker.publishers"} | {
+GATEWAYS_SEE = {DOOR, "transport.broker.takers", "transport.broker.publishers", "transport.broker.asked_to_publish"} | {
     f"transport.broker.{name}" for name in ("listener", "served", "attached", "strangers")
 }
 """What a gateway may import of the broker: the door and what it gives, and what a connection of whatever protocol is made of."""

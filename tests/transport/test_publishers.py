@@ -16,9 +16,8 @@ from streams import Source
 from tests.transport.broker_helpers import batch
 from transport import Broker, BrokerConfig, Sender
 from transport.broker import publishers
-from transport.broker.asked_to_publish import Piece
 from transport.broker.operations import Operations
-from transport.broker.publishers import NoRoomInTimeError
+from transport.broker.publishers import NoRoomInTimeError, Piece
 from transport.broker.served import RefusalError
 from transport.clients.administration import Administration
 from transport.errors import ForbiddenError, FrameTooLargeError, LimitExceededError

@@ -7,13 +7,12 @@ that of a command when it runs; a message asks for none.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from actors import (
-    EnlistedStage,
     LoopActorRef,
     QueueDirectory,
     QueueSettings,
@@ -26,11 +25,12 @@ from actors import (
 from actors.queue.vocabulary.settings import dead_letter_name
 from transport.broker import audit
 from transport.broker.commands import Commands, lists
-from transport.broker.enlisted import EnlistedStages, EnlistedTotal, Refuse
+from transport.broker.enlisted import EnlistedTotal
 from transport.broker.listings import connection_rows, subscription_rows, transaction_rows, user_rows
 from transport.broker.port import Tasks
 from transport.broker.publishers import Publisher, Publishers
 from transport.broker.takers import Taker, Takers
+from transport.broker.transaction import Transaction
 from transport.errors import ForbiddenError, RemoteProtocolError
 from transport.security.principal import Principal, Proof, Right, name_of
 from transport.wire.arguments import CHECK, check_known, flag_of, string_of
@@ -315,7 +315,15 @@ class Operations:
     def transaction(self, writer: str, version: int) -> Transaction:
         """The transaction of a writer and a version. A writer's name is a resource, as a queue's is."""
         self._attach(Right.WRITE, check_name(writer, "writer"), "transaction", WRITER)
-        return Transaction(self, self._services, writer, version)
+        services = self._services
+        return Transaction(
+            services.queues.transactions,
+            services.enlisted,
+            writer,
+            version,
+            attach=lambda queue: self._attach(Right.WRITE, queue, "transaction"),
+            release=lambda queues: self._attached.difference_update([(Right.WRITE, queue) for queue in queues]),
+        )
 
     def view(self) -> View:
         """What goes on in the broker, seen over and over: the command ``picture`` that goes on; to be closed.
@@ -416,43 +424,3 @@ class Operations:
         audit.refused(self.principal.name, name_of(right), operation, resource, self.peer)
         what = "the broker" if resource is None else f"{kind}{resource!r:.255}"
         raise ForbiddenError(f"{self.principal} may not {name_of(right)} {what}")
-
-
-class Transaction:
-    """The transaction of one writer and version, for one who may write to each queue that is enlisted."""
-
-    def __init__(self, operations: Operations, services: Services, writer: str, version: int) -> None:
-        self._operations = operations
-        self._transactions = services.queues.transactions
-        self._total = services.enlisted
-        self._writer, self._version = writer, version
-        self._queues: set[str] = set()
-
-    @property
-    def last_version(self) -> int | None:
-        """The version that the writer has committed last."""
-        return self._transactions.last_version(self._writer)
-
-    def enlisting(self, refuse: Refuse) -> EnlistedStages:
-        """Where stages are enlisted for `commit`; ``refuse`` ends the connection that holds too many."""
-        return EnlistedStages(self._total, refuse)
-
-    def check(self, queue: str) -> None:
-        """Refuse a stage of a queue that may not be written to."""
-        self._operations._attach(Right.WRITE, queue, "transaction")
-        self._queues.add(queue)
-
-    def commit(self, stages: Sequence[EnlistedStage]) -> Awaitable[int]:
-        """Publish the stages in one instant; how many messages that were."""
-        self._release()
-        return self._transactions.commit(self._writer, self._version, stages)
-
-    def abort(self) -> Awaitable[int]:
-        """Discard what the version has staged; how many messages that were."""
-        self._release()
-        return self._transactions.abort(self._writer, self._version)
-
-    def _release(self) -> None:
-        """What is enlisted takes no right any more: it is being published, or is of no use."""
-        queues, self._queues = self._queues, set()
-        self._operations._attached -= {(Right.WRITE, queue) for queue in queues if queue != self._writer}
