@@ -3,7 +3,7 @@
 import { session, signIn, signOut, whenSignedOut, whoAmI } from "./api.js";
 import { closeAll } from "./dialogs.js";
 import { button, field, h, say, setText } from "./dom.js";
-import { bytes, count, rate, whole } from "./format.js";
+import { bytes, count, rate } from "./format.js";
 import { Journal } from "./journal.js";
 import { Connections, Subscriptions, Users } from "./lists.js";
 import { Queue } from "./queue.js";
@@ -16,8 +16,8 @@ const AGAIN_MS = 2000;
 const PARTS = { queues: ["Queues", Queues], connections: ["Connections", Connections], subscriptions: ["Subscriptions", Subscriptions],
   journal: ["Journal", Journal], users: ["Users", Users] };
 const TOTALS = [["In per s", (all) => rate(all.came)], ["Out per s", (all) => rate(all.went)], ["Ready", (all) => count(all.ready)],
-  ["Held", (all) => count(all.held)], ["Stored", (all) => bytes(all.stored_bytes)], ["Queues", (all) => whole(all.queues)],
-  ["Connections", (all) => whole(all.connections)]];
+  ["Held", (all) => count(all.held)], ["Stored", (all) => bytes(all.stored_bytes)], ["Queues", (all) => count(all.queues)],
+  ["Connections", (all) => count(all.connections)]];
 
 const by = (id) => document.getElementById(id);
 const histories = new Histories();

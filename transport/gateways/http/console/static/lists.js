@@ -3,7 +3,7 @@
 import { ask as request, path } from "./api.js";
 import { ask, confirmByName } from "./dialogs.js";
 import { button, field, h, say, table, trying } from "./dom.js";
-import { bytes, count, duration, moment, whole } from "./format.js";
+import { bytes, count, duration, moment } from "./format.js";
 
 const PAGE = 100;
 
@@ -58,7 +58,7 @@ class Listed {
       this.before.disabled = this.#begins.length === 1;
       this.next.disabled = page.next === null;
       this.empty.hidden = page.rows.length > 0;
-      this.where.textContent = `Page ${this.#begins.length}, ${whole(page.rows.length)} rows`;
+      this.where.textContent = `Page ${this.#begins.length}, ${count(page.rows.length)} rows`;
     });
   }
 
@@ -95,7 +95,7 @@ export class Connections extends Listed {
   }
 
   row(row) {
-    return h("tr", {}, h("td", { class: "number" }, whole(row.id)), h("td", {}, row.role ?? ""), h("th", { scope: "row" }, row.client_id || "no name"),
+    return h("tr", {}, h("td", { class: "number" }, count(row.id)), h("td", {}, row.role ?? ""), h("th", { scope: "row" }, row.client_id || "no name"),
       h("td", {}, row.user ?? ""), h("td", { class: "muted" }, row.peer ?? ""),
       h("td", {}, row.queue ? h("a", { href: `#/queues/${encodeURIComponent(row.queue)}` }, row.queue) : ""),
       h("td", { class: "number" }, count(row.demand)), h("td", { class: "number" }, count(row.in_flight)), h("td", { class: "number" }, bytes(row.bytes_in)),
@@ -130,7 +130,7 @@ export class Subscriptions extends Listed {
       more: owned ? [field("Although its owner is connected", force, "The owner then gets these messages twice.")] : [],
       act: async () => {
         const done = await request("POST", path("subscriptions", queue, name, "release"), { force: force.checked });
-        say(`${whole(done.released)} messages can be received again.`);
+        say(`${count(done.released)} messages can be received again.`);
         this.load();
       },
     });
@@ -157,7 +157,7 @@ export class Users extends Listed {
   }
 
   row(row) {
-    const several = (number, one, many) => (number ? [`${whole(number)} ${number === 1 ? one : many}`] : []);
+    const several = (number, one, many) => (number ? [`${count(number)} ${number === 1 ? one : many}`] : []);
     const proofs = [...(row.password ? ["a password"] : []), ...several(row.tokens, "token", "tokens"),
       ...several(row.access_keys, "access key", "access keys"), ...several(row.certificates, "certificate", "certificates")];
     return h("tr", {}, h("th", { scope: "row" }, row.name), h("td", {}, row.broker.join(", ") || "nothing"),

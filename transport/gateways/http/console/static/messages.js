@@ -2,7 +2,7 @@
 
 import { ask as request, path } from "./api.js";
 import { button, field, h, trying } from "./dom.js";
-import { bytes, duration, moment, shown, textOf, unpacked, whole } from "./format.js";
+import { bytes, count, duration, moment, shown, textOf, unpacked } from "./format.js";
 
 const PAGE = 20;
 /** Bytes of a payload that are asked for. */
@@ -16,7 +16,7 @@ export function messageItem(facts, actions = []) {
   const body = h("pre", { tabindex: "0", "aria-label": `Payload of message ${number}` });
   const show = () => {
     body.className = hex ? "payload hex" : "payload";
-    body.textContent = shown(payload, hex) + (size > payload.length ? `\n… ${whole(size - payload.length)} bytes more` : "");
+    body.textContent = shown(payload, hex) + (size > payload.length ? `\n… ${count(size - payload.length)} bytes more` : "");
     if (!size) body.textContent = "(empty)";
     toggle.textContent = hex ? "Text" : "Hex";
     toggle.setAttribute("aria-label", `${toggle.textContent} of message ${number}`);
@@ -27,9 +27,9 @@ export function messageItem(facts, actions = []) {
   }, { class: "small", disabled: !isText });
   show();
   const about = [
-    h("strong", {}, `No. ${whole(number)}`), h("span", {}, bytes(size)),
+    h("strong", {}, `No. ${count(number)}`), h("span", {}, bytes(size)),
     facts.age === undefined ? null : h("span", { title: moment(facts.enqueued) }, `${duration(facts.age)} old`),
-    facts.deliveries ? h("span", {}, `delivered ${whole(facts.deliveries)} ${facts.deliveries === 1 ? "time" : "times"}`) : null,
+    facts.deliveries ? h("span", {}, `delivered ${count(facts.deliveries)} ${facts.deliveries === 1 ? "time" : "times"}`) : null,
     facts.replayed ? h("span", {}, "perhaps delivered before") : null,
     facts.key ? h("span", {}, `key ${shown(facts.key, false)}`) : null,
     h("span", { class: "end" }, toggle, actions),
@@ -73,7 +73,7 @@ export class Messages {
       this.next.disabled = found.next === null || asked.newest === true;
       this.list.replaceChildren(...found.messages.map((row) => messageItem(peeked(row))));
       const { length } = found.messages;
-      this.where.textContent = length ? `${length} messages, number ${whole(found.messages[0].number)} to ${whole(found.messages[length - 1].number)}`
+      this.where.textContent = length ? `${length} messages, number ${count(found.messages[0].number)} to ${count(found.messages[length - 1].number)}`
         : "No message is stored there.";
     });
   }

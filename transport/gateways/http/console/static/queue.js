@@ -4,7 +4,7 @@ import { ask as request, path, session, settings } from "./api.js";
 import { ask, confirmByName, settingFields } from "./dialogs.js";
 import { button, field, h, say, setFact, setText, table, trying } from "./dom.js";
 import { draw } from "./flow.js";
-import { bytes, count, duration, kindClass, rate, whole } from "./format.js";
+import { bytes, count, duration, kindClass, rate } from "./format.js";
 import { closeConnection } from "./lists.js";
 import { Messages } from "./messages.js";
 import { sparkline } from "./sparkline.js";
@@ -16,15 +16,15 @@ const TOLD_MS = 8000;
 const MOST_STEPS = 100000;
 
 const FACTS = [
-  ["Ready", (row) => whole(row.ready)],
-  ["Held", (row) => whole(row.held)],
-  ["Delayed", (row) => whole(row.delayed)],
+  ["Ready", (row) => count(row.ready)],
+  ["Held", (row) => count(row.held)],
+  ["Delayed", (row) => count(row.delayed)],
   ["In per s", (row) => rate(row.came)],
   ["Out per s", (row) => rate(row.went)],
   ["Done per s", (row) => rate(row.acknowledged)],
   ["Receivers want", (row) => count(row.wanted)],
   ["Senders may send", (row) => count(row.granted)],
-  ["Senders that wait", (row) => whole(row.waiting_senders)],
+  ["Senders that wait", (row) => count(row.waiting_senders)],
   ["Stored", (row) => `${count(row.stored_messages)} of ${count(row.max_messages)}`],
   ["Bytes", (row) => `${bytes(row.stored_bytes)} of ${bytes(row.max_bytes)}`],
   ["Oldest", (row) => (row.stored_messages && row.oldest_ms !== null ? duration(row.oldest_ms / 1000) : "none")],
@@ -167,7 +167,7 @@ export class Queue {
       body.replaceChildren(...Object.entries(described).map(([name, { description }]) => {
         const raw = row[name] ?? row[name.replace(/_ms$/, "")];
         const value = raw === null || raw === undefined ? "not set" : name.endsWith("bytes") ? bytes(raw)
-          : name.endsWith("_ms") ? duration(raw) : typeof raw === "number" ? whole(raw) : String(raw);
+          : name.endsWith("_ms") ? duration(raw) : typeof raw === "number" ? count(raw) : String(raw);
         return h("tr", {}, h("th", { scope: "row" }, name.replace(/_ms$/, "").replaceAll("_", " ")), h("td", { class: "mono" }, value), h("td", { class: "muted" }, description));
       }));
     });
@@ -202,7 +202,7 @@ export class Queue {
       text: "All messages that wait are dropped. Those that receivers hold stay with them. This cannot be undone.",
       act: async () => {
         const done = await request("POST", path("queues", this.name, "purge"));
-        say(`${whole(done.purged)} messages were dropped.`);
+        say(`${count(done.purged)} messages were dropped.`);
       },
     });
   }
@@ -241,7 +241,7 @@ export class Queue {
           after = done.next;
           if (!after || left === 0 || !isOpen()) break;
         }
-        say(`${whole(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
+        say(`${count(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
       },
     });
   }

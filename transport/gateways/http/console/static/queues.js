@@ -3,7 +3,7 @@
 import { ask as request, path, settings } from "./api.js";
 import { ask, settingFields } from "./dialogs.js";
 import { button, field, h, say, setFact, setText, trying } from "./dom.js";
-import { count, kindClass, rate, whole } from "./format.js";
+import { count, kindClass, rate } from "./format.js";
 import { sparkline } from "./sparkline.js";
 
 const ROWS = 50;
@@ -36,7 +36,7 @@ class Row {
     setText(this.cells.held, count(row.held));
     setText(this.cells.came, rate(row.came));
     setText(this.cells.went, rate(row.went));
-    setText(this.cells.clients, `${whole(row.attached_senders)} / ${whole(row.attached_receivers)}`);
+    setText(this.cells.clients, `${count(row.attached_senders)} / ${count(row.attached_receivers)}`);
     const share = Math.max(row.stored_messages / row.max_messages, row.stored_bytes / row.max_bytes);
     const percent = Math.min(100, Math.round(share * 100));
     this.meter.style.width = `${percent}%`;
@@ -132,7 +132,7 @@ export class Queues {
     }
     if (!this.#held || picture.queues.some((row) => !this.#rows.get(row.name).element.isConnected)) this.#place(picture.queues);
     const from = picture.matching ? this.start + 1 : 0;
-    setText(this.where, `${whole(from)} to ${whole(this.start + picture.queues.length)} of ${whole(picture.matching)}` +
+    setText(this.where, `${count(from)} to ${count(this.start + picture.queues.length)} of ${count(picture.matching)}` +
       (this.start + ROWS > MOST_BEFORE && picture.matching > this.start + ROWS ? ". Filter by name to see others" : ""));
     this.before.disabled = this.start === 0;
     this.next.disabled = this.start + ROWS >= picture.matching || this.start + ROWS > MOST_BEFORE;

@@ -2,7 +2,7 @@
 
 import { ask as request, path } from "./api.js";
 import { button, field, h, say, trying } from "./dom.js";
-import { whole } from "./format.js";
+import { count } from "./format.js";
 import { messageItem, peek, peeked } from "./messages.js";
 
 /** Messages that are listed here. */
@@ -48,7 +48,7 @@ export class Watch {
         if (delay.value.trim()) message.delay = delay.value.trim();
         if (ttl.value.trim()) message.ttl = ttl.value.trim();
         const answer = await request("POST", path("queues", this.queue, "messages"), message);
-        done.textContent = `Stored as number ${whole(answer.numbers[0])}.`;
+        done.textContent = `Stored as number ${count(answer.numbers[0])}.`;
       });
     };
     return h("section", { class: "panel", "aria-labelledby": "publish" }, h("h2", { id: "publish" }, "Publish"),
@@ -198,7 +198,7 @@ export class Watch {
 
   #settle(item, message, how, word) {
     if (!this.#receiver?.held.has(message.number)) {
-      say(`Message ${whole(message.number)} is not held any more: it has gone back.`, "error");
+      say(`Message ${count(message.number)} is not held any more: it has gone back.`, "error");
       item.remove();
       return;
     }
@@ -216,7 +216,7 @@ export class Watch {
     if (!items.length) return;
     this.#receiver.acknowledge(...items.map((item) => item.message));
     for (const item of items) item.remove();
-    say(`${whole(items.length)} messages are acknowledged, and gone from the queue.`);
+    say(`${count(items.length)} messages are acknowledged, and gone from the queue.`);
     this.#count();
   }
 
@@ -229,7 +229,7 @@ export class Watch {
 
   #count() {
     const receiver = this.#receiver;
-    if (receiver) this.status.textContent = `Connected as a receiver. ${whole(this.#given)} came, ${whole(receiver.held.size)} held, ${whole(receiver.wanted)} still wanted.`;
+    if (receiver) this.status.textContent = `Connected as a receiver. ${count(this.#given)} came, ${count(receiver.held.size)} held, ${count(receiver.wanted)} still wanted.`;
   }
 
   #ended(error) {
