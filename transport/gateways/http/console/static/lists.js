@@ -2,7 +2,7 @@
 
 import { ask as request, path } from "./api.js";
 import { ask, confirmByName } from "./dialogs.js";
-import { button, field, h, say, table, trying } from "./dom.js";
+import { button, enable, field, h, say, table, trying } from "./dom.js";
 import { bytes, count, duration, moment } from "./format.js";
 
 const PAGE = 100;
@@ -51,14 +51,16 @@ class Listed {
       const after = begins.at(-1);
       const page = await request("GET", path(this.what), undefined, { limit: PAGE, ...(after === null ? {} : { after }) });
       // Another was asked for meanwhile, which is the one that is wanted.
-      if (turn !== this.#turn) return;
+      if (turn !== this.#turn) return undefined;
+      // What was on the last page may be gone meanwhile.
+      if (!page.rows.length && begins.length > 1) return this.load(begins.slice(0, -1));
       this.#begins = begins;
       this.#following = page.next;
       this.#fill(page.rows);
-      this.before.disabled = this.#begins.length === 1;
-      this.next.disabled = page.next === null;
+      enable([this.before, this.#begins.length > 1], [this.next, page.next !== null]);
       this.empty.hidden = page.rows.length > 0;
       this.where.textContent = `Page ${this.#begins.length}, ${count(page.rows.length)} rows`;
+      return undefined;
     });
   }
 

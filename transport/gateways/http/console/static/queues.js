@@ -2,7 +2,7 @@
 
 import { ask as request, path, settings } from "./api.js";
 import { ask, settingFields } from "./dialogs.js";
-import { button, field, h, say, setFact, setText, trying } from "./dom.js";
+import { button, enable, field, h, say, setFact, setText, trying } from "./dom.js";
 import { count, kindClass, rate } from "./format.js";
 import { sparkline } from "./sparkline.js";
 
@@ -53,6 +53,7 @@ export class Queues {
   #order = [];
   #held = false;
   #picture = null;
+  #later = null;
 
   constructor(app, query) {
     this.app = app;
@@ -68,10 +69,9 @@ export class Queues {
 
   #build() {
     this.filter = h("input", { type: "search", id: "filter", value: this.contains, autocomplete: "off", placeholder: "part of a name", maxlength: 255 });
-    let later = null;
     this.filter.addEventListener("input", () => {
-      clearTimeout(later);
-      later = setTimeout(() => this.#ask({ contains: this.filter.value.trim(), start: 0 }), HOLD_MS);
+      clearTimeout(this.#later);
+      this.#later = setTimeout(() => this.#ask({ contains: this.filter.value.trim(), start: 0 }), HOLD_MS);
     });
     this.sort = h("select", { id: "sort", onchange: () => this.#ask({ order: this.sort.value, start: 0 }) },
       ...Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === this.order }, text)));
@@ -131,11 +131,15 @@ export class Queues {
       this.#rows.get(row.name).update(row);
     }
     if (!this.#held || picture.queues.some((row) => !this.#rows.get(row.name).element.isConnected)) this.#place(picture.queues);
+    if (this.start > 0 && this.start >= picture.matching) {
+      // There are not so many, or not any more: the last page is what is meant.
+      this.#ask({ start: Math.max(0, Math.ceil(picture.matching / ROWS) - 1) * ROWS });
+      return;
+    }
     const from = picture.matching ? this.start + 1 : 0;
     setText(this.where, `${count(from)} to ${count(this.start + picture.queues.length)} of ${count(picture.matching)}` +
       (this.start + ROWS > MOST_BEFORE && picture.matching > this.start + ROWS ? ". Filter by name to see others" : ""));
-    this.before.disabled = this.start === 0;
-    this.next.disabled = this.start + ROWS >= picture.matching || this.start + ROWS > MOST_BEFORE;
+    enable([this.before, this.start > 0], [this.next, this.start + ROWS < picture.matching && this.start + ROWS <= MOST_BEFORE]);
     this.empty.hidden = picture.queues.length > 0;
     this.table.hidden = picture.queues.length === 0;
     setText(this.empty, this.contains ? `No queue has “${this.contains}” in its name.` : "There are no queues yet. Create one, or send to one: it is made by being used.");
@@ -165,20 +169,21 @@ export class Queues {
 
   async #create() {
     const described = await trying(settings);
-    if (!described) return;
+    if (!described || !this.element.isConnected) return;
     const name = h("input", { autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true });
     const { elements, given } = settingFields(described);
     ask({
       title: "Create a queue", verb: "Create",
       body: [field("Name", name), h("details", { class: "more" }, h("summary", {}, "Settings"), ...elements)],
-      act: async () => {
-        const asked = Object.fromEntries(Object.entries(given()).filter(([, value]) => value !== "" && value !== 0));
-        await request("POST", path("queues"), { name: name.value, ...asked });
+      act: async (isOpen) => {
+        await request("POST", path("queues"), { name: name.value, ...given() });
         say(`Queue ${name.value} is there.`);
-        location.hash = `#/queues/${encodeURIComponent(name.value)}`;
+        if (isOpen()) location.hash = `#/queues/${encodeURIComponent(name.value)}`;
       },
     });
   }
 
-  close() {}
+  close() {
+    clearTimeout(this.#later);
+  }
 }
