@@ -90,7 +90,8 @@ export class Stream {
     const current = () => this.#abort === abort;
     // The one before ends when the new one stands: what the broker keeps for it is kept on.
     const instead = () => before?.abort();
-    if (!before) this.#tell.state("connecting", "Connecting");
+    // It is lost until one stands again: each try told anew would be heard all the time.
+    if (!before && !this.#tries) this.#tell.state("connecting", "Connecting");
     let late = false;
     const waits = setTimeout(() => {
       late = true;
