@@ -143,11 +143,11 @@ def test_a_broker_that_does_not_answer_is_not_waited_for_without_end(page: Page,
         # The one that hangs is given up, and another follows.
         page.clock.fast_forward(11_000)
         page.get_by_text("Reconnecting: the broker does not answer").wait_for()
+        for each in asked:
+            each.abort()
         page.unroute("**/api/v1/events?*")
         page.clock.fast_forward(6_000)
     page.wait_for_selector("#state[data-state=live]")
-    for each in asked:
-        each.abort()
 
 
 def test_a_refusal_is_told_once_and_no_longer_than_it_holds(page: Page, stage: Stage) -> None:
@@ -303,6 +303,8 @@ def test_an_outage_is_told_once_and_not_at_each_try(page: Page, stage: Stage) ->
     for _ in range(4):
         with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
             page.clock.run_for(5_000)
+    with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
+        page.get_by_label("Sort by").select_option("rate")
     assert page.evaluate("window.heard") == ["Reconnecting"]
     page.unroute("**/api/v1/events?*")
     page.clock.run_for(5_000)

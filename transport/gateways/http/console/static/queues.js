@@ -59,7 +59,7 @@ export class Queues {
     this.app = app;
     this.order = Object.hasOwn(ORDERS, query.get("order") ?? "") ? query.get("order") : "pressure";
     this.contains = query.get("contains") ?? "";
-    this.start = Math.min(MOST_BEFORE, Math.max(0, Number(query.get("start")) || 0));
+    this.start = Math.min(MOST_BEFORE, Math.max(0, Math.trunc(Number(query.get("start"))) || 0));
     this.#build();
   }
 

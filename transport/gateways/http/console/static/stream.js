@@ -38,6 +38,8 @@ export class Stream {
   #again = null;
   #tries = 0;
   #paused = false;
+  /** Whether it was told that the stream is lost, and nothing else since. */
+  #lost = false;
 
   constructor(tell) {
     this.#tell = tell;
@@ -76,6 +78,7 @@ export class Stream {
   }
 
   #stop() {
+    this.#lost = false;
     clearTimeout(this.#again);
     this.#again = null;
     this.#abort?.abort();
@@ -91,7 +94,7 @@ export class Stream {
     // The one before ends when the new one stands: what the broker keeps for it is kept on.
     const instead = () => before?.abort();
     // It is lost until one stands again: each try told anew would be heard all the time.
-    if (!before && !this.#tries) this.#tell.state("connecting", "Connecting");
+    if (!before && !this.#lost) this.#tell.state("connecting", "Connecting");
     let late = false;
     const waits = setTimeout(() => {
       late = true;
@@ -124,6 +127,7 @@ export class Stream {
     this.#abort = null;
     this.#tries += 1;
     const wait = Math.min(LATEST, SOON * 2 ** (this.#tries - 1));
+    this.#lost = true;
     this.#tell.state("lost", this.#why ? `Reconnecting: ${this.#why}` : "Reconnecting");
     this.#why = "";
     this.#again = setTimeout(() => this.#open(), wait);
@@ -154,6 +158,7 @@ export class Stream {
           if (name === "picture") {
             instead();
             this.#tries = 0;
+            this.#lost = false;
             picture = data;
             this.#tell.state("live", "Live");
             this.#tell.picture(picture, true);
