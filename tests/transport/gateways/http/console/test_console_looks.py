@@ -338,5 +338,5 @@ def test_a_query_is_named_by_its_subscription_as_in_the_sentence(page: Page, sta
         flow.locator(".label").wait_for()
         assert flow.locator(".label").text_content() == f"query demoquery demo, of {owner}"
         heading = page.get_by_role("region", name="Receivers of the queue").get_by_role("rowheader")
-        assert heading.inner_text() == f"demo {owner}, Spark query"
+        assert heading.inner_text() == f"demo Spark query\n{owner}"
         page.get_by_role("button", name="Close the connection of demo").wait_for()

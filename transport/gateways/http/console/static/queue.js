@@ -143,8 +143,8 @@ export class Queue {
           : button("Close", () => closeConnection(party), { class: "small danger", "aria-label": `Close the connection of ${party.subscription || party.client || party.peer || party.id}` });
         const who = { taker: "HTTP requests", subscription: "Spark query" }[party.role];
         // A query is known by its subscription, as in the sentence; its owner is a host and a process.
-        const names = [party.subscription, party.client, who].filter(Boolean);
-        return h("tr", {}, h("th", { scope: "row" }, names[0] ?? "no name", names.length > 1 ? h("small", {}, ` ${names.slice(1).join(", ")}`) : ""),
+        const [name, owner] = [party.subscription, party.client].filter(Boolean);
+        return h("tr", {}, h("th", { scope: "row" }, name ?? who ?? "no name", name && who ? h("small", {}, ` ${who}`) : "", owner && h("small", { class: "second" }, owner)),
           h("td", { class: "muted" }, party.peer ?? ""), h("td", { class: "number" }), ...cells, h("td", { class: "end" }, close));
       }));
     }

@@ -109,6 +109,7 @@ export class Stream {
         const problem = await problemOf(answer);
         if (current() && [400, 401, 403].includes(problem.status)) {
           this.#abort = null;
+          this.#lost = false;
           this.#tell.state("refused", "Not allowed");
           this.#tell.refused(problem);
           return;
