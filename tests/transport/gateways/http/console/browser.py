@@ -14,7 +14,7 @@ from transport import Broker, BrokerConfig, Receiver, Sender
 from transport.gateways.listeners import configured_listeners
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Page, Route
 
 T = TypeVar("T")
 FREE: Final = "127.0.0.1:0"
@@ -140,6 +140,17 @@ class Watched:
 def show(page: Page, stage: Stage, where: str = "queues") -> None:
     page.goto(f"{stage.url}/#/{where}")
     page.wait_for_selector("#state[data-state=live]")
+
+
+def held(page: Page, where: str) -> list[Route]:
+    """Requests that have no answer until a test gives one."""
+    found: list[Route] = []
+
+    def hold(route: Route) -> None:
+        found.append(route)
+
+    page.route(where, hold)
+    return found
 
 
 def declare(stage: Stage, *names: str, **settings: Any) -> None:

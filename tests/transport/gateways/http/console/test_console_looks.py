@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from tests.transport.gateways.http.console.browser import Stage, Watched, declare, ready, row, show, told
+from transport.clients.subscription_client import SubscriptionClient
 from transport.security.principal import Grant, Right
 from transport.security.users import User, Users
 from transport.security.users_file import change_users
@@ -265,3 +266,77 @@ def test_a_band_is_as_wide_as_its_rate_and_the_busiest_stand_alone(page: Page, s
     assert drawn["labels"][1:] == ["s1", "s2", "s3", "s4", "395 others"]
     assert len(drawn["labels"][0]) < 60
     assert 0.45 < drawn["filled"][0] / drawn["filled"][1] < 0.5
+
+
+NAMES: Final = (
+    "W" * 60,
+    "spark@a-machine-with-a-long-name.example/26506/0123456789",
+    "漢" * 60,
+    "😀" * 60,
+    "1234567890" * 6,
+    "i" * 300,
+)
+
+
+@pytest.mark.parametrize("pixels", [280, 334, 700])
+def test_no_label_lies_over_the_tank_or_the_other_side(page: Page, stage: Stage, pixels: int) -> None:
+    show(page, stage)
+    party = {
+        "peer": None,
+        "demand": 123456789,
+        "held": 123456789,
+        "waits": False,
+        "messages": 1,
+        "rate": 12345.0,
+        "subscription": None,
+    }
+    flow = {
+        "senders": [party | {"id": each, "role": "sender", "client": name} for each, name in enumerate(NAMES)],
+        "receivers": [party | {"id": each, "role": "receiver", "client": name} for each, name in enumerate(NAMES)],
+        "all_senders": 6, "all_receivers": 6, "stored_messages": 5, "max_messages": 10,
+        "stored_bytes": 1, "max_bytes": 100, "ready": 5, "came": 1.0, "went": 0.0, "pressure": "no receiver", "sentence": "it waits",
+    }  # fmt: skip
+    drawn = page.evaluate(
+        """async ([flow, pixels]) => {
+            const { draw } = await import("/console/flow.js");
+            const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+            svg.setAttribute("class", "flow");
+            const holder = document.createElement("div");
+            holder.append(svg);
+            document.querySelector("main").replaceChildren(holder);
+            holder.style.width = `${pixels}px`;
+            draw(svg, flow, pixels);
+            const tank = svg.querySelector(".tank").getBoundingClientRect();
+            const texts = [...svg.querySelectorAll(".label, .label + .faint")];
+            return {
+                over: texts.filter((each) => {
+                    const { left, right } = each.getBoundingClientRect();
+                    return left < tank.right && right > tank.left;
+                }).map((each) => each.firstChild.textContent),
+                labels: [...svg.querySelectorAll(".label")].map((each) => each.firstChild.textContent),
+                widths: texts.map((each) => each.getBoundingClientRect().width),
+                room: tank.left - svg.getBoundingClientRect().left,
+            };
+        }""",
+        [flow, pixels],
+    )
+    assert drawn["over"] == []
+    assert all(label.endswith("…") for label in drawn["labels"])
+    # As much is shown as there is room for.
+    assert max(drawn["widths"]) > drawn["room"] - 30
+
+
+def test_a_query_is_named_by_its_subscription_as_in_the_sentence(page: Page, stage: Stage) -> None:
+    stage.sends("orders", b"a", b"b", b"c")
+    owner = "spark@vm/26506/0123"
+    with SubscriptionClient(
+        stage.broker.receive_address, queue="orders", subscription="demo", mode="own", client_id=owner
+    ) as query:
+        query.reserve(0, 3, 2**20)
+        show(page, stage, "queues/orders")
+        flow = page.get_by_role("img", name="Flow: 0 senders")
+        flow.locator(".label").wait_for()
+        assert flow.locator(".label").text_content() == f"query demoquery demo, of {owner}"
+        heading = page.get_by_role("region", name="Receivers of the queue").get_by_role("rowheader")
+        assert heading.inner_text() == f"demo Spark query\n{owner}"
+        page.get_by_role("button", name="Close the connection of demo").wait_for()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, declare, ready, row, show, told
+from tests.transport.gateways.http.console.browser import Stage, declare, held, ready, row, show, told
 from tests.transport.gateways.http.test_connections import turns_until
 from transport.security.principal import Grant, Right
 from transport.security.users import User, Users
@@ -134,38 +134,17 @@ def test_a_page_that_is_left_while_it_becomes_a_receiver_holds_nothing(page: Pag
     page.locator(".big").get_by_text("2 ready").wait_for()
 
 
-def test_a_move_that_is_closed_goes_no_further_and_says_how_far_it_came(page: Page, stage: Stage) -> None:
-    stage.sends("orders", b"a", b"b")
-    steps: list[Route] = []
-
-    def hold(route: Route) -> None:
-        steps.append(route)
-
-    page.route("**/api/v1/queues/orders/move", hold)
-    show(page, stage, "queues/orders")
-    page.get_by_role("button", name="Move").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("To the queue").fill("others")
-    dialog.get_by_label("Type the name").fill("orders")
-    with page.expect_request("**/move"):
-        dialog.get_by_role("button", name="Move", exact=True).click()
-    page.keyboard.press("Escape")
-    dialog.wait_for(state="detached")
-    answer = {"from": "orders", "to": "others", "moved": 1, "next": "more"}
-    steps[0].fulfill(body=json.dumps(answer), content_type="application/json")
-    told(page, "1 messages are in others now. The others stay where they are.")
-    assert len(steps) == 1
-
-
 def test_a_broker_that_does_not_answer_is_not_waited_for_without_end(page: Page, stage: Stage) -> None:
     page.clock.install()
-    page.route("**/api/v1/events?*", lambda _: None)
+    asked = held(page, "**/api/v1/events?*")
     page.goto(stage.url)
     page.wait_for_selector("#state[data-state=connecting]")
     with page.expect_request("**/api/v1/events?*"):
         # The one that hangs is given up, and another follows.
         page.clock.fast_forward(11_000)
         page.get_by_text("Reconnecting: the broker does not answer").wait_for()
+        for each in asked:
+            each.abort()
         page.unroute("**/api/v1/events?*")
         page.clock.fast_forward(6_000)
     page.wait_for_selector("#state[data-state=live]")
@@ -238,3 +217,96 @@ def test_two_windows_show_the_one_who_is_signed_in(page: Page, secured: Stage) -
     page.get_by_label("Name", exact=True).fill("orders")
     page.get_by_role("button", name="Create", exact=True).click()
     page.get_by_role("heading", name="orders", level=1).wait_for()
+
+
+def test_a_filter_that_is_left_at_once_asks_for_nothing_on_the_next_page(page: Page, stage: Stage) -> None:
+    page.clock.install()
+    declare(stage, "orders")
+    show(page, stage)
+    row(page, "orders").wait_for()
+    page.evaluate(
+        """() => {
+            const filter = document.querySelector("#filter");
+            filter.value = "or";
+            filter.dispatchEvent(new Event("input"));
+            location.hash = "#/queues/orders";
+        }"""
+    )
+    page.get_by_role("heading", name="orders", level=1).wait_for()
+    page.clock.run_for(1_000)
+    page.locator(".sentence").filter(has_text=re.compile("[a-z]")).wait_for()
+    assert page.url.endswith("#/queues/orders")
+    assert page.get_by_text("There is no such queue").is_hidden()
+
+
+def test_past_the_end_of_the_list_its_last_page_is_shown(page: Page, stage: Stage) -> None:
+    declare(stage, *[f"queue-{each:02}" for each in range(60)])
+    show(page, stage, "queues?order=name&start=500")
+    page.get_by_text("51 to 60 of 60").wait_for()
+    row(page, "queue-59").wait_for()
+    assert "start=50" in page.url
+    stage.do(lambda: [stage.broker.queues.delete(f"queue-{each:02}") for each in range(6, 60)])
+    page.get_by_text("1 to 6 of 6").wait_for()
+    assert page.get_by_text("There are no queues yet").is_hidden()
+    stage.do(lambda: [stage.broker.queues.delete(f"queue-{each:02}") for each in range(6)])
+    page.get_by_text("There are no queues yet").wait_for()
+    page.get_by_text("0 to 0 of 0").wait_for()
+
+
+def test_a_last_page_that_has_become_empty_gives_way_to_the_one_before(page: Page, stage: Stage) -> None:
+    users: dict[str, list[str]] = {"": [f"user-{each:03}" for each in range(100)], "user-099": ["user-100"]}
+
+    def answer(route: Route) -> None:
+        after = re.search("after=([^&]*)", route.request.url)
+        names = users[after[1] if after else ""]
+        rows = [
+            {
+                "name": name,
+                "broker": [],
+                "grants": [],
+                "password": True,
+                "tokens": 0,
+                "access_keys": 0,
+                "certificates": 0,
+            }
+            for name in names
+        ]
+        more = None if after or "user-100" not in users["user-099"] else "user-099"
+        route.fulfill(body=json.dumps({"rows": rows, "next": more}), content_type="application/json")
+
+    page.route("**/api/v1/users?*", answer)
+    show(page, stage, "users")
+    page.get_by_role("button", name="Next").focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Page 2, 1 rows").wait_for()
+    # There is no page behind it: whoever goes by keyboard is not sent to the top.
+    assert page.evaluate("document.activeElement.textContent") == "Previous"
+    users["user-099"].clear()
+    page.get_by_role("button", name="Refresh").click()
+    page.get_by_text("Page 1, 100 rows").wait_for()
+    assert page.get_by_text("This broker has no users").is_hidden()
+
+
+def test_an_outage_is_told_once_and_not_at_each_try(page: Page, stage: Stage) -> None:
+    page.clock.install()
+    show(page, stage)
+    page.evaluate(
+        """() => {
+            window.heard = [];
+            new MutationObserver(() => window.heard.push(document.querySelector("#state-text").textContent))
+                .observe(document.querySelector("#state-text"), {childList: true, characterData: true, subtree: true});
+        }"""
+    )
+    page.route("**/api/v1/events?*", lambda route: route.abort())
+    page.get_by_label("Sort by").select_option("name")
+    page.wait_for_selector("#state[data-state=lost]")
+    for _ in range(4):
+        with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
+            page.clock.run_for(5_000)
+    with page.expect_event("requestfailed", lambda request: "/events?" in request.url):
+        page.get_by_label("Sort by").select_option("rate")
+    assert page.evaluate("window.heard") == ["Reconnecting"]
+    page.unroute("**/api/v1/events?*")
+    page.clock.run_for(5_000)
+    page.wait_for_selector("#state[data-state=live]")
+    assert page.evaluate("window.heard") == ["Reconnecting", "Live"]

@@ -3,21 +3,23 @@
 import { session, signIn, signOut, whenSignedOut, whoAmI } from "./api.js";
 import { closeAll } from "./dialogs.js";
 import { button, field, h, say, setText } from "./dom.js";
-import { bytes, count, rate, whole } from "./format.js";
+import { bytes, count, rate } from "./format.js";
 import { Journal } from "./journal.js";
 import { Connections, Subscriptions, Users } from "./lists.js";
 import { Queue } from "./queue.js";
 import { Queues } from "./queues.js";
-import { Histories, KEPT } from "./sparkline.js";
+import { Histories } from "./sparkline.js";
 import { Stream } from "./stream.js";
 
 const TICK_MS = 1000;
 const AGAIN_MS = 2000;
+/** Letters of a total from which on they are smaller, where there is little room. */
+const LONG = 9;
 const PARTS = { queues: ["Queues", Queues], connections: ["Connections", Connections], subscriptions: ["Subscriptions", Subscriptions],
   journal: ["Journal", Journal], users: ["Users", Users] };
 const TOTALS = [["In per s", (all) => rate(all.came)], ["Out per s", (all) => rate(all.went)], ["Ready", (all) => count(all.ready)],
-  ["Held", (all) => count(all.held)], ["Stored", (all) => bytes(all.stored_bytes)], ["Queues", (all) => whole(all.queues)],
-  ["Connections", (all) => whole(all.connections)]];
+  ["Held", (all) => count(all.held)], ["Stored", (all) => bytes(all.stored_bytes)], ["Queues", (all) => count(all.queues)],
+  ["Connections", (all) => count(all.connections)]];
 
 const by = (id) => document.getElementById(id);
 const histories = new Histories();
@@ -28,15 +30,18 @@ let live = false;
 let away = false;
 /** What the broker has refused of what is shown. */
 let note = null;
-let ticked = performance.now();
 
 // --- the stream
 
 const stream = new Stream({
   picture(now, first) {
     picture = now;
-    if (first) for (const [name, samples] of Object.entries(now.history ?? {})) histories.begin(name, samples);
-    TOTALS.forEach(([, of], index) => setText(totals[index], of(now.totals)));
+    if (first) histories.begin(now.history ?? {});
+    TOTALS.forEach(([, of], index) => {
+      const text = of(now.totals);
+      setText(totals[index], text);
+      totals[index].classList.toggle("long", text.length > LONG);
+    });
     note?.remove();
     view?.picture(now);
   },
@@ -47,7 +52,6 @@ const stream = new Stream({
     document.body.classList.toggle("stale", name === "lost");
     if (name === "lost" || name === "paused") away = true;
     if (!live) return;
-    ticked = performance.now();
     if (away) checkWho();
     away = false;
   },
@@ -76,15 +80,11 @@ const totals = TOTALS.map(([text]) => {
   return value;
 });
 
-// A second has passed: the lines go on, also of queues of which nothing changes. A page in the background has no timers to count on.
+// A second has passed: the lines go on, also of queues of which nothing changes. Where this comes late, nobody knows what was in between.
 setInterval(() => {
-  const now = performance.now();
-  const seconds = Math.min(KEPT, Math.floor((now - ticked) / TICK_MS + 0.2));
-  if (seconds < 1) return;
-  ticked = now;
   if (!live || !picture) return;
   const rows = new Map([...picture.queues, ...(picture.flow ? [picture.flow] : [])].map((row) => [row.name, row]));
-  for (const row of rows.values()) for (let each = 0; each < seconds; each += 1) histories.push(row);
+  histories.push(rows.values());
   view?.tick?.();
 }, TICK_MS);
 

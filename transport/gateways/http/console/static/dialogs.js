@@ -1,31 +1,37 @@
 // Dialogs: a form that asks, and a confirmation by typing a name. The browser keeps the focus within, and Escape closes.
 
-import { field, h } from "./dom.js";
+import { field, h, say } from "./dom.js";
+import { typedCount } from "./format.js";
 
 /**
  * Ask by a form.
  *
  * `title`; `body`, elements; `verb`, what the button says; `act(isOpen)`, which does it and may throw; `danger`. What takes many steps asks
  * `isOpen()` between them: whoever closes the dialog wants no more of it.
- * The dialog closes when that has been done; what is thrown is told within.
+ * The dialog closes when that has been done; what is thrown is told within, or on the page where the dialog is closed already.
  */
 export function ask({ title, body, verb, act, danger = false }) {
   const problem = h("p", { class: "problem", role: "alert" });
   const go = h("button", { type: "submit", class: danger ? "main danger" : "main" }, verb);
   const heading = `dialog-${title.replace(/\W+/g, "-")}`;
   const from = document.activeElement;
+  let working = false;
   const submit = async (event) => {
     event.preventDefault();
-    go.disabled = true;
+    if (working) return;
+    const at = document.activeElement;
+    working = go.disabled = true;
     problem.textContent = "";
     try {
       await act(() => dialog.open);
       dialog.close();
     } catch (error) {
-      problem.textContent = error.message;
+      if (dialog.open) problem.textContent = error.message;
+      else say(error.message, "error");
     } finally {
-      go.disabled = false;
+      working = go.disabled = false;
       check();
+      if (dialog.open && !dialog.contains(document.activeElement)) at.focus();
     }
   };
   const form = h("form", { onsubmit: submit, novalidate: true },
@@ -34,7 +40,7 @@ export function ask({ title, body, verb, act, danger = false }) {
   const dialog = h("dialog", { "aria-labelledby": heading }, form);
   const check = () => {
     const typed = form.querySelector("[data-must]");
-    if (typed) go.disabled = typed.value !== typed.dataset.must;
+    if (typed && !working) go.disabled = typed.value !== typed.dataset.must;
   };
   form.addEventListener("input", check);
   dialog.addEventListener("close", () => {
@@ -88,7 +94,7 @@ export function settingFields(described, current = {}) {
       if (now === before) continue;
       if (type !== "integer") found[name] = now;
       else if (now === "") found[name] = 0;
-      else if (/^\d+$/.test(now)) found[name] = Number(now);
+      else if (typedCount(now) !== null) found[name] = typedCount(now);
       else throw new Error(`${name.replaceAll("_", " ")} is a whole number, not ${now}`);
     }
     return found;

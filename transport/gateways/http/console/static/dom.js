@@ -38,6 +38,13 @@ export function button(text, act, facts = {}) {
   return h("button", { type: "button", onclick: act, ...facts }, text);
 }
 
+/** Let buttons be pressed or not, as [button, whether]. Whoever is at one that cannot be pressed any more goes on at the first that can. */
+export function enable(...buttons) {
+  const lost = buttons.some(([element, on]) => !on && element === document.activeElement);
+  for (const [element, on] of buttons) element.disabled = !on;
+  if (lost) buttons.find(([, on]) => on)?.[0].focus();
+}
+
 let clears = null;
 
 /** Say something once, to eyes and to screen readers. */

@@ -7,6 +7,11 @@ const SHOWN = 6;
 const BAND = 46;
 const TOP = 26;
 const TANK = 34;
+/** Pixels of the letters: as in console.css. */
+const LABEL = 12.5;
+const FAINT = 11.5;
+/** Pixels of room from which on what a party may do is said as well. */
+const NOTED = 176;
 /** Of the dashes: as in console.css. */
 const PERIOD_MS = 1600;
 
@@ -17,13 +22,35 @@ function width(perSecond) {
 
 function named(party) {
   const what = { sender: "sender", receiver: "receiver", taker: "HTTP", subscription: "Spark query" }[party.role] ?? party.role;
-  if (party.client) return party.role === "subscription" ? `query ${party.client}` : party.client;
+  // A query is known by its subscription, as in the sentence; its owner is a host and a process.
+  if (party.subscription) return party.role === "subscription" ? `query ${party.subscription}` : party.subscription;
+  if (party.client) return party.client;
   if (party.peer) return `${what} ${party.peer}`;
   return what;
 }
 
-function cut(text, most) {
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+/** The name, and of a query whose it is. */
+function whole(party) {
+  return party.subscription && party.client ? `${named(party)}, of ${party.client}` : named(party);
+}
+
+const canvas = document.createElement("canvas").getContext("2d");
+
+/** As much of a text as fits into so many pixels, in letters of a size as in console.css. */
+function cut(text, pixels, size) {
+  canvas.font = `${size}px ${getComputedStyle(document.documentElement).fontFamily}`;
+  const fits = (some) => canvas.measureText(some).width <= pixels;
+  // No letter is so narrow that more of them fit.
+  const some = text.slice(0, Math.floor(pixels));
+  if (some === text && fits(text)) return text;
+  const letters = [...some];
+  let [least, most] = [0, letters.length];
+  while (least < most) {
+    const middle = Math.ceil((least + most) / 2);
+    if (fits(`${letters.slice(0, middle).join("")}…`)) least = middle;
+    else most = middle - 1;
+  }
+  return `${letters.slice(0, least).join("")}…`;
 }
 
 /** Dashes along a band. They are drawn anew each second, and go on where they were. */
@@ -36,13 +63,13 @@ function moving(line, thick) {
 /** The busiest as they are, the others as one. */
 function groups(parties, all) {
   const shown = parties.slice(0, all > SHOWN ? SHOWN - 1 : SHOWN).map((party) => ({
-    name: named(party), rate: party.rate,
+    name: named(party), whole: whole(party), rate: party.rate,
     note: party.role === "sender" ? (party.waits ? "waits for room" : `may send ${count(party.demand)}`)
       : `holds ${count(party.held)}, wants ${count(party.demand)}`,
   }));
   const others = parties.slice(shown.length);
   if (all > shown.length)
-    shown.push({ name: `${count(all - shown.length)} others`, rate: others.reduce((sum, each) => sum + each.rate, 0), note: "" });
+    shown.push({ name: `${count(all - shown.length)} others`, whole: `${count(all - shown.length)} others`, rate: others.reduce((sum, each) => sum + each.rate, 0), note: "" });
   return shown;
 }
 
@@ -56,7 +83,7 @@ export function draw(svg, flow, pixels) {
   const kind = kindClass(flow.pressure);
   const left = wide / 2 - TANK / 2;
   const right = wide / 2 + TANK / 2;
-  const letters = Math.floor((left - 12) / 7);
+  const room = left - 8;
   const tankTop = TOP;
   const tankHigh = rows * BAND;
   const parts = [
@@ -80,9 +107,9 @@ export function draw(svg, flow, pixels) {
       if (party.rate > 0)
         parts.push(moving(isSender ? line : `M${x1} ${to}C${middle} ${to} ${middle} ${from} ${x0} ${from}`, thick));
       const anchor = isSender ? "start" : "end";
-      parts.push(s("text", { class: "label", x: x0, y: from - width(party.rate) / 2 - 4, "text-anchor": anchor }, cut(party.name, letters), s("title", {}, party.name)));
+      parts.push(s("text", { class: "label", x: x0, y: from - width(party.rate) / 2 - 4, "text-anchor": anchor }, cut(party.name, room, LABEL), s("title", {}, party.whole)));
       parts.push(s("text", { class: "faint", x: x0, y: from + width(party.rate) / 2 + 12, "text-anchor": anchor },
-        cut(`${rate(party.rate)}/s${party.note && letters > 24 ? `, ${party.note}` : ""}`, letters + 4)));
+        cut(`${rate(party.rate)}/s${party.note && room > NOTED ? `, ${party.note}` : ""}`, room, FAINT)));
     });
   };
   side(senders, true);

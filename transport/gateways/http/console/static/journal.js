@@ -1,26 +1,26 @@
 // The journal: how far it is, what it takes of the disk, and how long that takes.
 
 import { h, setText } from "./dom.js";
-import { bytes, whole } from "./format.js";
+import { bytes, count, duration } from "./format.js";
 
 const FACTS = [
   ["Directory", (facts) => facts.directory],
   ["Takes of the disk", (facts) => bytes(facts.disk_bytes)],
   ["Free on the disk", (facts) => bytes(facts.free_bytes)],
-  ["Segments", (facts) => whole(facts.segments)],
-  ["Next record", (facts) => whole(facts.next_lsn)],
-  ["Durable up to record", (facts) => whole(facts.durable_lsn)],
+  ["Segments", (facts) => count(facts.segments)],
+  ["Next record", (facts) => count(facts.next_lsn)],
+  ["Durable up to record", (facts) => count(facts.durable_lsn)],
   ["Waits to be written", (facts) => bytes(facts.pending_bytes)],
-  ["Records", (facts) => whole(facts.records)],
-  ["Group commits", (facts) => whole(facts.groups)],
+  ["Records", (facts) => count(facts.records)],
+  ["Group commits", (facts) => count(facts.groups)],
   ["Records in a group", (facts) => (facts.groups ? (facts.records / facts.groups).toFixed(1) : "none yet")],
-  ["Syncs", (facts) => whole(facts.syncs)],
-  ["A sync takes", (facts) => `${facts.sync_ms.toFixed(2)} ms`],
-  ["Checkpoints", (facts) => whole(facts.checkpoints)],
+  ["Syncs", (facts) => count(facts.syncs)],
+  ["A sync takes", (facts) => duration(facts.sync_ms / 1000)],
+  ["Checkpoints", (facts) => count(facts.checkpoints)],
   ["Cached", (facts) => bytes(facts.cache_bytes)],
   ["Read from the cache", (facts) => {
     const reads = facts.cache_hits + facts.cache_misses;
-    return reads ? `${((100 * facts.cache_hits) / reads).toFixed(1)} % of ${whole(reads)}` : "nothing read";
+    return reads ? `${((100 * facts.cache_hits) / reads).toFixed(1)} % of ${count(reads)}` : "nothing read";
   }],
 ];
 

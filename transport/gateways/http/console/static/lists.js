@@ -2,8 +2,8 @@
 
 import { ask as request, path } from "./api.js";
 import { ask, confirmByName } from "./dialogs.js";
-import { button, field, h, say, table, trying } from "./dom.js";
-import { bytes, count, duration, moment, whole } from "./format.js";
+import { button, enable, field, h, say, table, trying } from "./dom.js";
+import { bytes, count, duration, moment } from "./format.js";
 
 const PAGE = 100;
 
@@ -51,14 +51,16 @@ class Listed {
       const after = begins.at(-1);
       const page = await request("GET", path(this.what), undefined, { limit: PAGE, ...(after === null ? {} : { after }) });
       // Another was asked for meanwhile, which is the one that is wanted.
-      if (turn !== this.#turn) return;
+      if (turn !== this.#turn) return undefined;
+      // What was on the last page may be gone meanwhile.
+      if (!page.rows.length && begins.length > 1) return this.load(begins.slice(0, -1));
       this.#begins = begins;
       this.#following = page.next;
       this.#fill(page.rows);
-      this.before.disabled = this.#begins.length === 1;
-      this.next.disabled = page.next === null;
+      enable([this.before, this.#begins.length > 1], [this.next, page.next !== null]);
       this.empty.hidden = page.rows.length > 0;
-      this.where.textContent = `Page ${this.#begins.length}, ${whole(page.rows.length)} rows`;
+      this.where.textContent = `Page ${this.#begins.length}, ${count(page.rows.length)} rows`;
+      return undefined;
     });
   }
 
@@ -95,7 +97,7 @@ export class Connections extends Listed {
   }
 
   row(row) {
-    return h("tr", {}, h("td", { class: "number" }, whole(row.id)), h("td", {}, row.role ?? ""), h("th", { scope: "row" }, row.client_id || "no name"),
+    return h("tr", {}, h("td", { class: "number" }, count(row.id)), h("td", {}, row.role ?? ""), h("th", { scope: "row" }, row.client_id || "no name"),
       h("td", {}, row.user ?? ""), h("td", { class: "muted" }, row.peer ?? ""),
       h("td", {}, row.queue ? h("a", { href: `#/queues/${encodeURIComponent(row.queue)}` }, row.queue) : ""),
       h("td", { class: "number" }, count(row.demand)), h("td", { class: "number" }, count(row.in_flight)), h("td", { class: "number" }, bytes(row.bytes_in)),
@@ -130,7 +132,7 @@ export class Subscriptions extends Listed {
       more: owned ? [field("Although its owner is connected", force, "The owner then gets these messages twice.")] : [],
       act: async () => {
         const done = await request("POST", path("subscriptions", queue, name, "release"), { force: force.checked });
-        say(`${whole(done.released)} messages can be received again.`);
+        say(`${count(done.released)} messages can be received again.`);
         this.load();
       },
     });
@@ -157,7 +159,7 @@ export class Users extends Listed {
   }
 
   row(row) {
-    const several = (number, one, many) => (number ? [`${whole(number)} ${number === 1 ? one : many}`] : []);
+    const several = (number, one, many) => (number ? [`${count(number)} ${number === 1 ? one : many}`] : []);
     const proofs = [...(row.password ? ["a password"] : []), ...several(row.tokens, "token", "tokens"),
       ...several(row.access_keys, "access key", "access keys"), ...several(row.certificates, "certificate", "certificates")];
     return h("tr", {}, h("th", { scope: "row" }, row.name), h("td", {}, row.broker.join(", ") || "nothing"),

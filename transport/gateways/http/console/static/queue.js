@@ -4,7 +4,7 @@ import { ask as request, path, session, settings } from "./api.js";
 import { ask, confirmByName, settingFields } from "./dialogs.js";
 import { button, field, h, say, setFact, setText, table, trying } from "./dom.js";
 import { draw } from "./flow.js";
-import { bytes, count, duration, kindClass, rate, whole } from "./format.js";
+import { bytes, count, duration, kindClass, rate, typedCount } from "./format.js";
 import { closeConnection } from "./lists.js";
 import { Messages } from "./messages.js";
 import { sparkline } from "./sparkline.js";
@@ -16,15 +16,15 @@ const TOLD_MS = 8000;
 const MOST_STEPS = 100000;
 
 const FACTS = [
-  ["Ready", (row) => whole(row.ready)],
-  ["Held", (row) => whole(row.held)],
-  ["Delayed", (row) => whole(row.delayed)],
+  ["Ready", (row) => count(row.ready)],
+  ["Held", (row) => count(row.held)],
+  ["Delayed", (row) => count(row.delayed)],
   ["In per s", (row) => rate(row.came)],
   ["Out per s", (row) => rate(row.went)],
   ["Done per s", (row) => rate(row.acknowledged)],
   ["Receivers want", (row) => count(row.wanted)],
   ["Senders may send", (row) => count(row.granted)],
-  ["Senders that wait", (row) => whole(row.waiting_senders)],
+  ["Senders that wait", (row) => count(row.waiting_senders)],
   ["Stored", (row) => `${count(row.stored_messages)} of ${count(row.max_messages)}`],
   ["Bytes", (row) => `${bytes(row.stored_bytes)} of ${bytes(row.max_bytes)}`],
   ["Oldest", (row) => (row.stored_messages && row.oldest_ms !== null ? duration(row.oldest_ms / 1000) : "none")],
@@ -102,7 +102,10 @@ export class Queue {
     this.gone.hidden = flow !== null;
     this.pill.hidden = flow === null;
     this.content.hidden = flow === null;
-    if (flow === null) return;
+    if (flow === null) {
+      this.inner?.picture?.(null);
+      return;
+    }
     setText(this.pill, flow.pressure);
     setFact(this.pill, "data-kind", kindClass(flow.pressure));
     if (this.tab !== "") {
@@ -131,15 +134,17 @@ export class Queue {
       body.replaceChildren(h("tr", {}, h("td", { colspan: 6, class: "muted" }, "nobody")));
       return;
     }
-    const ids = parties.map((party) => `${party.role} ${party.id} ${party.client}`).join("\n");
+    const ids = parties.map((party) => `${party.role} ${party.id} ${party.client} ${party.subscription}`).join("\n");
     if (body.dataset.ids !== ids || !body.querySelector("th")) {
       body.dataset.ids = ids;
       body.replaceChildren(...parties.map((party) => {
         const cells = more(party).map((_, index) => h("td", { class: index === 0 || body === this.receivers ? "number" : "" }));
         const close = party.id === null ? null
-          : button("Close", () => closeConnection(party), { class: "small danger", "aria-label": `Close the connection of ${party.client || party.peer || party.id}` });
+          : button("Close", () => closeConnection(party), { class: "small danger", "aria-label": `Close the connection of ${party.subscription || party.client || party.peer || party.id}` });
         const who = { taker: "HTTP requests", subscription: "Spark query" }[party.role];
-        return h("tr", {}, h("th", { scope: "row" }, party.client || who || "no name", party.client && who ? h("small", {}, ` ${who}`) : ""),
+        // A query is known by its subscription, as in the sentence; its owner is a host and a process.
+        const [name, owner] = [party.subscription, party.client].filter(Boolean);
+        return h("tr", {}, h("th", { scope: "row" }, name ?? who ?? "no name", name && who ? h("small", {}, ` ${who}`) : "", owner && h("small", { class: "second" }, owner)),
           h("td", { class: "muted" }, party.peer ?? ""), h("td", { class: "number" }), ...cells, h("td", { class: "end" }, close));
       }));
     }
@@ -167,7 +172,7 @@ export class Queue {
       body.replaceChildren(...Object.entries(described).map(([name, { description }]) => {
         const raw = row[name] ?? row[name.replace(/_ms$/, "")];
         const value = raw === null || raw === undefined ? "not set" : name.endsWith("bytes") ? bytes(raw)
-          : name.endsWith("_ms") ? duration(raw) : typeof raw === "number" ? whole(raw) : String(raw);
+          : name.endsWith("_ms") ? duration(raw) : typeof raw === "number" ? count(raw) : String(raw);
         return h("tr", {}, h("th", { scope: "row" }, name.replace(/_ms$/, "").replaceAll("_", " ")), h("td", { class: "mono" }, value), h("td", { class: "muted" }, description));
       }));
     });
@@ -180,6 +185,7 @@ export class Queue {
   #alter() {
     return trying(async () => {
       const [described, row] = await Promise.all([settings(), this.#row()]);
+      if (!this.element.isConnected) return;
       const current = { ...row };
       for (const name of Object.keys(described))
         if (name.endsWith("_ms")) current[name] = row[name.slice(0, -3)] == null ? null : Math.round(row[name.slice(0, -3)] * 1000);
@@ -202,7 +208,7 @@ export class Queue {
       text: "All messages that wait are dropped. Those that receivers hold stay with them. This cannot be undone.",
       act: async () => {
         const done = await request("POST", path("queues", this.name, "purge"));
-        say(`${whole(done.purged)} messages were dropped.`);
+        say(`${count(done.purged)} messages were dropped.`);
       },
     });
   }
@@ -211,10 +217,10 @@ export class Queue {
     confirmByName({
       title: `Delete ${this.name}`, verb: "Delete", name: this.name,
       text: "The queue goes with all that it holds, and the connections of its senders and receivers are ended. This cannot be undone.",
-      act: async () => {
+      act: async (isOpen) => {
         await request("DELETE", path("queues", this.name));
         say(`Queue ${this.name} is deleted.`);
-        location.hash = "#/queues";
+        if (isOpen()) location.hash = "#/queues";
       },
     });
   }
@@ -229,8 +235,8 @@ export class Queue {
       more: [field("To the queue", to), field("How many at most", most), field("Make the queue where there is none", create)],
       act: async (isOpen) => {
         if (!to.value) throw new Error("say which queue they go to");
-        if (most.value && !/^[1-9]\d*$/.test(most.value)) throw new Error(`${most.value} is no number of messages`);
-        let left = most.value ? Number(most.value) : null;
+        let left = most.value.trim() ? typedCount(most.value.trim()) : null;
+        if (most.value.trim() && !left) throw new Error(`${most.value} is no number of messages`);
         let moved = 0;
         let after = null;
         for (let step = 0; step < MOST_STEPS; step += 1) {
@@ -241,7 +247,7 @@ export class Queue {
           after = done.next;
           if (!after || left === 0 || !isOpen()) break;
         }
-        say(`${whole(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
+        say(`${count(moved)} messages are in ${to.value} now.${isOpen() ? "" : " The others stay where they are."}`);
       },
     });
   }

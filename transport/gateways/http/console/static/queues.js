@@ -2,8 +2,8 @@
 
 import { ask as request, path, settings } from "./api.js";
 import { ask, settingFields } from "./dialogs.js";
-import { button, field, h, say, setFact, setText, trying } from "./dom.js";
-import { count, kindClass, rate, whole } from "./format.js";
+import { button, enable, field, h, say, setFact, setText, trying } from "./dom.js";
+import { count, kindClass, rate } from "./format.js";
 import { sparkline } from "./sparkline.js";
 
 const ROWS = 50;
@@ -36,7 +36,7 @@ class Row {
     setText(this.cells.held, count(row.held));
     setText(this.cells.came, rate(row.came));
     setText(this.cells.went, rate(row.went));
-    setText(this.cells.clients, `${whole(row.attached_senders)} / ${whole(row.attached_receivers)}`);
+    setText(this.cells.clients, `${count(row.attached_senders)} / ${count(row.attached_receivers)}`);
     const share = Math.max(row.stored_messages / row.max_messages, row.stored_bytes / row.max_bytes);
     const percent = Math.min(100, Math.round(share * 100));
     this.meter.style.width = `${percent}%`;
@@ -53,12 +53,13 @@ export class Queues {
   #order = [];
   #held = false;
   #picture = null;
+  #later = null;
 
   constructor(app, query) {
     this.app = app;
     this.order = Object.hasOwn(ORDERS, query.get("order") ?? "") ? query.get("order") : "pressure";
     this.contains = query.get("contains") ?? "";
-    this.start = Math.min(MOST_BEFORE, Math.max(0, Number(query.get("start")) || 0));
+    this.start = Math.min(MOST_BEFORE, Math.max(0, Math.trunc(Number(query.get("start"))) || 0));
     this.#build();
   }
 
@@ -68,10 +69,9 @@ export class Queues {
 
   #build() {
     this.filter = h("input", { type: "search", id: "filter", value: this.contains, autocomplete: "off", placeholder: "part of a name", maxlength: 255 });
-    let later = null;
     this.filter.addEventListener("input", () => {
-      clearTimeout(later);
-      later = setTimeout(() => this.#ask({ contains: this.filter.value.trim(), start: 0 }), HOLD_MS);
+      clearTimeout(this.#later);
+      this.#later = setTimeout(() => this.#ask({ contains: this.filter.value.trim(), start: 0 }), HOLD_MS);
     });
     this.sort = h("select", { id: "sort", onchange: () => this.#ask({ order: this.sort.value, start: 0 }) },
       ...Object.entries(ORDERS).map(([value, text]) => h("option", { value, selected: value === this.order }, text)));
@@ -131,11 +131,15 @@ export class Queues {
       this.#rows.get(row.name).update(row);
     }
     if (!this.#held || picture.queues.some((row) => !this.#rows.get(row.name).element.isConnected)) this.#place(picture.queues);
+    if (this.start > 0 && this.start >= picture.matching) {
+      // There are not so many, or not any more: the last page is what is meant.
+      this.#ask({ start: Math.max(0, Math.ceil(picture.matching / ROWS) - 1) * ROWS });
+      return;
+    }
     const from = picture.matching ? this.start + 1 : 0;
-    setText(this.where, `${whole(from)} to ${whole(this.start + picture.queues.length)} of ${whole(picture.matching)}` +
+    setText(this.where, `${count(from)} to ${count(this.start + picture.queues.length)} of ${count(picture.matching)}` +
       (this.start + ROWS > MOST_BEFORE && picture.matching > this.start + ROWS ? ". Filter by name to see others" : ""));
-    this.before.disabled = this.start === 0;
-    this.next.disabled = this.start + ROWS >= picture.matching || this.start + ROWS > MOST_BEFORE;
+    enable([this.before, this.start > 0], [this.next, this.start + ROWS < picture.matching && this.start + ROWS <= MOST_BEFORE]);
     this.empty.hidden = picture.queues.length > 0;
     this.table.hidden = picture.queues.length === 0;
     setText(this.empty, this.contains ? `No queue has “${this.contains}” in its name.` : "There are no queues yet. Create one, or send to one: it is made by being used.");
@@ -165,20 +169,21 @@ export class Queues {
 
   async #create() {
     const described = await trying(settings);
-    if (!described) return;
+    if (!described || !this.element.isConnected) return;
     const name = h("input", { autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true });
     const { elements, given } = settingFields(described);
     ask({
       title: "Create a queue", verb: "Create",
       body: [field("Name", name), h("details", { class: "more" }, h("summary", {}, "Settings"), ...elements)],
-      act: async () => {
-        const asked = Object.fromEntries(Object.entries(given()).filter(([, value]) => value !== "" && value !== 0));
-        await request("POST", path("queues"), { name: name.value, ...asked });
+      act: async (isOpen) => {
+        await request("POST", path("queues"), { name: name.value, ...given() });
         say(`Queue ${name.value} is there.`);
-        location.hash = `#/queues/${encodeURIComponent(name.value)}`;
+        if (isOpen()) location.hash = `#/queues/${encodeURIComponent(name.value)}`;
       },
     });
   }
 
-  close() {}
+  close() {
+    clearTimeout(this.#later);
+  }
 }

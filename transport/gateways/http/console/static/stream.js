@@ -38,6 +38,8 @@ export class Stream {
   #again = null;
   #tries = 0;
   #paused = false;
+  /** Whether it was told that the stream is lost, and nothing else since. */
+  #lost = false;
 
   constructor(tell) {
     this.#tell = tell;
@@ -76,6 +78,7 @@ export class Stream {
   }
 
   #stop() {
+    this.#lost = false;
     clearTimeout(this.#again);
     this.#again = null;
     this.#abort?.abort();
@@ -90,7 +93,8 @@ export class Stream {
     const current = () => this.#abort === abort;
     // The one before ends when the new one stands: what the broker keeps for it is kept on.
     const instead = () => before?.abort();
-    if (!before) this.#tell.state("connecting", "Connecting");
+    // It is lost until one stands again: each try told anew would be heard all the time.
+    if (!before && !this.#lost) this.#tell.state("connecting", "Connecting");
     let late = false;
     const waits = setTimeout(() => {
       late = true;
@@ -105,6 +109,7 @@ export class Stream {
         const problem = await problemOf(answer);
         if (current() && [400, 401, 403].includes(problem.status)) {
           this.#abort = null;
+          this.#lost = false;
           this.#tell.state("refused", "Not allowed");
           this.#tell.refused(problem);
           return;
@@ -123,6 +128,7 @@ export class Stream {
     this.#abort = null;
     this.#tries += 1;
     const wait = Math.min(LATEST, SOON * 2 ** (this.#tries - 1));
+    this.#lost = true;
     this.#tell.state("lost", this.#why ? `Reconnecting: ${this.#why}` : "Reconnecting");
     this.#why = "";
     this.#again = setTimeout(() => this.#open(), wait);
@@ -153,6 +159,7 @@ export class Stream {
           if (name === "picture") {
             instead();
             this.#tries = 0;
+            this.#lost = false;
             picture = data;
             this.#tell.state("live", "Live");
             this.#tell.picture(picture, true);

@@ -1,24 +1,30 @@
 // Publish to a queue, and watch what comes: by looking, which takes nothing, or as a receiver with a credit of its own.
 
 import { ask as request, path } from "./api.js";
-import { button, field, h, say, trying } from "./dom.js";
-import { whole } from "./format.js";
+import { button, enable, field, h, say, trying } from "./dom.js";
+import { count } from "./format.js";
 import { messageItem, peek, peeked } from "./messages.js";
 
-/** Messages that are listed here. */
+/** Messages that are listed here; as a receiver this page holds no more than it lists. */
 const MOST_LISTED = 200;
 /** The shortest time between two looks. */
 const LOOK_MS = 500;
 const LOOK_COUNT = 100;
 const CREDIT = 10;
+/** For which a queue leaves a message with its receiver at most: twelve hours. */
+const LONGEST_MS = 43200000;
 
 export class Watch {
   #following = null;
+  /** When the last one was stored that was looked at. */
+  #stored = 0;
   #looking = false;
   #lookedAt = 0;
   #later = null;
   #seen = "";
   #receiver = null;
+  /** Wakes when the time of the first of those that are held is over. */
+  #over = null;
   /** Told to whatever is being opened, or stands: whether it is still the one. */
   #taking = null;
   #given = 0;
@@ -48,7 +54,7 @@ export class Watch {
         if (delay.value.trim()) message.delay = delay.value.trim();
         if (ttl.value.trim()) message.ttl = ttl.value.trim();
         const answer = await request("POST", path("queues", this.queue, "messages"), message);
-        done.textContent = `Stored as number ${whole(answer.numbers[0])}.`;
+        done.textContent = `Stored as number ${count(answer.numbers[0])}.`;
       });
     };
     return h("section", { class: "panel", "aria-labelledby": "publish" }, h("h2", { id: "publish" }, "Publish"),
@@ -67,7 +73,7 @@ export class Watch {
       const input = h("input", { type: "radio", name: "way", value, checked, onchange: () => this.#choose(value) });
       return [field(text, input, help)].map((each) => (each.classList.add("check"), each));
     };
-    this.credit = h("input", { type: "number", min: 1, max: 1000, value: CREDIT, id: "credit" });
+    this.credit = h("input", { type: "number", min: 1, max: MOST_LISTED, value: CREDIT, id: "credit" });
     this.start = button("Take", () => this.#take(), { class: "main" });
     this.more = button("Ask for as many more", () => this.#more());
     this.back = button("Stop and give back", () => this.#stop());
@@ -100,10 +106,28 @@ export class Watch {
   /** Something is other than before in the queue: look again, where that is what is wanted. */
   picture(flow) {
     if (this.way !== "look") return;
+    if (flow === null) {
+      this.#begin();
+      return;
+    }
     const now = `${flow.stored_messages} ${flow.stored_bytes} ${flow.came}`;
     if (now === this.#seen) return;
     this.#seen = now;
     this.#look();
+  }
+
+  /** Whatever was looked at was of another queue, which is gone: one of the same name begins with number 0 again. */
+  #begin() {
+    this.#following = null;
+    this.#stored = 0;
+    this.#seen = "";
+    this.list.replaceChildren();
+  }
+
+  /** Whether the queue was made anew: it has stored a message later than what was looked at last, under a number that is not higher. */
+  async #anew() {
+    const [newest] = (await peek(this.queue, { newest: true, count: 1 })).messages;
+    return newest !== undefined && newest.number < this.#following && newest.enqueued_us > this.#stored;
   }
 
   async #look() {
@@ -117,13 +141,19 @@ export class Watch {
       return;
     }
     this.#looking = true;
+    let anew = false;
     this.#lookedAt = performance.now();
     try {
       const asked = this.#following === null ? { newest: true, count: 20 } : { start: this.#following, count: LOOK_COUNT };
       const found = await peek(this.queue, asked);
       if (this.way !== "look") return;
       for (const row of found.messages) this.#add(messageItem(peeked(row)));
-      if (found.messages.length) this.#following = found.messages.at(-1).number + 1;
+      const last = found.messages.at(-1);
+      if (last) [this.#following, this.#stored] = [last.number + 1, last.enqueued_us];
+      else if (this.#following !== null && (await this.#anew())) {
+        this.#begin();
+        anew = true;
+      }
       this.status.textContent = this.list.childElementCount ? "Showing messages as they come, the newest first." : "No message is stored. What comes is shown here.";
       if (found.messages.length === LOOK_COUNT) this.#seen = "";
     } catch (error) {
@@ -131,6 +161,7 @@ export class Watch {
     } finally {
       this.#looking = false;
     }
+    if (anew && this.element.isConnected && this.way === "look") this.#look();
   }
 
   #add(item) {
@@ -175,9 +206,12 @@ export class Watch {
     });
   }
 
+  /** How many more to ask for. */
   #credit() {
     const credit = Number(this.credit.value);
-    if (!Number.isInteger(credit) || credit < 1 || credit > 1000) throw new Error("the credit is a number of messages from 1 to 1,000");
+    if (!Number.isInteger(credit) || credit < 1 || credit > MOST_LISTED) throw new Error(`the credit is a number of messages from 1 to ${MOST_LISTED}`);
+    const taken = this.#receiver ? this.#receiver.held.size + this.#receiver.wanted : 0;
+    if (taken + credit > MOST_LISTED) throw new Error(`this page takes ${MOST_LISTED} messages at most, and has asked for ${taken} of them: acknowledge some, or give them back`);
     return credit;
   }
 
@@ -187,36 +221,71 @@ export class Watch {
       { class: "small", "aria-label": `Acknowledge message ${message.number}` });
     const back = button("Give back", () => this.#settle(item, message, (receiver) => receiver.giveBack([message], { failed: false }), "given back"),
       { class: "small", "aria-label": `Give back message ${message.number}` });
-    const headers = Object.fromEntries([...(message.headers ?? [])].map(([name, value]) =>
-      [name, typeof value === "string" ? value : { base64: btoa(String.fromCharCode(...value)) }]));
-    const item = messageItem({ number: message.number, payload: message.payload, key: message.key?.length ? message.key : null, headers,
-      deliveries: message.deliveries, replayed: message.replayed }, [done, back]);
+    const item = messageItem({ number: message.number, payload: message.payload, key: message.key?.length ? message.key : null,
+      headers: Object.fromEntries(message.headers), deliveries: message.deliveries, replayed: message.replayed }, [done, back]);
     item.message = message;
-    this.#add(item);
+    item.until = performance.now() + this.#visibility;
+    // One that comes again takes the place of its earlier delivery, whose time was over.
+    this.#items().find((each) => each.message.number === message.number)?.remove();
+    this.list.prepend(item);
+    this.#over ??= setTimeout(() => this.#letGo(), this.#visibility);
     this.#count();
   }
 
-  #settle(item, message, how, word) {
-    if (!this.#receiver?.held.has(message.number)) {
-      say(`Message ${whole(message.number)} is not held any more: it has gone back.`, "error");
-      item.remove();
-      return;
+  #items() {
+    return [...this.list.children];
+  }
+
+  /** For so many milliseconds the queue leaves a message with its receiver. */
+  get #visibility() {
+    return this.#receiver?.welcome.get("visibility_timeout_ms") ?? LONGEST_MS;
+  }
+
+  /** Those whose time is over are with this page no more: the queue gives them to whoever receives next. */
+  #letGo() {
+    clearTimeout(this.#over);
+    this.#over = null;
+    if (this.#receiver === null) return;
+    const now = performance.now();
+    const items = this.#items();
+    const over = items.filter((item) => item.until <= now);
+    if (over.length) {
+      this.#receiver.giveBack(over.map((item) => item.message), { failed: false });
+      this.#remove(over);
+      this.#count();
+      say(`${over.length === 1 ? `Message ${count(over[0].message.number)} has` : `${count(over.length)} messages have`} gone back: held for longer than the queue’s visibility timeout.`, "error");
     }
+    const next = Math.min(...items.filter((item) => item.until > now).map((item) => item.until));
+    if (next < Infinity) this.#over = setTimeout(() => this.#letGo(), next - now + 1);
+  }
+
+  /** Take them from the list. The focus must not be lost with a button. */
+  #remove(items) {
+    const gone = new Set(items);
+    const at = this.#items().findIndex((item) => item.contains(document.activeElement));
+    const all = this.#items();
+    for (const item of items) item.remove();
+    if (at < 0 || !gone.has(all[at])) return;
+    const next = all.slice(at).find((item) => !gone.has(item)) ?? all.slice(0, at).findLast((item) => !gone.has(item));
+    (next?.querySelector("button:not(:disabled)") ?? this.more).focus();
+  }
+
+  #settle(item, message, how, word) {
+    this.#letGo();
+    if (this.#receiver?.held.get(message.number) !== message) return;
     how(this.#receiver);
-    // The focus must not be lost with the button.
-    const next = item.nextElementSibling ?? item.previousElementSibling;
-    item.remove();
-    (next?.querySelector("button") ?? this.more).focus();
+    this.#remove([item]);
     this.status.dataset.last = word;
     this.#count();
   }
 
   #acknowledgeAll() {
-    const items = [...this.list.children].filter((item) => this.#receiver?.held.has(item.message?.number));
-    if (!items.length) return;
-    this.#receiver.acknowledge(...items.map((item) => item.message));
-    for (const item of items) item.remove();
-    say(`${whole(items.length)} messages are acknowledged, and gone from the queue.`);
+    this.#letGo();
+    const messages = [...(this.#receiver?.held.values() ?? [])];
+    if (!messages.length) return;
+    this.#receiver.acknowledge(...messages);
+    this.list.replaceChildren();
+    say(`${messages.length === 1 ? "1 message is" : `${count(messages.length)} messages are`} acknowledged, and gone from the queue.`);
     this.#count();
   }
 
@@ -229,14 +298,18 @@ export class Watch {
 
   #count() {
     const receiver = this.#receiver;
-    if (receiver) this.status.textContent = `Connected as a receiver. ${whole(this.#given)} came, ${whole(receiver.held.size)} held, ${whole(receiver.wanted)} still wanted.`;
+    if (receiver) this.status.textContent = `Connected as a receiver. ${count(this.#given)} came, ${count(receiver.held.size)} held, ${count(receiver.wanted)} still wanted.`;
   }
 
   #ended(error) {
     if (this.#receiver === null && error === null) return;
     this.#receiver = this.#taking = null;
+    clearTimeout(this.#over);
+    this.#over = null;
+    const lost = this.list.contains(document.activeElement);
     this.list.replaceChildren();
     this.#buttons();
+    if (lost) this.start.focus();
     this.status.textContent = error ? `The connection ended: ${error.message}. What was held has gone back.` : "Stopped. What was held has gone back.";
   }
 
@@ -251,13 +324,15 @@ export class Watch {
     this.#taking = null;
     this.#receiver?.close();
     this.#receiver = null;
+    clearTimeout(this.#over);
+    this.#over = null;
     this.#buttons();
   }
 
   #buttons() {
     const open = this.#receiver !== null;
-    this.start.disabled = this.#taking !== null;
-    for (const each of [this.more, this.back, this.settle]) each.disabled = !open;
+    // One that is being opened is not yet there: the button may be pressed, and nothing comes of it.
+    enable([this.start, !open], [this.more, open], [this.back, open], [this.settle, open]);
   }
 
   close() {
