@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.transport.conftest import until
-from transport.gateways.http import connections
+from transport.gateways.http import connections, fed
 from transport.gateways.http.connections import Wire
 from transport.gateways.http.fed import FREE_BYTES, PIECE_BYTES, PIECE_LINES
 
@@ -158,6 +158,7 @@ def test_one_that_breaks_off_while_pieces_of_it_wait_leaves_nothing(run: Any, ap
                 writer.write(IN_CHUNKS + b"1\r\nx\r\n" * 100_000)
                 await until(lambda: any(wire.keeps for wire in wires(http)))
                 (wire,) = wires(http)
+                assert not wire._transport.is_reading(), "nothing more comes while something waits"
                 writer.transport.abort()
                 await until(lambda: not wires(http))
             assert not wire.keeps
@@ -178,18 +179,34 @@ def test_a_broker_that_ends_does_not_wait_for_pieces(run: Any, api: Any) -> None
     run(main)
 
 
-def test_bytes_that_wait_behind_a_handshake_are_refused_as_those_that_were_handed_on(run: Any, api: Any) -> None:
+def test_bytes_that_wait_behind_a_handshake_are_refused_as_those_that_were_handed_on(
+    run: Any, api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A piece takes several turns, so that the handshake is looked at in between.
+    monkeypatch.setattr(fed, "LINES_A_UNIT", 0.1)
     head = (
         b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Protocol: penstock.1\r\n"
     )
+    # The first piece ends with the head.
+    padding = (
+        b"".join(b"X-%d: %s\r\n" % (n, b"a" * 3000) for n in range(3))[: PIECE_BYTES - len(head) - 4] + b"\r\n\r\n"
+    )
+    assert len(head + padding) == PIECE_BYTES
 
     async def main() -> None:
         async with api() as http, connected(http) as (reader, writer):
-            # As many lines as a piece has: the head is handed on alone.
-            padding = b"".join(b"X: \r\n" for _ in range(100))
-            writer.write(head + padding + b"\r\n" + b"\r\n" * 100_000)
-            assert await answer(reader) in (400, 426)
+            kept: list[bool] = []
+            inner = Wire.begins
+
+            def begins(wire: Wire, request: Any) -> None:
+                kept.append(wire.keeps)
+                inner(wire, request)
+
+            monkeypatch.setattr(Wire, "begins", begins)
+            writer.write(head + padding + b"\x82\x80aaaa" * 1000)
+            assert await answer(reader) == 400
+            assert kept == [True]
 
     run(main)
 
