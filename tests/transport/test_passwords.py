@@ -20,6 +20,8 @@ from transport.security.principal import Grant, Principal, Proof, Right
 from transport.security.users import User, Users
 from transport.security.verifier import LEAST_ITERATIONS, Verifier
 
+MOST = MOST_WAITING + THREADS
+"""So many are under way at most."""
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
 
@@ -33,6 +35,7 @@ class Counting(Users):
     def __init__(self, given: Users) -> None:
         super().__init__(given)
         self.asked = self.at_once = self.most_at_once = 0
+        self.order: list[str] = []
         self.free = threading.Event()
         self.free.set()
         self._lock = threading.Lock()
@@ -40,6 +43,7 @@ class Counting(Users):
     def of_password(self, name: str, password: str) -> Principal | None:
         with self._lock:
             self.asked += 1
+            self.order.append(password)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
         assert self.free.wait(20.0)
@@ -56,8 +60,15 @@ class Bench:
         self.seconds = 0.0
         self.checker = PasswordChecker(lambda: self.users, lambda: NOW, lambda: self.seconds)
 
-    async def check(self, name: str = "alice", password: str = "pencil") -> Principal | None:
-        return await self.checker.check(name, password)
+    async def check(self, name: str = "alice", password: str = "pencil", host: str = "") -> Principal | None:
+        return await self.checker.check(name, password, host)
+
+    async def fill_the_line(self, host: str) -> list[asyncio.Task[Principal | None]]:
+        """Guesses of one address have both threads and all places, and none is found out before the test lets it be."""
+        self.users.free.clear()
+        guesses = [asyncio.create_task(self.check("alice", f"guess {number}", host)) for number in range(MOST)]
+        await until(lambda: self.users.at_once == THREADS and len(self.checker._line) == MOST_WAITING)
+        return guesses
 
 
 @pytest.fixture
@@ -174,12 +185,12 @@ def test_users_that_change_during_a_check_are_those_that_count(with_checker: Any
 def test_two_are_checked_at_one_time_the_others_wait_and_beyond_the_line_they_are_refused(with_checker: Any) -> None:
     async def test(bench: Bench) -> None:
         bench.users.free.clear()
-        checks = [asyncio.create_task(bench.check("alice", f"guess {number}")) for number in range(MOST_WAITING)]
+        checks = [asyncio.create_task(bench.check("alice", f"guess {number}")) for number in range(MOST)]
         await until(lambda: bench.users.at_once == THREADS)
-        with pytest.raises(LimitExceededError, match=f"{MOST_WAITING} passwords are being checked"):
+        with pytest.raises(LimitExceededError, match=f"{MOST_WAITING} passwords wait to be checked"):
             await bench.check("bob", "one more")
         bench.users.free.set()
-        assert await asyncio.gather(*checks) == [None] * MOST_WAITING
+        assert await asyncio.gather(*checks) == [None] * MOST
         assert bench.users.most_at_once == THREADS
         assert await bench.check() is not None
 
@@ -204,6 +215,93 @@ def test_a_check_that_takes_too_long_is_given_up_by_who_waits(
         bench.users.free.clear()
         with pytest.raises(LimitExceededError, match="could not be checked within"):
             await bench.check()
+
+    with_checker(test)
+
+
+def test_one_address_that_fills_the_line_shuts_nobody_else_out_and_is_passed_by_all_that_come(
+    with_checker: Any,
+) -> None:
+    async def test(bench: Bench) -> None:
+        guesses = await bench.fill_the_line("192.0.2.1")
+        right = asyncio.create_task(bench.check(host="192.0.2.2"))
+        other = asyncio.create_task(bench.check("alice", "pen", host="192.0.2.3"))
+        await until(lambda: sum(guess.done() for guess in guesses) == 2)
+        for guess in guesses[-2:]:
+            # The last two of them made room.
+            with pytest.raises(LimitExceededError):
+                await guess
+        bench.users.free.set()
+        assert await right is not None
+        assert await other is None
+        await asyncio.gather(*guesses[:-2])
+        # Two were being checked, and of that address one was next.
+        assert set(bench.users.order[:5]) == {"guess 0", "guess 1", "guess 2", "pencil", "pen"}
+
+    with_checker(test)
+
+
+def test_a_line_full_of_many_addresses_refuses_one_more_which_counts_as_they_do(with_checker: Any) -> None:
+    async def test(bench: Bench) -> None:
+        guesses = await bench.fill_the_line("192.0.2.1")
+        others = [asyncio.create_task(bench.check("alice", f"{n}", f"198.51.100.{n}")) for n in range(MOST_WAITING - 1)]
+        await until(lambda: sum(guess.done() for guess in guesses) == MOST_WAITING - 1)
+        with pytest.raises(LimitExceededError):
+            await bench.check(host="203.0.113.1")
+        bench.users.free.set()
+        await asyncio.gather(*guesses, *others, return_exceptions=True)
+        assert not bench.checker._under_way
+        assert not len(bench.checker._line)
+
+    with_checker(test)
+
+
+def test_who_was_right_before_is_checked_again_before_all_strangers_in_a_full_line_too(with_checker: Any) -> None:
+    async def test(bench: Bench) -> None:
+        assert await bench.check() is not None
+        bench.seconds = REMEMBERED_SECONDS
+        guesses = await bench.fill_the_line("192.0.2.1")
+        assert bench.checker.knows("alice", "pencil")
+        assert not bench.checker.knows("alice", "guess 0")
+        known = asyncio.create_task(bench.check(host="192.0.2.1"))
+        await until(lambda: len(bench.checker._line) == MOST_WAITING + 1)
+        first = bench.checker._line.take()
+        assert first is not None
+        assert first.password == "pencil"
+        bench.checker._line.go_first(first)
+        assert not any(guess.done() for guess in guesses), "nobody had to make room"
+        bench.users.free.set()
+        assert await known is not None
+        await asyncio.gather(*guesses)
+
+    with_checker(test)
+
+
+def test_a_right_password_that_is_found_out_too_late_is_remembered_all_the_same(
+    with_checker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passwords, "CHECK_SECONDS", 0.01)
+
+    async def test(bench: Bench) -> None:
+        bench.users.free.clear()
+        with pytest.raises(LimitExceededError, match="could not be checked within"):
+            await bench.check()
+        bench.users.free.set()
+        await until(lambda: not bench.checker._under_way)
+        assert await bench.check() is not None
+        assert bench.users.asked == 1
+
+    with_checker(test)
+
+
+def test_a_checker_that_closes_cancels_those_who_wait(with_checker: Any) -> None:
+    async def test(bench: Bench) -> None:
+        guesses = await bench.fill_the_line("192.0.2.1")
+        bench.checker.close()
+        bench.users.free.set()
+        found = await asyncio.gather(*guesses, return_exceptions=True)
+        assert sum(isinstance(each, asyncio.CancelledError) for each in found) == MOST_WAITING
+        assert len(bench.checker._line) == 0
 
     with_checker(test)
 

@@ -13,7 +13,7 @@ import pytest
 from streams.testkit import settle
 from tests.transport.line_protocol import echo_listener
 from transport import Broker, BrokerConfig
-from transport.broker import strangers
+from transport.broker import passwords, strangers
 from transport.broker.broker_connection import native_listeners
 from transport.broker.strangers import (
     FAILURES_SECONDS,
@@ -24,6 +24,7 @@ from transport.broker.strangers import (
     Unopened,
     network_of,
 )
+from transport.errors import LimitExceededError
 from transport.security.principal import Proof
 from transport.security.proofs import TokenRecord, make_token, token_hash
 from transport.security.users import User, Users
@@ -236,7 +237,7 @@ def test_a_guesser_waits_a_second_for_each_answer_and_so_does_whoever_is_right_f
 def test_a_password_of_another_protocol_waits_as_well_and_its_failures_count(
     run: Any, serve: Any, jump: Any, tmp_path: Path
 ) -> None:
-    users = Users([User("alice", Verifier.of("pencil", LEAST_ITERATIONS))])
+    users = Users([User(name, Verifier.of("pencil", LEAST_ITERATIONS)) for name in ("alice", "bob")])
     change_users(tmp_path / "users.toml", lambda _: users)
 
     async def main() -> None:
@@ -247,11 +248,33 @@ def test_a_password_of_another_protocol_waits_as_well_and_its_failures_count(
             assert (found.name, found.proof) == ("alice", Proof.PASSWORD)
             for number in range(MOST_FAILURES):
                 assert await entrance.authenticate("alice", f"pen{number}", "192.0.2.1:1") is None
-            waiting = asyncio.create_task(entrance.authenticate("alice", "pencil", "192.0.2.1:2"))
-            assert await entrance.authenticate("alice", "pencil", "192.0.2.2:1") is not None
+            waiting = asyncio.create_task(entrance.authenticate("bob", "pencil", "192.0.2.1:2"))
+            # Who was right before is no guesser, wherever they ask from.
+            for peer in ("192.0.2.1:3", "192.0.2.2:1"):
+                assert await entrance.authenticate("alice", "pencil", peer) is not None
             assert not waiting.done()
             jump(WAIT_SECONDS)
             assert await waiting is not None
+
+    run(main)
+
+
+def test_a_password_that_finds_no_place_in_the_line_counts_as_a_guess(
+    run: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(passwords, "MOST_WAITING", 0)
+    users = Users([User("alice", Verifier.of("pencil", LEAST_ITERATIONS))])
+    change_users(tmp_path / "users.toml", lambda _: users)
+
+    async def main() -> None:
+        async with serve(users_file=str(tmp_path / "users.toml")) as broker:
+            entrance = broker._host().entrance
+            for _ in range(MOST_FAILURES):
+                assert entrance.wait("192.0.2.1:1") == 0
+                with pytest.raises(LimitExceededError):
+                    await entrance.authenticate("mallory", "x", "192.0.2.1:1")
+            assert entrance.wait("192.0.2.1:1") == WAIT_SECONDS
+            assert entrance.wait("192.0.2.2:1") == 0
 
     run(main)
 

@@ -13,7 +13,7 @@ from transport.broker.passwords import PasswordChecker
 from transport.broker.strangers import MOST_FAILURES, Failures, Unopened
 from transport.broker.unhurried import Unhurried
 from transport.config.config import DEFAULT_MAX_UNAUTHENTICATED
-from transport.errors import LocalProtocolError
+from transport.errors import LimitExceededError, LocalProtocolError
 from transport.security.users_file import UsersFileError, read_users
 
 if TYPE_CHECKING:
@@ -154,14 +154,19 @@ class Entrance:
         Args:
             name: the user's.
             password: theirs.
-            peer: who says so, host:port; one that has failed too often waits.
+            peer: who says so, host:port; one that has failed too often waits, unless this password was right before.
 
         Raises:
             LimitExceededError: too many passwords are being checked.
         """
-        if wait := self.wait(peer):
+        if (wait := self.wait(peer)) and not self._passwords.knows(name, password):
             await _passed(wait)
-        found = await self._passwords.check(name, password)
+        try:
+            found = await self._passwords.check(name, password, _host_of(peer))
+        except LimitExceededError:
+            # It was a guess, for all that is known: whoever fills the line with them is slowed.
+            self.failed(peer, name)
+            raise
         if found is None:
             self.failed(peer, name)
         return found

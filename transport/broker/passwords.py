@@ -1,7 +1,8 @@
 """Passwords that come as they are, as other protocols have them: each guess is a fifth of a second of a processor.
 
-So they are checked in two threads behind a bounded line, and who was right a moment ago is not checked again. Penstock's own clients never
-send theirs: no role of the native protocol comes here.
+So they are checked in two threads behind a bounded line, in which addresses take turns, and who was right a moment ago is not checked
+again. Who was right before goes first: no stranger's guesses keep them waiting. Penstock's own clients never send theirs: no role of the
+native protocol comes here.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from transport.broker.shared_line import SharedLine
+from transport.broker.strangers import network_of
 from transport.errors import LimitExceededError
 from transport.security.principal import Proof
 from transport.security.saslprep import PreparationError, saslprep
@@ -28,8 +32,8 @@ if TYPE_CHECKING:
 
 THREADS: Final = 2
 """Whoever guesses takes two processors at most, for the derivation lets others run."""
-MOST_WAITING: Final = 32
-"""Passwords that are being checked or wait for it: the last of them has waited for 3 s, less than who connects is given."""
+MOST_WAITING: Final = 12
+"""Passwords that wait for a thread, of all addresses: the last of them is checked within 3 s, also where a processor is busy with more."""
 CHECK_SECONDS: Final = 5.0
 """The longest that anybody waits for the answer."""
 REMEMBERED_SECONDS: Final = 300.0
@@ -41,6 +45,24 @@ MOST_REMEMBERED: Final = 4096
 class _Remembered:
     principal: Principal
     until: float
+
+
+@dataclass(slots=True, eq=False)
+class _Check:
+    """One password that is checked or waits for it, for all who ask the same."""
+
+    mark: bytes
+    name: str
+    password: str
+    answer: asyncio.Future[Principal | None]
+    refused: bool = False
+
+
+def _prepared(name: str) -> str:
+    with suppress(PreparationError):
+        return saslprep(name, "name of the user")
+    # What cannot be a name is nobody's, which takes as long to find out.
+    return name
 
 
 class PasswordChecker:
@@ -64,42 +86,45 @@ class PasswordChecker:
         # What is remembered cannot be guessed at outside of this process, nor is it the password.
         self._key = secrets.token_bytes(32)
         self._right: OrderedDict[bytes, _Remembered] = OrderedDict()
-        self._under_way: dict[bytes, asyncio.Future[Principal | None]] = {}
+        self._under_way: dict[bytes, _Check] = {}
+        self._line: SharedLine[_Check] = SharedLine(MOST_WAITING)
+        self._free = THREADS
         self._threads: ThreadPoolExecutor | None = None
 
-    async def check(self, name: str, password: str) -> Principal | None:
+    def knows(self, name: str, password: str) -> bool:
+        """Whether it was right before, and the user is there still: this is no guess."""
+        return self._mark(_prepared(name), password) in self._right
+
+    async def check(self, name: str, password: str, host: str = "") -> Principal | None:
         """Whose password it is; None for nobody. An unknown name takes as long as a wrong password.
+
+        Args:
+            name: the user's.
+            password: theirs.
+            host: the address of who says so. Those of one address do not hold up others.
 
         Raises:
             LimitExceededError: too many are being checked, or this one took too long.
         """
-        users = self._users()
-        if users is None:
+        if self._users() is None:
             return None
-        with suppress(PreparationError):
-            # What cannot be a name is nobody's, which takes as long to find out.
-            name = saslprep(name, "name of the user")
+        name = _prepared(name)
         mark = self._mark(name, password)
         if (principal := self._remembered(mark)) is not None:
             return principal
-        checking = self._under_way.get(mark)
-        if checking is None:
-            checking = self._begin(mark, users, name, password)
+        checking = self._under_way.get(mark) or self._begin(mark, name, password, network_of(host))
         try:
-            # The check goes on for others who ask the same, whoever gives up.
+            # The check goes on, whoever gives up: for others who ask the same, and to be remembered.
             async with asyncio.timeout(CHECK_SECONDS):
-                found = await asyncio.shield(checking)
+                found = await asyncio.shield(checking.answer)
         except TimeoutError:
             raise LimitExceededError(
                 f"the password could not be checked within {CHECK_SECONDS:g} s: try again later"
             ) from None
-        current = self._users()
-        if found is None or current is None:
-            return None
-        # The users may have changed meanwhile.
-        found = current.again(found, self._now())
-        if found is not None:
-            self._remember(mark, found)
+        if checking.refused:
+            raise LimitExceededError(
+                f"{MOST_WAITING} passwords wait to be checked, which is the limit: try again later"
+            )
         return found
 
     def forget(self) -> None:
@@ -114,6 +139,8 @@ class PasswordChecker:
         self._right.clear()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+        while (waiting := self._line.take()) is not None:
+            waiting.answer.cancel()
 
     # Inside
 
@@ -123,18 +150,59 @@ class PasswordChecker:
             self._key, len(said).to_bytes(8, "big") + said + password.encode("utf-8", "surrogatepass"), "sha256"
         )
 
-    def _begin(self, mark: bytes, users: Users, name: str, password: str) -> asyncio.Future[Principal | None]:
-        if len(self._under_way) >= MOST_WAITING:
-            raise LimitExceededError(
-                f"{len(self._under_way)} passwords are being checked, which is the limit: try again later"
-            )
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, "penstock passwords")
-        loop = asyncio.get_running_loop()
-        checking = loop.run_in_executor(self._threads, users.of_password, name, password)
-        self._under_way[mark] = checking
-        checking.add_done_callback(lambda _: self._under_way.pop(mark, None))
-        return checking
+    def _begin(self, mark: bytes, name: str, password: str, network: str) -> _Check:
+        """Have it checked when its turn comes; where it finds no place it is refused already."""
+        check = _Check(mark, name, password, asyncio.get_running_loop().create_future())
+        self._under_way[mark] = check
+        if mark in self._right:
+            self._line.go_first(check)
+        elif (out := self._line.join(network, check)) is not None:
+            self._refuse(out)
+        self._go_on()
+        return check
+
+    def _go_on(self) -> None:
+        """Have free threads check those whose turn it is."""
+        while self._free and (check := self._line.take()) is not None:
+            users = self._users()
+            if users is None:
+                self._end(check, None)
+                continue
+            self._free -= 1
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, "penstock passwords")
+            loop = asyncio.get_running_loop()
+            checking = loop.run_in_executor(self._threads, users.of_password, check.name, check.password)
+            checking.add_done_callback(partial(self._checked, check))
+
+    def _checked(self, check: _Check, checking: asyncio.Future[Principal | None]) -> None:
+        """A thread has found out; nobody may be waiting for it any more."""
+        if checking.cancelled():
+            # The broker ends.
+            check.answer.cancel()
+            return
+        self._free += 1
+        if (error := checking.exception()) is not None:
+            self._under_way.pop(check.mark, None)
+            check.answer.set_exception(error)
+        else:
+            found, users = checking.result(), self._users()
+            # The users may have changed meanwhile.
+            found = None if found is None or users is None else users.again(found, self._now())
+            if found is not None:
+                self._remember(check.mark, found)
+            else:
+                self._right.pop(check.mark, None)
+            self._end(check, found)
+        self._go_on()
+
+    def _end(self, check: _Check, found: Principal | None) -> None:
+        self._under_way.pop(check.mark, None)
+        check.answer.set_result(found)
+
+    def _refuse(self, check: _Check) -> None:
+        check.refused = True
+        self._end(check, None)
 
     def _remembered(self, mark: bytes) -> Principal | None:
         one = self._right.get(mark)
@@ -142,15 +210,15 @@ class PasswordChecker:
         if one is None or users is None:
             return None
         principal = users.again(one.principal, self._now())
-        if principal is None or self._clock() >= one.until:
+        if principal is None:
             del self._right[mark]
             return None
         self._right.move_to_end(mark)
-        return principal
+        # Behind its time it is known still, and goes first.
+        return None if self._clock() >= one.until else principal
 
     def _remember(self, mark: bytes, principal: Principal) -> None:
         assert principal.proof is Proof.PASSWORD, "nothing else is checked here"
-        if mark not in self._right:
-            self._right[mark] = _Remembered(principal, self._clock() + REMEMBERED_SECONDS)
-            if len(self._right) > MOST_REMEMBERED:
-                self._right.popitem(last=False)
+        self._right[mark] = _Remembered(principal, self._clock() + REMEMBERED_SECONDS)
+        if len(self._right) > MOST_REMEMBERED:
+            self._right.popitem(last=False)

@@ -2,7 +2,7 @@
 
 aiohttp parses and writes. It cuts heads that are too large. It waits for ever for the rest of a head, lets a peer send requests without end
 while one is answered, and waits for ever for a peer that reads nothing. Around it here: a head is there in time, what comes behind a
-request is bounded, and a peer that does not read is let go.
+request is bounded, and a peer that does not read is let go. How it gets what is received is in `fed`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from transport.broker.served import RefusalError, Served
 from transport.errors import TransportError
+from transport.gateways.http.fed import Fed
 from transport.shell.ends import leave_no_cycle
 from transport.shell.loop_transport import peer_of
 
@@ -53,7 +54,7 @@ class HttpConnection(Served[Any]):
     def __init__(self, host: Host, inner: asyncio.Protocol, gone: Callable[[asyncio.Protocol], object]) -> None:
         super().__init__(host.connections, host.loop.time(), ROLE)
         self._over = gone
-        self.wire = Wire(self, inner, host.loop)
+        self.wire = Wire(self, inner, host)
         self._doors: Callable[[Principal], Operations] = host.operations
 
     def door(self, principal: Principal, *, proved: bool = True) -> Operations:
@@ -91,7 +92,7 @@ class HttpConnection(Served[Any]):
         self.wire.abort()
 
 
-class Wire(asyncio.Protocol):
+class Wire(Fed):
     """The transport's protocol, around aiohttp's.
 
     Attributes:
@@ -109,21 +110,18 @@ class Wire(asyncio.Protocol):
         "_loop",
         "_request",
         "_served",
-        "_transport",
         "_unread",
         "bytes_in",
         "bytes_out",
-        "inner",
         "peer",
     )
 
-    def __init__(self, served: HttpConnection, inner: asyncio.Protocol, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, served: HttpConnection, inner: asyncio.Protocol, host: Host) -> None:
+        super().__init__(inner, host.turns)
         self.peer = "?"
         self.bytes_in = self.bytes_out = 0
         self._served: HttpConnection | None = served
-        self.inner = inner
-        self._loop = loop
-        self._transport: asyncio.Transport | None = None
+        self._loop = host.loop
         self._request: Any = None
         self._behind = 0
         self._last = False
@@ -136,16 +134,20 @@ class Wire(asyncio.Protocol):
     def begins(self, request: Any) -> None:
         """A request's head is there."""
         self._request, self._behind = request, 0
+        inner = self.inner
+        if inner._request_count != self._seen and not inner._messages:
+            self._kept_was_parsed(request._message, request.content)
         self._cancel_head()
 
     def ends(self, sent: int) -> None:
         """It is answered, with a body of so many bytes."""
         self.bytes_out += sent
         self._request = None
+        self._forget_body()
         if self._last:
             self.close()
-        elif self._behind:
-            # Of the next one something is there already.
+        elif self._in_head and not self.inner._messages:
+            # Of the next one something is there already, and not all of its head.
             self._await_head()
 
     @property
@@ -187,19 +189,22 @@ class Wire(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return  # uvloop has read it in the same turn
         request = self._request
-        if request is None:
-            if self._head is None:
-                self._await_head()
-        elif request.content.at_eof():
+        if request is not None and request.content.at_eof():
             self._behind += len(data)
             if self._behind > PIPELINED_BYTES:
                 self.end(RefusalError("limit-exceeded", "too many requests came before one was answered"))
                 return
-        self.inner.data_received(data)
+        self._feed(data)
+
+    def _hand_on(self, piece: bytes) -> None:
+        super()._hand_on(piece)
+        if self._in_head and self._request is None and self._head is None:
+            self._await_head()
 
     def eof_received(self) -> bool | None:
         """The client says no more."""
-        return self.inner.eof_received()
+        stays_open: bool | None = self.inner.eof_received()
+        return stays_open
 
     def pause_writing(self) -> None:
         """The client takes less than it is answered with."""
@@ -215,6 +220,7 @@ class Wire(asyncio.Protocol):
     def hand_over(self) -> asyncio.Transport | None:
         """Let the transport go to another protocol; None where it is gone. To HTTP, and in the broker's books, this connection is over."""
         transport, self._transport = self._transport, None
+        self._drop()
         self._cancel_head()
         self._cancel_unread()
         if transport is not None:
@@ -226,6 +232,7 @@ class Wire(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         transport, self._transport = self._transport, None
+        self._drop()
         self._cancel_head()
         self._cancel_unread()
         if self._closing is not None:
@@ -277,7 +284,10 @@ class Wire(asyncio.Protocol):
 
     def _too_slow(self) -> None:
         self._head = None
-        if self._transport is not None and not self._transport.is_closing():
+        if self._waiting or self._in_line:
+            # It may be here already, and is not parsed yet.
+            self._await_head()
+        elif self._transport is not None and not self._transport.is_closing():
             text = f"the head of a request is to come within {HEAD_SECONDS:g} s"
             self._transport.write(plain_answer("408 Request Timeout", text))
             self.close()
@@ -305,7 +315,7 @@ class Wire(asyncio.Protocol):
 
 
 class _Closable:
-    """The transport as aiohttp has it: what it closes is let go in time, too."""
+    """The transport as aiohttp has it: what it closes is let go in time, and what it does not take yet is kept, too."""
 
     __slots__ = ("_transport", "_wire")
 
@@ -319,3 +329,11 @@ class _Closable:
     def close(self) -> None:
         """As of a transport."""
         self._wire.close()
+
+    def pause_reading(self) -> None:
+        """As of a transport."""
+        self._wire.hold()
+
+    def resume_reading(self) -> None:
+        """As of a transport."""
+        self._wire.go_on()

@@ -105,7 +105,7 @@ def answer(
 
     early = _Early()
     request.protocol.set_parser(cast("Any", early))
-    if early.came:
+    if early.came or connection.wire.keeps:
         _refuse("protocol-error", "bytes of the WebSocket came before its handshake was answered")
     _place_of(host, connection)
     return Answer(writes=switch)
