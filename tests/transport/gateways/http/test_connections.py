@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from transport.clients.sender_batches import MAX_BATCH_BYTES
 from transport.gateways.http import connections, requests
 
 Q = "/api/v1/queues/orders"
@@ -186,7 +187,7 @@ def test_a_body_in_chunks_is_refused_where_it_becomes_too_large(
 def test_the_largest_body_is_stored(run: Any, api: Any) -> None:
     async def main() -> None:
         async with api() as http:
-            payload = bytes(requests.MAX_BODY_BYTES - 4096)
+            payload = bytes(MAX_BATCH_BYTES - 4096)
             async with http.session.post(f"{Q}/messages", data=io.BytesIO(payload)) as answer:
                 assert answer.status == 201, await answer.text()
             async with http.session.post(f"{Q}/take", headers={"Accept": "application/octet-stream"}) as answer:
