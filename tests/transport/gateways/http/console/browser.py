@@ -143,7 +143,7 @@ def show(page: Page, stage: Stage, where: str = "queues") -> None:
 
 
 def becomes(page: Page, condition: str, arg: Any = None) -> None:
-    """Wait until a function of JavaScript finds something to be so. Playwright's own wait evaluates a text, which the page's policy forbids."""
+    """Wait until a function of JavaScript finds something to be so. Playwright's own evaluates a text: the policy forbids it."""
     page.evaluate(
         f"""arg => new Promise((done, fail) => {{
             const condition = {condition};
