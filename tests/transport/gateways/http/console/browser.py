@@ -142,6 +142,19 @@ def show(page: Page, stage: Stage, where: str = "queues") -> None:
     page.wait_for_selector("#state[data-state=live]")
 
 
+def becomes(page: Page, condition: str, arg: Any = None) -> None:
+    """Wait until a function of JavaScript finds something to be so. Playwright's own evaluates a text: the policy forbids it."""
+    page.evaluate(
+        f"""arg => new Promise((done, fail) => {{
+            const condition = {condition};
+            setTimeout(() => fail(new Error("it has not become so")), {SOON_MS});
+            const look = () => (condition(arg) ? done() : requestAnimationFrame(look));
+            look();
+        }})""",
+        arg,
+    )
+
+
 def held(page: Page, where: str) -> list[Route]:
     """Requests that have no answer until a test gives one."""
     found: list[Route] = []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, confirm, declare, ready, row, show, told
+from tests.transport.gateways.http.console.browser import Stage, becomes, confirm, declare, ready, row, show, told
 from transport.clients.subscription_client import SubscriptionClient
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def test_what_happens_is_seen_within_two_seconds(page: Page, stage: Stage) -> No
     cell.get_by_text("4", exact=True).wait_for(timeout=LIVE_MS)
     assert row(page, "orders").locator(".pressure").inner_text() == "no receiver"
     drawn = row(page, "orders").locator(".sparkline .ready")
-    page.wait_for_function("path => path.getAttribute('d').split('L').length > 3", arg=drawn.element_handle())
+    becomes(page, "path => path.getAttribute('d').split('L').length > 3", arg=drawn.element_handle())
 
 
 def test_the_flow_of_a_queue_names_who_holds_back_whom(page: Page, stage: Stage) -> None:
@@ -98,7 +98,7 @@ def test_messages_are_looked_at_as_what_they_are_and_moved(page: Page, stage: St
     page.get_by_label("From number").fill("2")
     page.get_by_role("button", name="Look", exact=True).click()
     items.nth(1).wait_for()
-    page.wait_for_function("document.querySelectorAll('.messages li').length === 2")
+    becomes(page, "() => document.querySelectorAll('.messages li').length === 2")
 
     page.get_by_role("button", name="Move").click()
     page.get_by_role("dialog").get_by_label("To the queue").fill("others")
@@ -242,10 +242,10 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page, stage: Stage) -> N
     tab_to("orders")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name="orders", level=1).wait_for()
-    page.wait_for_function("document.activeElement.id === 'title'")
+    becomes(page, "() => document.activeElement.id === 'title'")
     tab_to("Publish and watch")
     page.keyboard.press("Enter")
-    page.wait_for_function("document.querySelector('#publish') && document.activeElement.id === 'title'")
+    becomes(page, "() => document.querySelector('#publish') && document.activeElement.id === 'title'")
     page.keyboard.press("Tab")
     while page.evaluate("document.activeElement.tagName") != "TEXTAREA":
         page.keyboard.press("Tab")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, Watched, declare, ready, row, show, told
+from tests.transport.gateways.http.console.browser import Stage, Watched, becomes, declare, ready, row, show, told
 from transport.clients.subscription_client import SubscriptionClient
 from transport.security.principal import Grant, Right
 from transport.security.users import User, Users
@@ -31,7 +31,7 @@ def test_ten_thousand_queues_are_sorted_filtered_and_paged(browser: Browser, pag
         declare(own, *[f"queue-{each:05}" for each in range(9_999)])
         own.sends("busy", *[b"x"] * 50)
         show(page, own)
-        page.wait_for_function("document.querySelectorAll('.queues tbody tr').length === 50")
+        becomes(page, "() => document.querySelectorAll('.queues tbody tr').length === 50")
         page.get_by_text("1 to 50 of 10,000").wait_for()
         assert page.locator(".queues tbody th a").first.inner_text() == "busy"
         page.get_by_label("Sort by").select_option("name")
@@ -229,7 +229,7 @@ def test_a_page_that_breaks_its_policy_is_noticed(browser: Browser, stage: Stage
     show(opened, stage)
     assert watched.said == []
     opened.evaluate("document.body.setAttribute('style', 'color: red')")
-    opened.wait_for_function("getComputedStyle(document.body).color !== 'rgb(255, 0, 0)'")
+    becomes(opened, "() => getComputedStyle(document.body).color !== 'rgb(255, 0, 0)'")
     opened.evaluate("() => new Promise(requestAnimationFrame)")
     assert any("style-src" in each for each in watched.said)
     opened.context.close()

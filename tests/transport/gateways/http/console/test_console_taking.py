@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.transport.gateways.http.console.browser import Stage, declare, ready, show, told
+from tests.transport.gateways.http.console.browser import Stage, becomes, declare, ready, show, told
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -103,7 +103,7 @@ def test_whoever_acknowledges_by_keyboard_stays_in_the_list_also_at_what_is_no_t
     for number, then in ((1, "Acknowledge message 0"), (0, "Acknowledge message 2"), (2, "Ask for as many more")):
         page.get_by_role("button", name=f"Acknowledge message {number}").focus()
         page.keyboard.press("Enter")
-        page.wait_for_function(f"then => ({FOCUSED}) === then", arg=then)
+        becomes(page, f"then => ({FOCUSED}) === then", arg=then)
 
 
 def test_the_focus_goes_on_from_a_button_that_cannot_be_pressed_any_more(page: Page, stage: Stage) -> None:
