@@ -25,6 +25,8 @@ LINES_A_UNIT: Final = 4
 """A chunk has two, takes some two microseconds to parse and two to read, and a unit of work is some eight."""
 BYTES_A_UNIT: Final = 32 * 1024
 """Of what is copied alone."""
+END_OF_LINE: Final = b"\r"
+"""Of heads and between chunks; what is a line of text in a body mostly ends without it, and costs nothing."""
 END_OF_HEAD: Final = b"\r\n\r\n"
 """Every head ends so, and every body in chunks."""
 IN_CHUNKS: Final = -1
@@ -180,10 +182,10 @@ class Fed(asyncio.Protocol):
             end, lines = at + left, 0
         else:
             end = min(at + PIECE_BYTES, len(data))
-            lines = data.count(b"\n", at, end)
+            lines = data.count(END_OF_LINE, at, end)
             if lines > PIECE_LINES:
                 end = at + max(LEAST_PIECE_BYTES, (end - at) * PIECE_LINES // lines)
-                lines = data.count(b"\n", at, end)
+                lines = data.count(END_OF_LINE, at, end)
         if end >= len(data):
             self._waiting = b""
         else:
