@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from hypothesis import Phase, settings
@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from actors.batch import MessageBatch
+from actors.errors import ActorError
+from actors.queue import queue_state
 from actors.queue.operations import sending
-from actors.queue.operations.dispatch import dispatch
 from actors.queue.state.capacity import REOPEN_SHARE
-from actors.queue.state.entries import spans_of, stored_entry
+from actors.queue.state.catching_up import catch_up
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, apply_commit
-from actors.queue.structures.ranges import RangeSet
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
@@ -45,54 +45,6 @@ MOST_FED = 60
 """Messages that others write to one queue: its model keeps each event."""
 
 
-def catch_up(queue: driven.QueueState, now: float) -> None:
-    """Have a queue notice what others wrote to its log since it was asked for something."""
-    log, ready, staged = queue.log, queue.ready, queue.staged
-    start, stop = ready._fresh_stop, log.next_sequence
-    if start == stop:
-        return
-    withheld = RangeSet(log.acknowledged.meeting(start, stop))
-    for key, stage in {**staged.stages, **log.stages}.items():
-        parts = [(max(start, low), min(stop, high)) for low, high in stage.ranges.meeting(start, stop)]
-        if parts:
-            withheld.extend(parts)
-            note_staged(queue, key, stage, parts)
-    position = start
-    for low, high in [(max(start, low), min(stop, high)) for low, high in withheld]:
-        ready.add(low, low - position)
-        ready.add_staged(high, high - low)
-        position = high
-    ready.add(stop, stop - position)
-    for first, _, _ in list(log.table.extents(start, stop)):
-        entry = stored_entry(log.table, first).read()
-        queue.last_event = max(queue.last_event, entry.event)
-        if entry.ttl_us is not None:
-            queue.ttl_below = stop
-        if first in log.delayed:
-            after, due_us = log.delayed[first]
-            due = queue.clocks.due(first, due_us)
-            if due <= now:
-                log.delay_ended(first)
-                continue
-            for part in ready.carve(first, after):
-                for span in spans_of(log.table, *part):
-                    ready.delay(span, due)
-    queue.depend_on(log.published_by)
-    queue.grant()
-
-
-def note_staged(queue: driven.QueueState, key: StageKey, stage: Any, parts: list[tuple[int, int]]) -> None:
-    """Have a queue know that a stage holds more."""
-    staged = queue.staged
-    staged.stages[key] = stage
-    staged.numbers.extend(parts)
-    mine = [each for other, each in staged.stages.items() if other[:2] == key[:2]]
-    total = staged._stored[key[:2]] = sum(each.messages for each in mine), sum(each.bytes for each in mine)
-    if staged._is_full(total):
-        staged._full.add(key[:2])
-    staged.delayed = sum(len(each.delayed) for each in staged.stages.values())
-
-
 class FedQueue(driven.QueueState):
     """A queue that tells its model when it is asked for something, and is told what time it is."""
 
@@ -102,35 +54,24 @@ class FedQueue(driven.QueueState):
         now = self.model.now
         return now, self.model.wall_us(now)
 
-    def noticed(self, now: float) -> None:
-        catch_up(self, now)
-
     def execute(self, command: commands.Command, now: float, wall_us: int) -> Any:
         self.model.notices()
-        now, wall_us = self.now()
-        if self.ready._fresh_stop != self.log.next_sequence:
-            self.noticed(now)
-            dispatch(self, now)
-        return super().execute(command, now, wall_us)
+        return super().execute(command, *self.now())
 
     def tick(self, now: float) -> None:
         self.model.notices()
-        self.noticed(now)
         super().tick(now)
 
     def store(self, now: float, wall_us: int) -> None:
         self.model.notices()
-        self.noticed(now)
         super().store(now, wall_us)
 
     def catch_up(self, now: float) -> None:
         self.model.notices()
-        self.noticed(now)
-        dispatch(self, now)
+        super().catch_up(now)
 
     def reset(self, now: float, wall_us: int | None = None) -> list[Any]:
         self.model.notices()
-        self.noticed(now)
         return super().reset(now, wall_us)
 
 
@@ -436,10 +377,18 @@ class FedModel(TransactionMachine):
         for number in range(effect.first, effect.first + len(effect.batch)):
             assert effect.after >= self.told_by.get(number, 0), "nothing leaves that the disk may not have"
 
+    def lowest_ready(self) -> int:
+        return min((number for number, message in self.stored.items() if message.where == READY), default=-1)
+
     def move_away(self, data: st.DataObject, most: int | None) -> None:
         # What is expired behind what is handed over goes at once, and what is handed over may come back before it.
         if not any(each.expires is not None and each.expires <= self.now for each in self.stored.values()):
             super().move_away(data, most)
+
+    def look(self, data: st.DataObject) -> None:
+        # What a commit published is shown when the queue has heard of it.
+        if not self.publishing:
+            super().look(data)
 
     # --- commits, of which the queue hears later
 
@@ -592,9 +541,12 @@ class FedMachine(RuleBasedStateMachine):
 
     kind: type[FedQueue] = FedQueue
     tells_clocks = True
+    steps: ClassVar[dict[str, int]] = STEPS
+    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS
 
-    @initialize(declared=st.lists(st.sampled_from(DECLARATIONS), min_size=2, max_size=3))
-    def start(self, declared: list[QueueSettings]) -> None:
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        declared = data.draw(st.lists(st.sampled_from(self.declarations), min_size=2, max_size=3), label="declared")
         self.shared = Shared(self.kind, self.tells_clocks)
         for number, settings_ in enumerate(declared, 1):
             self.shared.queues[number] = FedModel(self.shared, number, settings_)
@@ -603,7 +555,9 @@ class FedMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
-        name = data.draw(st.sampled_from([name for name, weight in STEPS.items() for _ in range(weight)]), label="step")
+        name = data.draw(
+            st.sampled_from([name for name, weight in self.steps.items() for _ in range(weight)]), label="step"
+        )
         getattr(self, name)(data)
 
     def one(self, data: st.DataObject, among: Iterable[FedModel] | None = None) -> FedModel:
@@ -732,17 +686,145 @@ class TestFedQueuesAgainstTheirModelsForLong(FedMachine.TestCase):  # type: igno
     settings = settings(max_examples=1_000, stateful_step_count=60)
 
 
-class Forgetful(FedQueue):
-    """One that looks at nothing that others wrote."""
+class Defective(FedQueue):
+    """A queue that does not notice as it should what others wrote.
 
-    def noticed(self, now: float) -> None:
+    Attributes:
+        asked: for what it is.
+        steps: what is to happen more often than usual, so that few examples find it.
+        declarations: the queues to try it on.
+    """
+
+    asked = "command"
+    steps: ClassVar[dict[str, int]] = {}
+    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS
+
+    def notice(self, now: float) -> None:
+        catch_up(self, now)
+
+    def tick(self, now: float) -> None:
+        self.asked = "tick"
+        super().tick(now)
+        self.asked = "command"
+
+    def store(self, now: float, wall_us: int) -> None:
+        self.asked = "store"
+        super().store(now, wall_us)
+        self.asked = "command"
+
+
+class NeverCaughtUp(Defective):
+    def notice(self, now: float) -> None:
         """Nothing."""
 
 
-def test_a_queue_that_does_not_catch_up_is_found() -> None:
-    class Machine(FedMachine):
-        kind = Forgetful
+class LeftOutBeforeCommand(Defective):
+    def notice(self, now: float) -> None:
+        if self.asked != "command":
+            catch_up(self, now)
 
-    tries = settings(max_examples=30, stateful_step_count=50, phases=[Phase.generate], report_multiple_bugs=False)
+
+class LeftOutBeforeTick(Defective):
+    def notice(self, now: float) -> None:
+        if self.asked != "tick":
+            catch_up(self, now)
+
+
+class LeftOutBeforeStore(Defective):
+    def notice(self, now: float) -> None:
+        if self.asked != "store":
+            catch_up(self, now)
+
+
+class CountedTwice(Defective):
+    def notice(self, now: float) -> None:
+        before = self.ready.known
+        catch_up(self, now)
+        self.ready.add(self.ready.known, self.ready.known - before)
+
+
+class TimeToLiveNotWatched(Defective):
+    def notice(self, now: float) -> None:
+        before = self.ttl_below
+        catch_up(self, now)
+        self.ttl_below = before
+
+
+class DelaysNotKept(Defective):
+    def notice(self, now: float) -> None:
+        delayed, self.log.delayed = self.log.delayed, {}
+        catch_up(self, now)
+        self.log.delayed = delayed
+
+
+class CapacityNotTold(Defective):
+    steps: ClassVar[dict[str, int]] = {"another_party_writes": 30, "a_queue_does_something": 60, "all_start_again": 0}
+    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS[:1]
+
+    def notice(self, now: float) -> None:
+        self.grant = lambda: None  # type: ignore[method-assign]
+        catch_up(self, now)
+        del self.grant
+
+
+class StagesReceivable(Defective):
+    def notice(self, now: float) -> None:
+        stages, self.log.stages = self.log.stages, {}
+        catch_up(self, now)
+        self.log.stages = stages
+
+
+class CommitsNotWaitedFor(Defective):
+    """What a commit published before the queue knew of it leaves before the commit is on the disk."""
+
+    steps: ClassVar[dict[str, int]] = {"a_transaction_is_committed": 20, "a_queue_hears_of_a_commit": 2}
+    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS[:1]
+
+    def notice(self, now: float) -> None:
+        before, self.log.published_by = self.log.published_by, 0
+        catch_up(self, now)
+        self.log.published_by = before
+
+
+class CommittedMeanwhile(Defective):
+    """What was added to a stage that is committed in the log, of which the queue has not heard, is ready once more when it hears."""
+
+    def notice(self, now: float) -> None:
+        known, self.staged.stages = self.staged.stages, {}
+        catch_up(self, now)
+        self.staged.stages = known | self.staged.stages
+
+
+DEFECT_TRIES = 300
+"""Examples for a defect, at most: the first few find it."""
+
+
+def tried_on(machine: type[FedMachine]) -> None:
+    """Look for a defect; what is found is no failure, and not worth making small."""
+    tries = settings(max_examples=DEFECT_TRIES, stateful_step_count=50, phases=[Phase.generate])
+    run_state_machine_as_test(machine, settings=settings(tries, report_multiple_bugs=False, print_blob=False))
+
+
+@pytest.mark.parametrize("defect", Defective.__subclasses__(), ids=lambda defect: defect.__name__)
+def test_a_queue_that_does_not_notice_as_it_should_is_found(
+    monkeypatch: pytest.MonkeyPatch, defect: type[Defective]
+) -> None:
+    for module in (queue_state, sending):
+        monkeypatch.setattr(module, "catch_up", lambda queue, now: queue.notice(now))
+
+    class Machine(FedMachine):
+        kind = defect
+        steps: ClassVar[dict[str, int]] = STEPS | defect.steps
+        declarations: ClassVar[tuple[QueueSettings, ...]] = defect.declarations
+
+    with pytest.raises((AssertionError, ActorError)):
+        tried_on(Machine)
+
+
+def test_clocks_that_are_not_told_when_others_write_are_found() -> None:
+    class Machine(FedMachine):
+        tells_clocks = False
+        steps: ClassVar[dict[str, int]] = STEPS | {"the_clock_is_set": 8}
+
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(Machine, settings=tries)
+        tried_on(Machine)
