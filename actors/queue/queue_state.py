@@ -74,7 +74,8 @@ class QueueState(QueueCore):
 
     def tick(self, now: float) -> None:
         """Do what is due: expired leases and messages, ended delays, absent owners and writers, waits that end, deliveries put off."""
-        catch_up(self, now)
+        if self.ready.known != self.log.next_sequence:
+            catch_up(self, now)
         receiving.expire_leases(self, now)
         receiving.end_delays(self, now)
         dead_letters.hand_over_again(self, now)

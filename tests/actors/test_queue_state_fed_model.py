@@ -138,6 +138,8 @@ SEEN_FIRST = frozenset(
         "move_away",
         "look",
         "abort",
+        "attach",
+        "leave",
         "pause",
         "cancel_demand",
     }

@@ -120,7 +120,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     incoming = core.incoming
     if not incoming:
         return
-    catch_up(core, now)
+    if core.ready.known != core.log.next_sequence:
+        catch_up(core, now)
     core.incoming = []
     core.incoming_messages = core.incoming_bytes = core.incoming_delayed = 0
     if core.staged.incoming_messages:
