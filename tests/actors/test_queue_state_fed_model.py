@@ -21,17 +21,16 @@ from actors.batch import MessageBatch
 from actors.errors import ActorError
 from actors.queue import queue_state
 from actors.queue.operations import sending
-from actors.queue.state.capacity import REOPEN_SHARE
 from actors.queue.state.catching_up import catch_up
 from actors.queue.state.log import QueueLog
 from actors.queue.state.staged import CommittedVersions, apply_commit
 from actors.queue.vocabulary import commands
 from actors.queue.vocabulary.commands import Origin
 from actors.queue.vocabulary.events import Event, MessagesAdded, MessagesMoved, StagesEnded
-from actors.queue.vocabulary.settings import ENTRY_OVERHEAD_BYTES, QueueSettings
+from actors.queue.vocabulary.settings import QueueSettings
 from actors.queue.vocabulary.stages import StageKey
 from tests.actors import driven
-from tests.actors.driven import DeadLettersStored, Deliver, Effect, GrantCapacity, Refuse
+from tests.actors.driven import DeadLettersStored, Deliver, Effect, Refuse
 from tests.actors.test_queue_state_model import DECLARATIONS, DELAYED, LEAVING, OPERATIONS, READY, US, WEIGHTED, Stored
 from tests.actors.test_queue_state_transactions_model import MORE, TIMEOUT, WRITERS, ModelStage, TransactionMachine
 from tests.examples_tried import tried
@@ -140,6 +139,8 @@ SEEN_FIRST = frozenset(
         "abort",
         "attach",
         "leave",
+        "send",
+        "stage",
         "pause",
         "cancel_demand",
     }
@@ -169,7 +170,6 @@ class FedModel(TransactionMachine):
         self.publishing: dict[StageKey, list[int]] = {}
         # Stages that are no more, of which the queue has not heard, and when it would give them up.
         self.absent: dict[StageKey, float | None] = {}
-        self.filled = False
         self.start(declared)
         self.events = Recorded(shared)
 
@@ -249,25 +249,6 @@ class FedModel(TransactionMachine):
                 delayed = message.sent_until > self.now
                 message.where, message.until = (DELAYED, message.sent_until) if delayed else (READY, 0.0)
         self.fed.clear()
-        waits = any(sender.wanted_messages and not sender.messages for sender in self.senders.values())
-        if waits and self.paused is None and not self.rejects() and not self.is_below(0):
-            self.filled = True
-
-    def is_below(self, share: int) -> bool:
-        """Whether what is stored and accepted is less than the limits, by one part in ``share`` of them where that is given."""
-        accepted = [each for each in self.accepted if not each.rejected]
-        messages = len(self.stored) + sum(len(each.payloads) for each in accepted)
-        size = sum(size + ENTRY_OVERHEAD_BYTES for _, size in self.entries.values())
-        size += sum(MessageBatch.from_payloads(each.payloads).nbytes + ENTRY_OVERHEAD_BYTES for each in accepted)
-        for amount, most in ((messages, self.settings.max_messages), (size, self.settings.max_bytes)):
-            if amount > (most - max(1, most // share) if share else most - 1):
-                return False
-        return True
-
-    def check_room(self) -> None:
-        """A queue that was full grants nothing until a good piece is free; it may have been only for a moment since."""
-        if self.is_below(REOPEN_SHARE):
-            self.filled = False
 
     # --- commands
 
@@ -359,19 +340,11 @@ class FedModel(TransactionMachine):
 
     next_entry = -1
 
-    def settle(self) -> None:
-        super().settle()
-        self.check_room()
-
     # --- what comes out
 
     def is_staging(self, effect: Effect) -> bool:
         if isinstance(effect, DeadLettersStored):
             return True
-        if isinstance(effect, GrantCapacity) and effect.sender in self.senders and effect.messages:
-            assert not self.filled or self.is_below(REOPEN_SHARE), (
-                "full by what others wrote, it reopens for a good piece"
-            )
         return super().is_staging(effect)
 
     def check_delivery(self, effect: Deliver) -> None:
@@ -388,8 +361,8 @@ class FedModel(TransactionMachine):
             super().move_away(data, most)
 
     def look(self, data: st.DataObject) -> None:
-        # What a commit published is shown when the queue has heard of it.
-        if not self.publishing:
+        # What a commit published or discarded is shown as that when the queue has heard of it.
+        if not self.ends:
             super().look(data)
 
     # --- commits, of which the queue hears later
@@ -487,7 +460,6 @@ class FedModel(TransactionMachine):
         self.accepted.clear()
         self.publishing.clear()
         self.absent.clear()
-        self.filled = False
         super().begin_again()
 
     # --- what always holds
@@ -529,7 +501,8 @@ STEPS = {
     "another_party_writes": 24,
     "a_queue_does_something": 40,
     "a_batch_is_accepted": 8,
-    "a_transaction_is_committed": 5,
+    "a_transaction_is_committed": 4,
+    "another_party_commits_at_once": 3,
     "a_queue_hears_of_a_commit": 6,
     "time_passes": 8,
     "the_clock_is_set": 1,
@@ -575,22 +548,30 @@ class FedMachine(RuleBasedStateMachine):
 
     # --- steps
 
-    def another_party_writes(self, data: st.DataObject) -> None:
+    def stage(self, data: st.DataObject) -> StageKey:
+        writer = data.draw(st.sampled_from(WRITERS))
+        last = self.shared.versions.of(writer)
+        version = data.draw(st.integers(0, 2)) if last is None else last + data.draw(st.integers(1, 2))
+        return StageKey(writer, version, data.draw(st.sampled_from(FED_STAGES)))
+
+    def another_party_writes(self, data: st.DataObject, staged: bool = False) -> StageKey | None:
         room = [queue for queue in self.queues if queue.fed_messages < MOST_FED]
         if not room:
-            return
+            return None
         queues, payloads = self.some(data, room), self.fresh(data)
         delay = data.draw(st.sampled_from([0.0, 0.0, 0.0, 3.0, 15.0]), label="delay")
         ttl = data.draw(st.sampled_from([None, None, 0.5, 5.0, 20.0]), label="ttl")
-        key = None
-        if data.draw(st.integers(0, 2)) == 0:
-            writer = data.draw(st.sampled_from(WRITERS))
-            last = self.shared.versions.of(writer)
-            version = data.draw(st.integers(0, 2)) if last is None else last + data.draw(st.integers(1, 2))
-            key = StageKey(writer, version, data.draw(st.sampled_from(FED_STAGES)))
+        key = self.stage(data) if staged or data.draw(st.integers(0, 2)) == 0 else None
         number = self.shared.number()
         for queue in queues:
             queue.write(number, payloads, delay, ttl, key)
+        return key
+
+    def another_party_commits_at_once(self, data: st.DataObject) -> None:
+        """What it wrote is published before the queues have noticed it."""
+        if (key := self.another_party_writes(data, staged=True)) is not None:
+            winners = {queue.number: [key.name] for queue in self.queues if key in queue.stages}
+            self.commit(key.writer, key.version, winners)
 
     def a_queue_does_something(self, data: st.DataObject) -> None:
         self.one(data).command(data)
@@ -603,11 +584,14 @@ class FedMachine(RuleBasedStateMachine):
         if not transactions:
             return
         writer, version = data.draw(st.sampled_from(transactions), label="transaction")
-        winners = {}
+        winners: dict[int, list[str]] = {}
         for queue in self.queues:
             names = [key.name for key in queue.stages if key[:2] == (writer, version)]
             if names:
                 winners[queue.number] = data.draw(st.lists(st.sampled_from(names), unique=True))
+        self.commit(writer, version, winners)
+
+    def commit(self, writer: str, version: int, winners: dict[int, list[str]]) -> None:
         logs = {queue.number: queue.queue.log for queue in self.queues}
         number = self.shared.number()
         ended = apply_commit(logs, self.shared.versions, writer, version, winners, number)
@@ -760,13 +744,19 @@ class DelaysNotKept(Defective):
 
 
 class CapacityNotTold(Defective):
-    steps: ClassVar[dict[str, int]] = {"another_party_writes": 30, "a_queue_does_something": 60, "all_start_again": 0}
-    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS[:1]
+    """Senders get room that what others wrote has taken."""
+
+    unseen = 0
 
     def notice(self, now: float) -> None:
-        self.grant = lambda: None  # type: ignore[method-assign]
+        self.unseen += self.log.next_sequence - self.ready.known
         catch_up(self, now)
-        del self.grant
+
+    def grant(self) -> None:
+        unseen = min(self.unseen, self.log.stored_messages)
+        self.log.stored_messages -= unseen
+        super().grant()
+        self.log.stored_messages += unseen
 
 
 class StagesReceivable(Defective):
@@ -779,7 +769,7 @@ class StagesReceivable(Defective):
 class CommitsNotWaitedFor(Defective):
     """What a commit published before the queue knew of it leaves before the commit is on the disk."""
 
-    steps: ClassVar[dict[str, int]] = {"a_transaction_is_committed": 20, "a_queue_hears_of_a_commit": 2}
+    steps: ClassVar[dict[str, int]] = {"another_party_commits_at_once": 30}
     declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS[:1]
 
     def notice(self, now: float) -> None:
