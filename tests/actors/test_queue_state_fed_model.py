@@ -147,7 +147,7 @@ SEEN_FIRST = frozenset(
 )
 """Commands of which the model takes in what they change before they are carried out: what the queue does because it has noticed something
 comes before that, and is looked at by itself."""
-ELSEWHERE = frozenset({"let_time_pass", "set_the_clock", "restart", "answer_for_dead_letters"})
+ELSEWHERE = frozenset({"crash", "let_time_pass", "set_the_clock", "restart", "answer_for_dead_letters"})
 """What happens to all queues, or between two."""
 
 
@@ -258,9 +258,6 @@ class FedModel(TransactionMachine):
         feasible = [name for name in feasible if name not in ELSEWHERE]
         mine = [name for name, weight in MORE.items() if name != "commit" for _ in range(weight // 2)]
         name = data.draw(st.sampled_from(feasible + mine), label="command")
-        if name == "crash":
-            self.crash()
-            return
         self.store_accepted()
         if name in SEEN_FIRST or data.draw(st.integers(0, 3)) == 0:
             self.queue.catch_up(self.now)
@@ -507,6 +504,7 @@ STEPS = {
     "time_passes": 8,
     "the_clock_is_set": 1,
     "dead_letters_move": 4,
+    "a_queue_fails": 2,
     "all_start_again": 2,
 }
 
@@ -651,6 +649,9 @@ class FedMachine(RuleBasedStateMachine):
         source.queue.dead_letters_stored(ranges, source.now)
         source.settle()
 
+    def a_queue_fails(self, data: st.DataObject) -> None:
+        self.one(data).crash()
+
     def all_start_again(self, data: st.DataObject) -> None:
         if not self.shared.clock_was_set:
             for queue in self.queues:
@@ -663,7 +664,7 @@ class FedMachine(RuleBasedStateMachine):
 
 
 class TestFedQueuesAgainstTheirModels(FedMachine.TestCase):  # type: ignore[name-defined,misc]  # made by hypothesis
-    settings = settings(max_examples=tried(45), stateful_step_count=50)
+    settings = settings(max_examples=tried(90), stateful_step_count=50)
 
 
 @pytest.mark.soak
@@ -734,6 +735,19 @@ class TimeToLiveNotWatched(Defective):
         before = self.ttl_below
         catch_up(self, now)
         self.ttl_below = before
+
+
+class ForgottenByReset(Defective):
+    """What it had not noticed when it failed has no time to live for it."""
+
+    steps: ClassVar[dict[str, int]] = {"a_queue_fails": 30}
+    declarations: ClassVar[tuple[QueueSettings, ...]] = DECLARATIONS[:1]
+
+    def reset(self, now: float, wall_us: int | None = None) -> list[Any]:
+        before = self.ttl_below
+        connections = super().reset(now, wall_us)
+        self.ttl_below = before
+        return connections
 
 
 class DelaysNotKept(Defective):
