@@ -148,6 +148,8 @@ class QueueActor(LoopActor):
                 if self._state.incoming:
                     # What was accepted comes first: nothing else may see the queue without it.
                     self._store(kind is _Store)
+                elif self._state.ready.known != self._state.log.next_sequence:
+                    self._state.catch_up(self.loop.time())
                 answer = handler(self, message)
                 self._carry_out()
                 return answer

@@ -19,6 +19,7 @@ from actors.queue.operations import (
     taking,
 )
 from actors.queue.operations.dispatch import dispatch, next_expiry, resume
+from actors.queue.state.catching_up import catch_up
 from actors.queue.state.core import QueueCore
 from actors.queue.state.receivers import Take
 from actors.queue.structures.deadlines import each_due
@@ -54,6 +55,8 @@ class QueueState(QueueCore):
         if self.incoming and kind not in BESIDE_INCOMING:
             # What was accepted comes first: no other command may see the queue without it.
             sending.store(self, now, wall_us)
+        if self.ready.known != self.log.next_sequence:
+            self.catch_up(now)
         return _OPERATIONS[kind](self, command, now)
 
     def forget(self, connection: Connection, now: float) -> None:
@@ -64,8 +67,15 @@ class QueueState(QueueCore):
         """Store what was accepted, in as few batches as it takes, and confirm it."""
         sending.store(self, now, wall_us)
 
+    def catch_up(self, now: float) -> None:
+        """Notice what others have written to the log, and deliver it. Every command, ``store`` and ``tick`` do so by themselves."""
+        catch_up(self, now)
+        dispatch(self, now)
+
     def tick(self, now: float) -> None:
         """Do what is due: expired leases and messages, ended delays, absent owners and writers, waits that end, deliveries put off."""
+        if self.ready.known != self.log.next_sequence:
+            catch_up(self, now)
         receiving.expire_leases(self, now)
         receiving.end_delays(self, now)
         dead_letters.hand_over_again(self, now)

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pykka
 import pytest
 
+from actors.batch import MessageBatch
 from actors.errors import StorageError
 from actors.queue.connection_actor import _of
 from actors.queue.operations import judging
@@ -27,7 +28,7 @@ from actors.queue.vocabulary.commands import (
     PurgeQueue,
     RequestCapacity,
 )
-from actors.queue.vocabulary.events import QueuePurged
+from actors.queue.vocabulary.events import MessagesAdded, QueuePurged
 from actors.queue.vocabulary.replies import (
     QueueDeleted,
     ReceivedMessages,
@@ -104,6 +105,15 @@ def test_a_purge_goes_in_steps_of_bounded_work_and_others_have_their_turn_betwee
         return await queue.ask(PurgeQueue(), block=False)
 
     scenario()
+
+
+@virtual
+async def test_a_purge_takes_what_others_have_written_to_the_log_before_it() -> None:
+    state = QueueState("q", 1)
+    queue = start_queue(state)
+    state.log.apply(MessagesAdded(0, MessageBatch.from_payloads([b"a", b"b"]), 0))
+    assert await queue.ask(PurgeQueue(), block=False) == 2
+    assert (await statistics(queue)).stored_messages == 0
 
 
 @virtual

@@ -13,6 +13,7 @@ from actors.errors import (
 )
 from actors.limits import MAX_TTL_SECONDS, MAX_VISIBILITY_SECONDS, time_text
 from actors.queue.operations.dispatch import dispatch
+from actors.queue.state.catching_up import catch_up
 from actors.queue.state.senders import Incoming, Sender, groups, joined, shape_of
 from actors.queue.structures.deadlines import US_PER_SECOND, microseconds
 from actors.queue.vocabulary.events import MessagesAdded
@@ -119,6 +120,8 @@ def store(core: QueueCore, now: float, wall_us: int) -> None:
     incoming = core.incoming
     if not incoming:
         return
+    if core.ready.known != core.log.next_sequence:
+        catch_up(core, now)
     core.incoming = []
     core.incoming_messages = core.incoming_bytes = core.incoming_delayed = 0
     if core.staged.incoming_messages:

@@ -205,18 +205,17 @@ class QueueCore:
         self._writers = self.staged.capacity.waiting
         # What was published is receivable from here on, and is so for the reason of its commit.
         self.depend_on(self.log.published_by)
-        self.senders = {}
-        self.sender_of = {}
+        # What others wrote is all known from here on, be it that the queue had not noticed.
+        self.last_event = max(self.last_event, self.log.added_by)
+        self.ttl_below = max(self.ttl_below, self.log.ttl_below)
+        self.senders, self.sender_of = {}, {}
         self.receivers = {}
-        self.subscribers = {}
-        self.owners = {}
+        self.subscribers, self.owners = {}, {}
         self.owner_deadlines = DeadlineHeap()
         self.wait_deadlines, self.unused = DeadlineHeap(), DeadlineHeap()
-        self.effects = []
-        self.incoming = []
+        self.effects, self.incoming = [], []
         self.incoming_messages = self.incoming_bytes = self.incoming_delayed = 0
-        self.unfinished_at = None
-        self.judging = None
+        self.unfinished_at = self.judging = None
         self.heaps = (
             self.leases.deadlines,
             self.ready.delayed.due,

@@ -133,6 +133,8 @@ class QueueLog:
         stages: what is held back for transactions that are not committed; ``staged_messages`` and ``staged_bytes`` are the
             sums over it, counted as those of what is stored.
         published_by: the number of the last commit that published something.
+        added_by: the number of the last event that stored something.
+        ttl_below: messages from this number on have no time to live, as far as this log has seen them come.
     """
 
     table: EntryTable = field(default_factory=partial(MemoryEntryTable, ENTRY_OVERHEAD_BYTES))
@@ -151,6 +153,8 @@ class QueueLog:
     # Two logs of the same events may differ in these: delays end with time, which a log knows nothing of, and events may be numbered anew.
     delayed: dict[int, tuple[int, int]] = field(default_factory=dict, compare=False)
     published_by: int = field(default=0, compare=False)
+    added_by: int = field(default=0, compare=False)
+    ttl_below: int = field(default=0, compare=False)
     stages: dict[StageKey, Stage] = field(default_factory=dict)
     staged_messages: int = 0
     staged_bytes: int = 0
@@ -192,6 +196,9 @@ class QueueLog:
         size = table.add(event, number)
         count = len(event.batch)
         self.next_sequence = first + count
+        self.added_by = number
+        if event.ttl_us is not None:
+            self.ttl_below = first + count
         if event.stage is not None:
             self._staged(event, event.stage, size + table.overhead)
             return

@@ -28,7 +28,7 @@ class ReadyRanges:
     Args:
         _table: the queue's batches.
         _fresh_start: the first number that may be fresh.
-        _fresh_stop: the number after the last.
+        known: the number after the last. What the log has from there on others have written to it since (``catching_up``).
         _holes: numbers among them that are not.
         _replayed_below: fresh messages with lower numbers may have been delivered before the start.
 
@@ -39,7 +39,7 @@ class ReadyRanges:
 
     _table: EntryTable
     _fresh_start: int
-    _fresh_stop: int
+    known: int
     _holes: RangeSet
     _replayed_below: int
     # What was staged at the start and is published now: nobody can have had it before.
@@ -52,18 +52,18 @@ class ReadyRanges:
     messages: int = field(init=False)
 
     def __post_init__(self) -> None:
-        fresh = max(0, self._fresh_stop - self._fresh_start)
-        self.messages = fresh - self._holes.count_within(self._fresh_start, self._fresh_stop)
+        fresh = max(0, self.known - self._fresh_start)
+        self.messages = fresh - self._holes.count_within(self._fresh_start, self.known)
 
     def add(self, stop: int, count: int) -> None:
         """The next ``count`` numbers, up to ``stop``, are fresh."""
-        self._fresh_stop = stop
+        self.known = stop
         self.messages += count
 
     def add_delayed(self, stop: int, count: int, due: float) -> None:
         """The next ``count`` numbers, up to ``stop``, can be received from ``due`` on."""
         start = stop - count
-        self._fresh_stop = stop
+        self.known = stop
         self._holes.add(start, stop)
         for span in spans_of(self._table, start, stop):
             self.delay(span, due)
@@ -71,7 +71,7 @@ class ReadyRanges:
     def add_staged(self, stop: int, count: int) -> None:
         """The next ``count`` numbers, up to ``stop``, are staged: not fresh before they are published."""
         start = stop - count
-        self._fresh_stop = stop
+        self.known = stop
         if self._fresh_start == start and not self._holes:
             self._fresh_start = stop
         else:
@@ -90,7 +90,7 @@ class ReadyRanges:
 
     def carve(self, start: int, stop: int) -> list[Range]:
         """Take the fresh messages of a range out, because more is known of them; returns which they were."""
-        parts = self._holes.gaps(max(start, self._fresh_start), min(stop, self._fresh_stop))
+        parts = self._holes.gaps(max(start, self._fresh_start), min(stop, self.known))
         for part in parts:
             self._holes.add(*part)
             self.messages -= part[1] - part[0]
@@ -128,7 +128,7 @@ class ReadyRanges:
         position = max(self._fresh_start, minimum)
         if self._holes:
             position = self._holes.reach(position)
-        if position >= self._fresh_stop or (returned is not None and returned.start < position):
+        if position >= self.known or (returned is not None and returned.start < position):
             self._offered = None
             return returned
         self._offered = span = self._fresh_span(position)
@@ -189,7 +189,7 @@ class ReadyRanges:
         """The first of what can be received now or after a delay, as far as its numbers are less than ``below``; None if there is none."""
         spans = (self._returned.first(), self.delayed.first())
         found = [(span.start, span.stop) for span in spans if span is not None]
-        found += islice(self._holes.each_gap(self._fresh_start, self._fresh_stop), 1)
+        found += islice(self._holes.each_gap(self._fresh_start, self.known), 1)
         start, stop = min(found, default=(below, below))
         return (start, min(stop, below)) if start < below else None
 

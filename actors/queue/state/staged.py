@@ -248,6 +248,17 @@ class Staged:
         self.numbers.add(start, stop)
         self.delayed += delayed
 
+    def written(self, key: StageKey, stage: Stage, ranges: Iterable[Range]) -> None:
+        """Others have stored ``ranges`` in a stage. It may be one that a commit has taken out of the log since."""
+        self.stages[key] = stage
+        self.numbers.extend(ranges)
+        # Made anew from the stages: of what was discarded meanwhile nothing else says what it counted for.
+        mine = [each for other, each in self.stages.items() if other[:2] == key[:2]]
+        total = self._stored[key[:2]] = sum(each.messages for each in mine), sum(each.bytes for each in mine)
+        if self._is_full(total):
+            self._full.add(key[:2])
+        self.delayed = sum(len(each.delayed) for each in self.stages.values())
+
     def _count(self, key: StageKey, stage: Stage, messages: int, size: int) -> None:
         self.stages[key] = stage
         before = self._stored.get(key[:2], NOTHING)
