@@ -88,7 +88,7 @@ class Decisions:
         if there is None and name.startswith(RESERVED_PREFIX):
             raise ReservedExchangeError(
                 name,
-                f"the name {name!r} begins with {RESERVED_PREFIX!r}, which the broker keeps for itself: use another",
+                f"the name {name!r} begins with {RESERVED_PREFIX!r}, which the broker keeps for itself: use another name",
             )
         kept = checked(arguments, f"arguments of exchange {name!r}", self._limits.max_arguments_bytes)
         _check_alternate(name, kept)
@@ -129,7 +129,9 @@ class Decisions:
         """
         _check_not_default(name, "deleted")
         if name.startswith(RESERVED_PREFIX):
-            raise ReservedExchangeError(name, f"exchange {name!r} is the broker's own, and cannot be deleted")
+            raise ReservedExchangeError(
+                name, f"exchange {name!r} is the broker's own, and cannot be deleted: unbind what is bound to it"
+            )
         if name not in self._definitions.exchanges:
             return ()
         bindings = len(self._definitions.bound_from(name))
@@ -284,7 +286,7 @@ class Decisions:
 
 def _check_not_default(name: object, done: str) -> None:
     if not isinstance(name, str):
-        raise InvalidExchangeNameError(f"an exchange's name is text, not of type {type(name).__name__}")
+        raise InvalidExchangeNameError(f"an exchange's name is of type {type(name).__name__}: it has to be text")
     if name == DEFAULT_EXCHANGE:
         raise ReservedExchangeError(
             name, f"the default exchange has every queue by its name, and cannot be {done}: name another exchange"

@@ -32,7 +32,7 @@ def check_hops(definitions: Definitions, source: str, destination: str, bound: i
 
 def too_far(steps: int, bound: int) -> ExchangeLimitError:
     """The error for a way of so many steps."""
-    return ExchangeLimitError("steps from exchange to exchange", steps, "MAX_HOPS", bound, ADVICE)
+    return ExchangeLimitError("steps from exchange to exchange", steps, "max_hops", bound, ADVICE)
 
 
 def _furthest(start: str, ways: Callable[[str], Mapping[Destination, int]], bound: int) -> int:

@@ -14,7 +14,7 @@ def check_name(name: object) -> str:
         InvalidExchangeNameError: it is no text, empty, over MAX_NAME_BYTES, not printable, or has white space.
     """
     if not isinstance(name, str):
-        raise InvalidExchangeNameError(f"an exchange's name is text, not of type {type(name).__name__}")
+        raise InvalidExchangeNameError(f"an exchange's name is of type {type(name).__name__}: it has to be text")
     size = len(name.encode("utf-8", "surrogatepass"))
     if not 1 <= size <= MAX_NAME_BYTES:
         raise InvalidExchangeNameError(
@@ -39,11 +39,11 @@ def check_key(key: object, what: str) -> str:
         ExchangeLimitError: it is longer than MAX_ROUTING_KEY_BYTES.
     """
     if not isinstance(key, str):
-        raise InvalidDefinitionError(f"{what} is text, not of type {type(key).__name__}")
+        raise InvalidDefinitionError(f"{what} is of type {type(key).__name__}: it has to be text")
     try:
         size = len(key) if key.isascii() else len(key.encode())
     except UnicodeEncodeError:
-        raise InvalidDefinitionError(f"{what} is no Unicode: {key!r:.60}") from None
+        raise InvalidDefinitionError(f"{what} is {key!r:.60}, which is no Unicode: use another") from None
     if size > MAX_ROUTING_KEY_BYTES:
         advice = "use a shorter one, and put the rest into a header"
         raise ExchangeLimitError(f"bytes of {what}", size, "MAX_ROUTING_KEY_BYTES", MAX_ROUTING_KEY_BYTES, advice)

@@ -77,7 +77,7 @@ class Routes:
         if len(keys) > self._limits.max_routing_keys:
             advice = "publish it several times"
             bound = self._limits.max_routing_keys
-            raise ExchangeLimitError("routing keys of a message", len(keys), "MAX_ROUTING_KEYS", bound, advice)
+            raise ExchangeLimitError("routing keys of a message", len(keys), "max_routing_keys", bound, advice)
         for key in keys:
             check_key(key, "a routing key")
         walk = _Walk(self._definitions, self._queues, keys, headers)
@@ -128,7 +128,7 @@ class _Walk:
                 if len(queues) > max_destinations:
                     advice = "bind fewer queues to what it matches"
                     raise ExchangeLimitError(
-                        "queues of one message", len(queues), "MAX_DESTINATIONS", max_destinations, advice
+                        "queues of one message", len(queues), "max_destinations", max_destinations, advice
                     )
             steps += 1
             if following and steps > max_hops:

@@ -98,7 +98,7 @@ def checked(table: Table | None, what: str, bound: int) -> dict[str, Any]:
 
 def _mapping(table: object, what: str) -> Mapping[Any, Any]:
     if not isinstance(table, Mapping):
-        raise InvalidDefinitionError(f"{what} are {_type(table)}, and have to be a table of names and values")
+        raise InvalidDefinitionError(f"{what} are {_type(table)}: they have to be a table of names and values")
     return table
 
 
@@ -116,7 +116,7 @@ class _Copy:
         self.bytes += size
         if self.bytes > self.bound:
             advice = "keep what is large in messages"
-            raise ExchangeLimitError(f"bytes of {self.what}", self.bytes, "MAX_ARGUMENTS_BYTES", self.bound, advice)
+            raise ExchangeLimitError(f"bytes of {self.what}", self.bytes, "max_arguments_bytes", self.bound, advice)
 
     def table(self, table: Mapping[Any, Any], depth: int) -> dict[str, Any]:
         copied = {}
